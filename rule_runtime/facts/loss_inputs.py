@@ -1,20 +1,17 @@
-"""What the inputs of a loss tell: of which kind it is, and what guessing gives.
+"""Outputs and targets of losses: of which kind a loss is, and what guessing gives.
 
-A loss is a module `X` of the training, or a function of torch that does the same: its output
-`X_output_0`, what the model says `X_input_0`, and the targets `X_input_1`. Any other is
-`Loss_output_0`, and no name tells of which kind it is. The hook for PyTorch saves what it compares
-where it is an average that the script takes of one function's values. Else what the only model
-returns stands for scores, if the only `labels` are numbers of its classes.
+A loss module, or function of torch, `X` has an output `X_output_0`, outputs of the model
+`X_input_0` and targets `X_input_1`. A loss that the script computes itself is `Loss_output_0`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.loss_kinds import LossKind
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -25,12 +22,11 @@ __all__ = [
     "Input",
     "LossInputs",
     "LossKind",
-    "only_outputs",
     "size_of_error",
 ]
 
 LOSS_INPUTS: Final = CollectionConfig("loss_inputs", {"save_interval": "10"})
-"""What the hook is to save for a rule that looks at the inputs of losses."""
+"""Asks the hook for statistics of the inputs of losses."""
 
 INPUT_VALUES: Final = CollectionConfig(
     "input_values",
@@ -40,7 +36,7 @@ INPUT_VALUES: Final = CollectionConfig(
         "save_raw_tensor": "True",
     },
 )
-"""What the hook is to save for a rule that looks at the values of inputs, and seldom."""
+"""Asks the hook for the values of inputs, at every 100th step up to step 300."""
 
 _OUTPUT: Final = "_output"
 _FUNCTION: Final = "Loss"
@@ -56,12 +52,42 @@ _BY_NAME: Final = re.compile(
 )
 
 
-class Input(NamedTuple):
-    """An input of a loss.
+class LossKind(Enum):
+    """Kinds of losses.
 
     Attributes:
-        shape: Its shape; None if it was not saved.
-        dtype: Its type, such as `int64`; "" if that is not known.
+        CLASSES: Cross entropy of several classes.
+        BINARY: Binary cross entropy.
+        SQUARES: Mean squared error.
+        DISTANCES: Mean absolute error, or a mix of that and half of the squared error.
+        LOOKS_LIKE_CLASSES: Unknown by its name, but it compares scores with numbers of classes.
+        UNKNOWN: None of these.
+    """
+
+    CLASSES = "classes"
+    BINARY = "binary"
+    SQUARES = "squares"
+    DISTANCES = "distances"
+    LOOKS_LIKE_CLASSES = "looks like classes"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether it is a cross entropy of several classes, or looks like one."""
+        return self in (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether it is known to be a regression loss."""
+        return self in (LossKind.SQUARES, LossKind.DISTANCES)
+
+
+class Input(NamedTuple):
+    """Outputs or targets of a loss, by their statistics.
+
+    Attributes:
+        shape: Shape; None if it was not saved.
+        dtype: Type, such as `int64`; "" if it is unknown.
         size: Number of elements.
         low: Smallest element.
         high: Largest element.
@@ -92,7 +118,7 @@ class LossInputs:
 
     def __init__(self, step: StepView) -> None:
         self._inputs = _described(step.tensors(regex=(r"_input_[0-2]$",)))
-        for worker, (_, *pair) in _only_outputs(step).items():
+        for worker, pair in _only_outputs(step).items():
             self._inputs |= {(n, worker): i for n, i in zip(_OF_ITS_INPUTS, pair, strict=True)}
 
     def of(self, loss: str, worker: str, number: int) -> Input | None:
@@ -101,14 +127,14 @@ class LossInputs:
         Args:
             loss: Name of the loss, `X_output_0`.
             worker: The worker.
-            number: 0 for what the model says, 1 for the targets, 2 for what else there may be.
+            number: 0 for outputs of the model, 1 for targets, 2 for a third input.
         """
         owner = loss.rpartition(_OUTPUT)[0]
         is_other = owner == _FUNCTION and loss != _OF_FUNCTIONS
         return None if is_other else self._inputs.get((f"{owner}_input_{number}", worker))
 
     def kind(self, loss: str, worker: str) -> LossKind:
-        """Return of which kind a loss is."""
+        """Return the kind of a loss."""
         named = _BY_NAME.match(loss)
         if named is not None:
             return LossKind[str(named.lastgroup).upper()]
@@ -128,11 +154,10 @@ class LossInputs:
         return found
 
     def guess(self, loss: str, worker: str, num_classes: int | None = None) -> float:
-        """Return the loss of a model that knows nothing; NaN if it is not known.
+        """Return the loss of a model that knows nothing; NaN if it is unknown.
 
-        It is ln(number of classes), ln 2 for yes or no, and what answering 0 gives for numbers, but
-        not less than 1: the mean square of the targets, or its root (or half of the mean square, if
-        that is more, for HuberLoss).
+        It is ln(number of classes), ln 2 for a binary cross entropy, and the loss of answering 0
+        for a regression, but at least 1.
 
         Args:
             loss: Name of the loss.
@@ -151,7 +176,7 @@ class LossInputs:
         return max(1.0, size_of_error(kind, loss, targets.mean_square))
 
     def largest_mean(self, loss: str, worker: str) -> float:
-        """Return what a mean over the batch cannot exceed; NaN if that is not known.
+        """Return what a mean over the batch cannot exceed; NaN if it is unknown.
 
         For squares (rms(outputs) + rms(targets))^2, by Minkowski's inequality; for a cross entropy
         the distance of the largest score from the smallest and ln(number of classes); for NLLLoss
@@ -175,7 +200,7 @@ class LossInputs:
         return self.of(loss, worker, 0), self.of(loss, worker, 1)
 
     def is_sum(self, loss: str, worker: str, value: float, *, least: float, most: float) -> bool:
-        """Return whether a loss is no mean: too large for one, or fits divided by the targets.
+        """Return whether a loss is a sum: too large for a mean, or a fit if divided by targets.
 
         Args:
             loss: Name of the loss.
@@ -191,7 +216,7 @@ class LossInputs:
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:
-    """Return how large a loss of numbers is at most, from the mean square of the error.
+    """Return the largest regression loss that errors with a mean square can give.
 
     Args:
         kind: `SQUARES` or `DISTANCES`.
@@ -231,21 +256,12 @@ def _described(rows: TensorRows) -> dict[tuple[str, str], Input]:
     }
 
 
-def only_outputs(step: StepView) -> dict[str, str]:
-    """Return what the only model of each worker returns, where a loss is no module.
+def _only_outputs(step: StepView) -> dict[str, tuple[Input, Input]]:
+    """Return what the only model of each worker returns, and its targets, for a loss of the script.
 
-    Args:
-        step: The step.
-
-    Returns:
-        Names of tensors by worker; of those only with a loss that is no module, one model with one
-        output, and whole numbers of classes of which this output has scores: the targets of the
-        loss, unless they are all the same, or, if these were not saved, the `labels`.
+    The targets are those of the loss, unless they are all the same, or else the `labels`; they must
+    be numbers of the classes of which the output has scores.
     """
-    return {worker: name for worker, (name, _, _) in _only_outputs(step).items()}
-
-
-def _only_outputs(step: StepView) -> dict[str, tuple[str, Input, Input]]:
     losses = step.tensors(collections=("losses",))
     if _OF_FUNCTIONS not in losses.names:
         return {}
@@ -262,5 +278,5 @@ def _only_outputs(step: StepView) -> dict[str, tuple[str, Input, Input]]:
         if len(own) == 1 and given is None and targets is not None:
             scores = outputs[own[0], worker]
             if _num_classes(scores, targets) is not None:
-                found[worker] = (own[0], scores, targets)
+                found[worker] = (scores, targets)
     return found

@@ -1,4 +1,4 @@
-"""Which losses of a step are those of modules or functions, whose inputs stand beside them."""
+"""Losses of modules and functions, and the names of what they compare."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def input_patterns(step: StepView, number: int) -> tuple[str, ...]:
 
     Args:
         step: The step.
-        number: 0 for what the model says, 1 for the targets.
+        number: 0 for outputs of the model, 1 for targets.
     """
     return _patterns(tuple(sorted({owner for owner, _ in loss_owners(step)})), number)
 

@@ -1,4 +1,4 @@
-"""The values of what a loss was computed of, which the hook saves seldom."""
+"""Values of outputs and targets of a loss, which the hook saves at few steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["outputs_and_targets"]
 def outputs_and_targets(
     step: StepView, loss: str, worker: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-    """Return what a model said and its targets; None where either was saved without values.
+    """Return outputs of the model and targets; None where either was saved without values.
 
     Args:
         step: The step.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["best_constant", "best_shares", "entropy_of_counts", "of_sigmoids_of_probabilities"]
+__all__ = ["best_constant", "best_shares", "entropy_of_counts"]
 
 _Errors = npt.NDArray[np.float64]
 _MOST_ELEMENTS: Final = 1 << 18
@@ -198,59 +198,5 @@ def _logarithm(probabilities: _Errors) -> _Errors:
         return np.maximum(np.log(probabilities), _LOWEST_LOGARITHM)
 
 
-def of_sigmoids_of_probabilities(
-    outputs: npt.NDArray[Any],
-    targets: npt.NDArray[Any],
-    others: Sequence[npt.NDArray[Any]],
-    loss: float,
-) -> float | None:
-    """Return how many times their entropy a loss is that takes sigmoids of probabilities.
-
-    It is the cross entropy of what they then are, as a mean, or a sum of each row or of all, and
-    may have the divergence of a normal distribution from the standard one in it.
-
-    Args:
-        outputs: Probabilities [B, ...] as the targets, or [B, T + 2 Z] with means and logarithms of
-            variances behind them.
-        targets: Numbers from 0 to 1 [B, ...].
-        others: Further inputs of the loss: means and logarithms of variances, if there are any.
-        loss: The loss.
-
-    Returns:
-        The cross entropy in parts of the entropy of the probabilities; None of any other loss.
-    """
-    arrays = (outputs, targets, *others)
-    if any(a.dtype.kind not in "biuf" or not 0 < a.size <= _MOST_ELEMENTS for a in arrays):
-        return None
-    if not outputs.ndim or not targets.ndim or len(outputs) != len(targets):
-        return None
-    rows = len(targets)
-    p, t = (a.astype(np.float64).reshape(rows, -1) for a in (outputs, targets))
-    p, rest = p[:, : t.shape[1]], p[:, t.shape[1] :]
-    if p.shape != t.shape or not (_is_share(p) and _is_share(t) and np.ptp(p) > 0):
-        return None
-    entropy = float(np.sum(np.logaddexp(0, p) - t * p))
-    divergence = _divergence(np.array_split(rest, 2, axis=1) if rest.size else others)
-    sums = [0.0] if divergence is None else [divergence, divergence / rows]
-    is_known = any(
-        math.isclose(entropy / by + more, loss, rel_tol=_CLOSE)
-        for by in (1, rows, t.size)
-        for more in sums
-    )
-    inner = p[(p > 0) & (p < 1)]
-    own = -float(np.sum(inner * np.log(inner) + (1 - inner) * np.log1p(-inner)))
-    return entropy / max(own, _CLOSE * entropy) if is_known else None
-
-
 def _is_share(values: _Errors) -> bool:
     return bool(values.min() >= 0 and values.max() <= 1)
-
-
-def _divergence(parts: Sequence[npt.NDArray[Any]]) -> float | None:
-    """Return that of normal distributions from the standard one, nats; None if it is not known."""
-    if len(parts) != _MATRIX or parts[0].shape != parts[1].shape:
-        return None
-    mean, log_variance = (part.astype(np.float64) for part in parts)
-    with np.errstate(over="ignore", invalid="ignore"):
-        apart = mean**2 + np.exp(log_variance) - 1 - log_variance
-        return float(apart.sum()) / 2

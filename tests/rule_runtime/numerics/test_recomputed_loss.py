@@ -10,7 +10,6 @@ from rule_runtime.numerics.recomputed_loss import (
     best_constant,
     best_shares,
     entropy_of_counts,
-    of_sigmoids_of_probabilities,
 )
 
 RANDOM = np.random.default_rng(0)
@@ -85,54 +84,8 @@ def test_a_loss_that_nobody_knows(outputs: np.ndarray, targets: np.ndarray, loss
     assert best_constant(outputs, targets, loss) is None
 
 
-SCORES = RANDOM.normal(0, 6, (40, 3))
-SURE = 1 / (1 + np.exp(-SCORES))
-SHARES = RANDOM.random((40, 3))
-MEANS = RANDOM.normal(0, 1, (40, 2))
-LOG_VARIANCES = RANDOM.normal(-1, 0.3, (40, 2))
-DIVERGENCE = (MEANS**2 + np.exp(LOG_VARIANCES) - 1 - LOG_VARIANCES).sum() / 2
-
-
-def cross_entropy(scores: np.ndarray) -> float:
-    return float((np.log1p(np.exp(scores)) - SHARES * scores).sum())
-
-
-@pytest.mark.parametrize("by", [1, 40, 120])
-def test_cross_entropy_of_sigmoids_of_probabilities(by: int) -> None:
-    loss = cross_entropy(SURE) / by
-    found = of_sigmoids_of_probabilities(SURE.astype(np.float32), SHARES, (), loss)
-    entropy = -(SURE * np.log(SURE) + (1 - SURE) * np.log(1 - SURE)).sum()
-    assert found == pytest.approx(loss * by / entropy, rel=1e-3)
-
-
-def test_with_the_divergence_of_a_variational_autoencoder() -> None:
-    loss = (cross_entropy(SURE) + DIVERGENCE) / 40
-    assert of_sigmoids_of_probabilities(SURE, SHARES, (MEANS, LOG_VARIANCES), loss)
-    joined = np.concatenate([SURE, MEANS, LOG_VARIANCES], 1)
-    assert of_sigmoids_of_probabilities(joined, SHARES, (), loss)
-    assert of_sigmoids_of_probabilities(SURE, SHARES, (), loss) is None
-
-
-@pytest.mark.parametrize(
-    ("outputs", "targets", "loss"),
-    [
-        (SCORES, SHARES, cross_entropy(SCORES)),  # as it should be
-        (SURE, SHARES, cross_entropy(SCORES)),  # of probabilities as they are
-        (SURE, SHARES * 2, cross_entropy(SURE)),
-        (SURE[:, :2], SHARES, cross_entropy(SURE)),
-        (SURE[:9], SHARES, cross_entropy(SURE)),
-        (SURE, SHARES, float("nan")),
-        (np.full((40, 3), np.nan), SHARES, float("nan")),
-        (SURE[0, 0], SHARES, 1.0),
-        (SURE[:0], SHARES[:0], 0.0),
-    ],
-)
-def test_other_cross_entropies(outputs: np.ndarray, targets: np.ndarray, loss: float) -> None:
-    assert of_sigmoids_of_probabilities(np.asarray(outputs), targets, (), loss) is None
-
-
 LOGITS = RANDOM.normal(0, 2, (200, 3)).astype(np.float32)
-CLASSES = RANDOM.choice(3, 200, p=[0.6, 0.3, 0.1])
+CLASSES = RANDOM.permutation(np.repeat([0, 1, 2], [120, 60, 20]))
 LOG_SHARES = LOGITS - np.log(np.exp(LOGITS).sum(1, keepdims=True))
 OF_ROWS = -LOG_SHARES[np.arange(200), CLASSES]
 GUESS = 0.9  # about the entropy of 60, 30 and 10 %

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,22 @@ from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_te
 from tests.rule_runtime.rules.runs import found_at
 
 SCORES = np.random.default_rng(0).normal(0, 1, (16, 10))
+SURE = np.random.default_rng(1).normal(0, 12, (64, 10))
+CLASSES = np.arange(32) % 10
+ONE_HOT = np.eye(10)[CLASSES]
 
 
 def softmax(scores: Any) -> Any:
-    return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def sigmoid(scores: Any) -> Any:
+    return 1 / (1 + np.exp(-scores))
+
+
+def relu(values: Any) -> Any:
+    return np.maximum(values, 0)
 
 
 class TestDoubleActivationContract(RuleContract):
@@ -35,17 +48,11 @@ class TestDoubleActivationContract(RuleContract):
         }
 
 
-def run(num_steps: int = 4, **tensors: object) -> TrialBuilder:
+def run(loss: str = "CrossEntropyLoss", num_steps: int = 4, **tensors: object) -> TrialBuilder:
     trial = TrialBuilder()
-    trial.collections(
-        losses=("[Ll]oss_output_0$",),
-        relu_output=("relu_output",),
-        relu_input=("relu_input",),
-        sigmoid_input=("sigmoid_input",),
-        tanh_output=("tanh_output",),
-    )
+    trial.collections(losses=("[Ll]oss_output_0$",))
     for step in range(num_steps):
-        trial.step(step, {"CrossEntropyLoss_output_0": np.float64(2.3), **tensors})
+        trial.step(step, {f"{loss}_output_0": np.float64(2.3), **tensors})
     return trial
 
 
@@ -54,8 +61,8 @@ def run(num_steps: int = 4, **tensors: object) -> TrialBuilder:
     [
         (SCORES, False),
         (softmax(SCORES), True),
-        (1 / (1 + np.exp(-SCORES)), False),  # not yet: scores may lie between 0 and 1 by chance
-        (np.maximum(SCORES, 0), True),
+        (relu(SCORES), True),
+        (sigmoid(SCORES), False),  # scores may lie between 0 and 1 by chance
         (np.abs(SCORES) + 0.1, False),
         (np.full((16, 10), 0.1), False),
         (np.log(softmax(SCORES)), False),
@@ -66,84 +73,92 @@ def test_inputs_of_cross_entropy(value: object, fires: bool) -> None:
     assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
 
 
-@pytest.mark.parametrize("kind", ["sigmoid", "tanh", "relu"])
-@pytest.mark.parametrize("loss", ["BCELoss", "MSELoss", "L1Loss"])
-def test_a_loss_of_activations_may_have_an_activation_ahead(kind: str, loss: str) -> None:
-    value = np.maximum(SCORES, 0) if kind == "relu" else np.tanh(SCORES)
-    trial = run(40, **{f"a_{kind}_output_0": value, f"{loss}_input_0": value})
-    assert not found_at(DoubleActivation(), trial)
-
-
-def test_the_output_of_a_layer_as_scores_is_found_at_once() -> None:
-    value = np.tanh(SCORES)
-    trial = run(
-        a_tanh_output_0=value, BCEWithLogitsLoss_input_0=value, BCEWithLogitsLoss_output_0=0.7
-    )
-    assert found_at(DoubleActivation(), trial) == [2, 3]
-
-
-def test_scores_that_lie_between_0_and_1_by_chance_are_watched_for_long() -> None:
-    weak = {"BCEWithLogitsLoss_input_0": np.linspace(0.2, 0.8, 64)[:, None]}
-    loss = {"BCEWithLogitsLoss_output_0": 0.7}
-    assert not found_at(DoubleActivation(), run(120, **weak, **loss))
-    sigmoid = np.linspace(0.05, 0.95, 64)[:, None]
-    trial = run(52, BCEWithLogitsLoss_input_0=sigmoid, **loss)
-    assert found_at(DoubleActivation(), trial) == [49, 50, 51]
-    found = next(o for o in trial.outcomes(DoubleActivation()) if isinstance(o, IssueFound))
-    assert "it looks as if it went through an activation already" in found.evidence.sentence
-
-
 def test_the_evidence() -> None:
     trial = run(CrossEntropyLoss_input_0=[[0.25, 0.75]])
     found = next(o for o in trial.outcomes(DoubleActivation()) if isinstance(o, IssueFound))
     assert found.evidence.tensor == "CrossEntropyLoss_input_0"
-    assert "lies between 0.25 and 0.75" in found.evidence.sentence
+    assert "has values from 0.25 to 0.75, and went through an activation" in found.evidence.sentence
 
 
-def test_probabilities_are_what_other_losses_want() -> None:
-    for name in ("BCELoss_input_0", "MSELoss_input_0", "NLLLoss_input_0"):
-        trial = run(40, **{name: softmax(SCORES), name.replace("input", "output"): [3.0]})
-        assert not found_at(DoubleActivation(), trial)
+@pytest.mark.parametrize("squash", [np.tanh, sigmoid])
+@pytest.mark.parametrize(
+    ("loss", "fires"), [("BCEWithLogitsLoss", True), ("BCELoss", False), ("MSELoss", False)]
+)
+def test_logits_that_are_the_tanh_or_sigmoid_of_an_output(
+    loss: str, squash: Any, *, fires: bool
+) -> None:
+    scores = SCORES[:, :1]
+    trial = run(loss, a_output_0=scores, **{f"{loss}_input_0": squash(scores)})
+    assert bool(found_at(DoubleActivation(), trial)) is fires
+
+
+@pytest.mark.parametrize("name", ["b_input_0", "Net_output_0", "BCELoss_input_0"])
+@pytest.mark.parametrize(
+    ("made", "fires"),
+    [
+        (lambda x: np.tanh(np.tanh(x)), True),
+        (lambda x: sigmoid(relu(x)), True),
+        (lambda x: sigmoid(sigmoid(x)), True),
+        (np.tanh, False),
+        (relu, False),
+        (lambda x: relu(sigmoid(x)), False),  # the same as one
+        (lambda x: x, False),
+        (lambda x: np.tanh(relu(x * 1.001)), False),
+        (lambda x: np.tanh(relu(x * 20)), False),  # between 0 and 1 exactly, as masks are
+    ],
+)
+def test_two_activations_of_an_output(name: str, made: Any, fires: bool) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("[Ll]oss_output_0$",))
+    for step in range(4):
+        scores = np.random.default_rng(step).normal(0, 1, (16, 10)).astype(np.float32)
+        trial.step(step, {"a_output_0": scores, name: made(scores)})
+    # What goes into a loss is known by the loss beside it.
+    assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
 
 
 @pytest.mark.parametrize(
-    ("loss", "is_sure", "fires"),
+    ("loss", "value", "fires"),
     [
-        (1.47, True, True),
-        (16 * 1.47, True, True),  # a sum over the batch
-        (1.45, True, False),
-        (2.47, True, False),
-        (1.47, False, False),  # may be minus the logarithm of what it gets
+        ("NLLLoss", np.log(softmax(softmax(SURE))), True),
+        ("AlignmentLoss", np.log(softmax(softmax(SURE))), True),
+        ("NLLLoss", np.log(softmax(SURE)), False),
+        ("NLLLoss", np.log(softmax(softmax(SCORES))), False),  # may be scores that are still small
+        ("BCELoss", sigmoid(sigmoid(SURE)), True),
+        ("BCELoss", sigmoid(relu(SURE)), True),
+        ("BCELoss", sigmoid(SURE), False),
+        ("CrossEntropyLoss", sigmoid(SURE), True),
+        ("CrossEntropyLoss", np.tanh(SURE), True),
+        ("CrossEntropyLoss", np.tanh(SCORES / 3), False),
+        ("MSELoss", np.tanh(SURE), False),
     ],
 )
-def test_a_loss_of_another_name_is_watched_for_long(
-    loss: float, is_sure: bool, fires: bool
+def test_both_ends_of_the_range_of_two_activations(loss: str, value: Any, fires: bool) -> None:
+    trial = run(loss, 12, **{f"{loss}_input_0": value})
+    assert found_at(DoubleActivation(), trial) == ([8, 9, 10, 11] if fires else [])
+
+
+@pytest.mark.parametrize(
+    ("made", "targets", "loss", "fires"),
+    [
+        (relu, lambda x: x, "MSELoss", True),
+        (relu, abs, "MSELoss", False),
+        (lambda x: x, lambda x: x, "MSELoss", False),
+        (sigmoid, lambda x: x, "L1Loss", True),
+        (sigmoid, lambda x: sigmoid(3 * x), "L1Loss", False),
+        (np.tanh, lambda x: 2 * x, "SmoothL1Loss", True),
+        (np.tanh, np.sign, "MSELoss", False),
+        # Outliers that are cut off on purpose.
+        (np.tanh, lambda x: np.where(abs(x) > 2.5, 3, x / 4), "HuberLoss", False),
+    ],
+)
+def test_an_activation_at_the_end_of_a_regression_must_reach_the_targets(
+    made: Any, targets: Any, loss: str, *, fires: bool
 ) -> None:
-    # With 10 classes cross entropy after a second softmax is between ln(e + 9) - 1 = 1.461 and 1
-    # more.
-    value = softmax(SCORES * (12 if is_sure else 1))
-    trial = run(20, My_loss_input_0=value, My_loss_output_0=np.float64(loss))
-    assert found_at(DoubleActivation(), trial) == (list(range(8, 20)) if fires else [])
-
-
-def test_a_loss_that_once_was_something_else_is_no_doubled_softmax() -> None:
-    """As the mean error of an age in years, which falls into the range that is looked for."""
-    value = softmax(SCORES * 12)
-    trial = TrialBuilder()
-    trial.collections(losses=("[Ll]oss_output_0$",))
-    for step in range(60):
-        loss = np.float64(max(6.0 - step / 2, 1.9))
-        trial.step(step, {"Net_output_0": value, "Loss_output_0": loss})
-    assert not found_at(DoubleActivation(), trial)
-
-
-def test_an_activation_that_gets_the_output_of_another_one() -> None:
-    relu = np.maximum(SCORES, 0)
-    assert found_at(DoubleActivation(), run(a_relu_output_0=relu, b_sigmoid_input_0=relu)) == [2, 3]
-    assert not found_at(DoubleActivation(), run(a_relu_output_0=relu, b_sigmoid_input_0=relu + 1))
-    assert not found_at(DoubleActivation(), run(a_relu_output_0=relu, b_relu_input_0=relu))
-    tanh = np.tanh(SCORES)
-    assert found_at(DoubleActivation(), run(a_tanh_output_0=tanh, b_relu_input_0=tanh)) == [2, 3]
+    scores = np.random.default_rng(2).normal(0, 1, (64, 10))
+    inputs = {f"{loss}_input_0": made(scores), f"{loss}_input_1": targets(scores)}
+    trial = run(loss, a_output_0=scores, **inputs)
+    assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
 
 
 def test_what_cannot_be_judged() -> None:
@@ -154,97 +169,48 @@ def test_what_cannot_be_judged() -> None:
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
 
 
-SURE = np.random.default_rng(1).normal(0, 12, (64, 10))
+# By values ----------------------------------------------------------------------------------------
 
 
-def sigmoid(scores: Any) -> Any:
-    return 1 / (1 + np.exp(-scores))
+def probabilities(step: int) -> Any:
+    scores = np.random.default_rng(step).normal(0, 1, (32, 10)) + step / 10 * ONE_HOT
+    return softmax(scores)
 
 
-@pytest.mark.parametrize(
-    ("loss", "value", "fires"),
-    [
-        ("NLLLoss", np.log(softmax(softmax(SURE))), True),
-        ("AlignmentLoss", np.log(softmax(softmax(SURE))), True),
-        ("NLLLoss", np.log(softmax(SURE)), False),
-        ("NLLLoss", np.log(softmax(SCORES)), False),
-        ("NLLLoss", np.log(softmax(softmax(SCORES))), False),  # may be scores that are still small
-        ("BCELoss", sigmoid(sigmoid(SURE)), True),
-        ("BCELoss", sigmoid(np.maximum(SURE, 0)), True),
-        ("BCELoss", sigmoid(SURE), False),
-        ("BCELoss", sigmoid(SCORES / 10), False),
-        ("CrossEntropyLoss", sigmoid(SURE), True),
-        ("CrossEntropyLoss", np.tanh(SURE), True),
-        ("CrossEntropyLoss", np.tanh(SCORES / 3), False),
-        ("MSELoss", np.tanh(SURE), False),
-        ("MSELoss", sigmoid(SURE), False),
-    ],
-)
-def test_what_a_second_activation_gives_at_both_ends_of_its_range(
-    loss: str, value: Any, fires: bool
+def once(predicted: Any) -> float:
+    return -float(np.log(predicted[np.arange(32), CLASSES]).mean())
+
+
+def twice(predicted: Any) -> float:
+    return float(np.log(np.exp(predicted).sum(axis=1)).mean() - (predicted * ONE_HOT).sum() / 32)
+
+
+@pytest.mark.parametrize(("loss", "fires"), [(once, False), (twice, True)])
+def test_a_loss_of_ones_own_that_takes_a_softmax_of_probabilities(
+    loss: Callable[[Any], float], *, fires: bool
 ) -> None:
-    trial = run(12, **{f"{loss}_input_0": value, f"{loss}_output_0": np.float64(2.0)})
-    assert found_at(DoubleActivation(), trial) == ([8, 9, 10, 11] if fires else [])
-
-
-def log_softmax(scores: Any) -> Any:
-    return np.log(softmax(scores))
-
-
-@pytest.mark.parametrize(
-    ("surest", "num_classes", "is_double", "fires"),
-    [
-        (0.8, 10, True, True),
-        (0.88, 4, True, True),
-        (0.5, 10, True, False),
-        (0.8, 10, False, False),
-    ],
-)
-def test_logarithms_of_a_doubled_softmax_need_not_quite_reach_its_ends(
-    surest: float, num_classes: int, is_double: bool, fires: bool
-) -> None:
-    """The largest probability grows by 0.08 in 12 steps; a single softmax has small scores."""
     trial = TrialBuilder()
-    trial.collections(losses=("[Ll]oss_output_0$",))
-    rng = np.random.default_rng(0)
-    for step in range(12):
-        first = np.linspace(0.4, surest + step / 150, 32)[:, None]
-        rows = np.eye(num_classes)
-        probabilities = first * rows[0] + (1 - first) * rows[1]
-        scores = probabilities if is_double else rng.normal(0, 0.2, (32, num_classes))
-        tensors = {"NLLLoss_input_0": log_softmax(scores), "NLLLoss_output_0": np.float64(2.0)}
-        trial.step(step, tensors)
-    assert bool(found_at(DoubleActivation(), trial)) is fires
+    for step in range(4):
+        given = {"OwnLoss_input_0": probabilities(step), "OwnLoss_input_1": CLASSES}
+        trial.step(step, {**given, "OwnLoss_output_0": np.float64(loss(probabilities(step)))})
+    assert found_at(DoubleActivation(), trial) == ([1, 2, 3] if fires else [])
 
 
-@pytest.mark.parametrize(
-    ("loss", "labels", "fires"),
-    [
-        (1.9, np.arange(32) % 10, True),
-        (0.2, np.arange(32) % 10, False),  # minus the logarithm of what it returns
-        (1.9, None, True),
-        (0.2, None, False),
-        (1.9, np.linspace(0, 1, 32), False),  # nobody knows what the loss is of
-    ],
-)
-def test_probabilities_that_a_model_returns_to_a_loss_that_is_no_module(
-    loss: float, labels: Any, fires: bool
-) -> None:
-    sure = softmax(np.eye(10)[np.arange(32) % 10] * 5)
-    trial = TrialBuilder()
-    trial.collections(losses=("[Ll]oss_output_0$",))
-    beside = {} if labels is None else {"labels": labels}
-    for step in range(10):
-        trial.step(step, {**beside, "Net_output_0": sure, "Loss_output_0": np.float64(loss)})
-    assert found_at(DoubleActivation(), trial) == ([8, 9] if fires else [])
+@pytest.mark.parametrize("labels", [CLASSES, CLASSES[:, None], ONE_HOT])
+def test_probabilities_as_scores_with_keras(labels: Any) -> None:
+    """The loss of Keras is the mean since the epoch began: at its first step that of the batch."""
 
+    def trained(loss: Callable[[Any], float], begin: int = 0) -> TrialBuilder:
+        trial = TrialBuilder()
+        trial.collections(losses=("^loss$",))
+        for step in range(begin, 15):
+            losses = [loss(probabilities(at)) for at in range(step - step % 5, step + 1)]
+            named = {"predictions": probabilities(step).astype(np.float32), "labels": labels}
+            trial.step(step, {**named, "loss": np.float32(np.mean(losses))}, mode=ModeKeys.TRAIN)
+        return trial
 
-def test_probabilities_that_are_not_sure_yet_may_have_a_large_loss() -> None:
-    unsure = softmax(np.random.default_rng(0).normal(0, 0.5, (32, 10)))
-    trial = TrialBuilder()
-    trial.collections(losses=("[Ll]oss_output_0$",))
-    labels = np.arange(32) % 10
-    for step in range(50):
-        tensors = {"Net_output_0": unsure, "labels": labels, "Loss_output_0": np.float64(2.3)}
-        trial.step(step, tensors)
-    assert not found_at(DoubleActivation(), trial)
+    assert found_at(DoubleActivation(), trained(twice)) == [5, 10]
+    assert not found_at(DoubleActivation(), trained(once))
+    assert not found_at(DoubleActivation(), trained(twice, begin=1))
+    outcomes = trained(once).outcomes(DoubleActivation())
+    assert not any(isinstance(outcome, NotEvaluated) for outcome in outcomes)

@@ -20,7 +20,6 @@ from rule_runtime.cli.evaluation import evaluate_run  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.rule import Rule  # noqa: E402
 from rule_runtime.facts.loss_inputs import LossInputs, LossKind  # noqa: E402
-from rule_runtime.rules.double_activation import DoubleActivation  # noqa: E402
 from rule_runtime.rules.label_degenerate import LabelDegenerate  # noqa: E402
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing  # noqa: E402
 from rule_runtime.testing import TrialBuilder  # noqa: E402
@@ -254,15 +253,6 @@ def test_the_output_of_the_only_model_is_taken_for_scores_if_counts_fit(
 def test_of_targets_and_labels_the_targets_count() -> None:
     trial = run(9.0, Net_output_0=SCORES, Loss_input_1=CLASSES[:28], labels=CLASSES)
     assert not judged_at(WorseThanGuessing(), trial)
-
-
-def test_what_the_function_got_is_judged_and_not_the_output() -> None:
-    probabilities = np.exp(RNG.normal(0, 4, (64, 10)))
-    probabilities /= probabilities.sum(1, keepdims=True)
-    output = {"Net_output_0": probabilities}
-    assert found_at(DoubleActivation(), run(2.0, **output))
-    assert found_at(DoubleActivation(), run(2.0, Loss_input_0=probabilities))
-    assert not found_at(DoubleActivation(), run(2.0, **output, Loss_input_0=np.log(probabilities)))
 
 
 def test_another_loss_has_other_inputs() -> None:

@@ -15,7 +15,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import with_losses
 
-MODEL = {"Net_fc.bias": np.zeros(10), "gradient/Net_fc.bias": np.ones(10)}
+MODEL = {"gradient/Net_fc.bias": np.ones(10)}
 
 
 class TestInitialLossMismatchContract(RuleContract):
@@ -47,8 +47,9 @@ def outcome_of(name: str, loss: float, *, mode_step: int = 0, **more: Any) -> Ou
     ],
 )
 def test_the_loss_of_guessing_depends_on_the_kind_of_loss(name: str, guess: float) -> None:
-    assert isinstance(outcome_of(name, 2.99 * guess), Passed)
-    outcome = outcome_of(name, 3.01 * guess)
+    scores = {name.replace("output", "input"): spread((4, 10)) - 50}
+    assert isinstance(outcome_of(name, 2.99 * guess, **scores), Passed)
+    outcome = outcome_of(name, 3.01 * guess, **scores)
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.threshold == pytest.approx(3 * guess)
     assert "begins at" in outcome.evidence.sentence
@@ -71,9 +72,9 @@ def test_a_regression_is_compared_with_the_answer_0(name: str, guess: float) -> 
     targets = {f"{name}_input_1": np.array([[195.0], [205.0]] * 8)}
     assert isinstance(outcome_of(f"{name}_output_0", 2.99 * guess, **targets), Passed)
     assert isinstance(outcome_of(f"{name}_output_0", 3.01 * guess, **targets), IssueFound)
-    assert isinstance(outcome_of(f"{name}_output_0", 1e9), Passed)
+    assert isinstance(outcome_of(f"{name}_output_0", 1e9), NotEvaluated)
     zeros = {f"{name}_input_1": np.zeros((16, 1))}  # a residual that shall vanish
-    assert isinstance(outcome_of(f"{name}_output_0", 1e9, **zeros), Passed)
+    assert isinstance(outcome_of(f"{name}_output_0", 1e9, **zeros), NotEvaluated)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,8 @@ def test_a_regression_is_compared_with_the_answer_0(name: str, guess: float) -> 
     ],
 )
 def test_a_loss_may_be_summed_over_the_batch(name: str, targets: Any, loss: float) -> None:
-    assert isinstance(outcome_of(f"{name}_output_0", loss, **{f"{name}_input_1": targets}), Passed)
+    inputs = {f"{name}_input_0": np.zeros((len(targets), 10)), f"{name}_input_1": targets}
+    assert isinstance(outcome_of(f"{name}_output_0", loss, **inputs), Passed)
 
 
 PIXELS = np.random.default_rng(0).random((64, 784)) ** 8
@@ -184,13 +186,9 @@ def test_a_cross_entropy_of_nobody_knows_how_many_classes_is_not_evaluated(loss:
     of_classes = {"CrossEntropyLoss_output_0": np.float64(loss)}
     outcome = first_outcome(of_classes)
     assert isinstance(outcome, NotEvaluated)
-    assert "save the inputs of the loss" in str(outcome)
-    scores = {"CrossEntropyLoss_input_0": spread((4, 10))}
-    for known in (scores, {"Net_fc.bias": np.zeros(10)}):
-        kind = type(first_outcome(of_classes | known))
-        assert kind is (IssueFound if loss > 3 * math.log(10) else Passed)
-    of_both = of_classes | {"BCELoss_output_0": np.float64(5.0)}
-    assert isinstance(first_outcome(of_both), IssueFound)  # that of two classes is known
+    assert "the loss of guessing is unknown: compute the loss with one of torch" in str(outcome)
+    known = first_outcome(of_classes | {"CrossEntropyLoss_input_0": spread((4, 10))})
+    assert isinstance(known, IssueFound if loss > 3 * math.log(10) else Passed)
 
 
 def test_a_cross_entropy_of_unknown_classes_cannot_be_negative_either() -> None:
@@ -259,14 +257,3 @@ def test_a_loss_that_is_no_module_gets_its_own_targets(loss: float, *, fires: bo
     """They are those of all places of all rows in a row, as functions want them."""
     inputs: dict[str, Any] = {"Net_output_0": spread((8, 8, 10)), "Loss_input_1": CLASSES}
     assert isinstance(outcome_of("Loss_output_0", loss, **inputs), IssueFound) is fires
-
-
-@pytest.mark.parametrize("is_margin", [True, False])
-def test_a_margin_lowers_the_score_of_the_true_class_only(*, is_margin: bool) -> None:
-    random = np.random.default_rng(0)
-    classes = random.integers(0, 10, 32)
-    lowered = classes if is_margin else random.integers(0, 10, 32)
-    scores = random.normal(0, 2, (32, 10)) - 15 * np.eye(10)[lowered]
-    more = {"CrossEntropyLoss_input_0": scores, "CrossEntropyLoss_input_1": classes}
-    outcome = outcome_of("CrossEntropyLoss_output_0", 16.0, **more)
-    assert isinstance(outcome, Passed if is_margin else IssueFound)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.numerics.composed_activations import activated_twice, squashed
+from rule_runtime.numerics.activations import activated_twice, squashed
 
 SOURCE = (-2.0, 1.5)
 
