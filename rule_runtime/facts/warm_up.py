@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.facts.weight_movement import (
+    WeightMovement,
+    median_of_moving,
+    weight_movement,
+)
 from rule_runtime.numerics.robust import trend
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
@@ -39,11 +43,12 @@ def steps_of_learning(step: StepView, memory: Memory) -> int:
     Args:
         step: A step of training.
         memory: `begin`: where the warm-up ended; `movements`: the latest 20; `moves`: pairs of
-            saved steps with a movement, and all pairs; `drift`: that of `WeightDrift`.
+            saved steps with a movement, and all pairs; `drift`: that of `weight_movement`.
     """
     begin: int = memory.setdefault("begin", step.mode_step)
-    movement = _movement(step, memory)
-    if movement is not None:
+    known = len(step.tensors(collections=("weights",))) and weight_movement(step, memory)
+    if isinstance(known, WeightMovement):
+        movement = median_of_moving(known.moved)
         moved, pairs = memory.get("moves", (0, 0))
         memory["moves"] = [moved + (movement > 0), pairs + 1]
         if movement > 0:
@@ -53,20 +58,6 @@ def steps_of_learning(step: StepView, memory: Memory) -> int:
             memory["moves"] = [0, 0]
     moved, pairs = memory.get("moves", (0, 0))
     return int(step.mode_step - begin if moved == pairs else moved)
-
-
-def _movement(step: StepView, memory: Memory) -> float | None:
-    """Return how far the median weight moved since the saved step before; None if not known."""
-    rows = step.tensors(collections=("weights",))
-    if not len(rows):
-        return None
-    drift = WeightDrift(memory.get("drift", {}))
-    columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
-    pairs = list(zip(rows.names, rows.workers, strict=True))
-    _, moved, names = drift.advance(step.mode_step, pairs, columns)
-    memory["drift"] = drift.to_json()
-    moving = moved[moved > 0]
-    return (float(np.median(moving)) if moving.size else 0.0) if names else None
 
 
 def _is_rising(movements: npt.NDArray[np.float64]) -> bool:
