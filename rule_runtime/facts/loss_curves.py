@@ -17,8 +17,8 @@ from rule_runtime.engine.outcome import (
     Outcome,
     Passed,
 )
+from rule_runtime.facts.constant_targets import with_constant_targets
 from rule_runtime.facts.evaluation_phases import loss_side, no_loss_saved, usual_names
-from rule_runtime.facts.made_up_targets import of_made_up_targets
 from rule_runtime.facts.missing_reasons import why_no_loss
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.binned_means import BinnedMeans
@@ -151,8 +151,8 @@ def judge_curves(step: StepView, memory: Memory, test: CurveTest) -> Outcome:
     if not is_training(step):
         return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
     losses = step.fact(TrainingLosses)
-    made_up = of_made_up_targets(step, losses.at)
-    values = {names: value for names, value in losses.values.items() if names not in made_up}
+    constant = with_constant_targets(step, losses.at)
+    values = {names: value for names, value in losses.values.items() if names not in constant}
     if not values:
         return NotApplicable(f"the targets of {min(losses.rows.names)} are all the same")
     history = SeriesMemory(
