@@ -1,4 +1,4 @@
-"""Boosted trees of which each adds next to nothing, told by how their training losses fall."""
+"""Boosted trees each of which adds next to nothing, by how their training losses fall."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.evaluation_phases import is_share_of_errors
-from rule_runtime.facts.loss_rule import training_losses
-from rule_runtime.facts.selection import evidence, finite_means, worst
+from rule_runtime.facts.loss_curves import TrainingLosses
+from rule_runtime.facts.selection import evidence, finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -19,68 +19,82 @@ if TYPE_CHECKING:
 __all__ = ["OF_TREES", "slow_trees"]
 
 OF_TREES: Final = "train-"
-"""What names of the training losses of boosted trees begin with."""
+"""Prefix of the names of the training losses of boosted trees."""
 
 _ROUNDS: Final = 20
-_FALL_OF_TREES: Final = 1e-3
-_FALL_AT_LOW_ETA: Final = 0.02
-_LOW_ETA: Final = 1e-3
+"""Boosting rounds after which the fall is judged."""
+
+_LEAST_FALL: Final = 1e-3
+"""Share by which a loss falls in 20 rounds even at a rate of 0.001 with little to learn."""
+
+_LEAST_FALL_AT_LOW_RATE: Final = 0.02
+"""The same where the rate is known and is below 0.001, which nobody chooses."""
+
+_LOW_RATE: Final = 1e-3
+_RATE: Final = "^hyperparameters/(eta|learning_rate)$"
+
 _STEADY: Final = 0.8
-_ETA: Final = "^hyperparameters/(eta|learning_rate)$"
+"""The second half of the rounds falls by at least this share of the first: there is more to learn.
+Where there is little to learn, the first trees learn it."""
 
 
 def slow_trees(step: StepView, memory: Memory, remedy: str) -> Outcome:
-    """Judge the training losses of boosted trees by how far they fell.
+    """Judge the training losses of boosted trees by how little and how steadily they fell.
 
     Args:
         step: The step.
         memory: `rounds`: round and loss at the beginning and in the middle, of at most 32 losses.
         remedy: What to try first.
     """
-    rows = step.tensors(collections=("losses",))
-    means = finite_means(rows)
+    losses = step.fact(TrainingLosses)
     seen: dict[str, list[float]] = memory.setdefault("rounds", {})
     falls = {}
-    for (name, worker), at in sorted(training_losses(step, rows, means).items()):
-        key, now = f"{worker}/{name}", float(means[at])
-        if not name.startswith(OF_TREES) or is_share_of_errors(name):
-            continue
-        if key not in seen and len(seen) >= MAX_SERIES:
-            continue
-        begin, start, *middle = seen.setdefault(key, [step.mode_step, now])
-        if step.mode_step - begin < _ROUNDS / 2:
-            continue
-        if not middle:
-            seen[key] += [step.mode_step, now]
-        elif step.mode_step - begin >= _ROUNDS and step.mode_step - middle[0] >= _ROUNDS / 2:
-            before = (start - middle[1]) / (middle[0] - begin)
-            since = (middle[1] - now) / (step.mode_step - middle[0])
-            share = (start - now) / abs(start) if start else 1.0
-            falls[at] = (share, before > 0 and since >= _STEADY * before)
+    for (name, worker), at in sorted(losses.at.items()):
+        key = f"{worker}/{name}"
+        if name.startswith(OF_TREES) and (key in seen or len(seen) < MAX_SERIES):
+            fall = _fall(step.mode_step, losses.values[name, worker], seen.setdefault(key, []))
+            # Counts of errors move in jumps.
+            if fall is not None and not is_share_of_errors(name):
+                falls[at] = fall
     if not falls:
         return NotEvaluated(f"{_ROUNDS} rounds of boosting are needed")
-    least = _FALL_OF_TREES if _eta(step) >= _LOW_ETA else _FALL_AT_LOW_ETA
+    rates = finite_means(step.tensors(regex=(_RATE,)))
+    is_low = np.isfinite(rates).any() and np.nanmin(rates) < _LOW_RATE
+    least = _LEAST_FALL_AT_LOW_RATE if is_low else _LEAST_FALL
     if not all(share < least and is_steady for share, is_steady in falls.values()):
         return Passed()
-    at = worst(
-        rows, np.array([falls.get(at, (np.nan,))[0] for at in range(len(rows))]), largest=True
-    )
+    at, (share, _) = max(falls.items(), key=lambda item: item[1])
     return IssueFound(
         evidence(
             step,
-            rows,
+            losses.rows,
             at,
             measure="loss_fall",
-            value=falls[at][0],
+            value=share,
             threshold=least,
-            message=f"fell steadily, and by {100 * falls[at][0]:.3g} % in {_ROUNDS} rounds or "
-            f"more, less than {100 * least:g} %",
+            message=f"fell steadily, and by {100 * share:.3g} % in {_ROUNDS} rounds or more, less "
+            f"than {100 * least:g} %",
             remedy=remedy,
         )
     )
 
 
-def _eta(step: StepView) -> float:
-    """Return the learning rate of boosted trees; infinite where it was not saved."""
-    rates = finite_means(step.tensors(regex=(_ETA,)))
-    return float(np.nanmin(rates)) if np.isfinite(rates).any() else np.inf
+def _fall(number: int, loss: float, rounds: list[float]) -> tuple[float, bool] | None:
+    """Return the fall of a loss in parts of itself, and whether it is steady.
+
+    Args:
+        number: Number of the round.
+        loss: The loss.
+        rounds: Round and loss at the beginning and in the middle; added to.
+    """
+    if not rounds or (len(rounds) == 2 and number - rounds[0] >= _ROUNDS / 2):  # noqa: PLR2004
+        rounds += [number, loss]
+        return None
+    if len(rounds) == 2 or number - rounds[0] < _ROUNDS:  # noqa: PLR2004
+        return None
+    begin, start, middle, between = rounds
+    if number - middle < _ROUNDS / 2:
+        return None
+    before, since = (start - between) / (middle - begin), (between - loss) / (number - middle)
+    share = (start - loss) / abs(start) if start else 1.0
+    return share, before > 0 and since >= _STEADY * before

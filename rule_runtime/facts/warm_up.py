@@ -1,4 +1,4 @@
-"""How many steps a training had since its weights last began to move clearly more: its warm-up."""
+"""Steps in which a model could learn: updates since its weights last began to move faster."""
 
 from __future__ import annotations
 
@@ -7,84 +7,61 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.facts.weight_movement import (
+    WeightMovement,
+    median_of_moving,
+    weight_movement,
+)
 from rule_runtime.numerics.robust import trend
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["steps_since_warm_up"]
+__all__ = ["steps_of_learning"]
 
-_GROWN: Final = 1.2
-_USUAL: Final = 3
-_NUM_LATEST: Final = 20
-_SURELY: Final = 3.0
-_RISEN: Final = 1.4
-_NEAR: Final = 0.85
-_NEVER: Final = 200
+_NUM_MOVEMENTS: Final = 20
+"""Movements between saved steps whose trend shows a warm-up."""
 
+_RISING: Final = 3.0
+"""Z-score of a trend; by chance one in 700 is as large."""
 
-def steps_since_warm_up(step: StepView, memory: Memory) -> int | None:
-    """Return the steps since weights began to move more, or the updates if these are rare.
+_GROWN: Final = 1.3
+"""Times the first movements; in 20 saved steps of a slower warm-up a model learns all the same."""
 
-    Under a linear warm-up the movement grows by a fifth in a fifth of the steps so far. A single
-    movement scatters by as much, with Adam too. So the median of the latest 3 is what counts: it
-    grew if it is larger by a fifth than the largest one so far, or as good as that and at the end
-    of a rise by 40 % within the latest 20, which by chance is one in a thousand.
-
-    While no weight has ever moved there is nothing to wait for after 200 steps: hardly anybody
-    accumulates the gradients of as many.
-
-    Args:
-        step: What was saved at the step.
-        memory: `drift`, statistics of at most 64 weights; `movements`, the latest 20; `updates`:
-            the step since which it did not grow, the largest median so far, and how many pairs of
-            saved steps there were since, with a movement and without.
-
-    Returns:
-        None before the second step with weights.
-    """
-    moved = _movement(step, memory)
-    if moved is None:
-        return None
-    before, size = moved
-    if size > 0:
-        memory["movements"] = [*memory.get("movements", []), size][-_NUM_LATEST:]
-    movements = np.array(memory.get("movements", [0.0]))
-    usual = float(np.median(movements[-_USUAL:]))
-    since, largest, num_moved, num_still = memory.get("updates", (before, usual, 0, 0))
-    is_larger = usual > _GROWN * largest or (usual > _NEAR * largest and _rises(movements))
-    if size > 0 and is_larger:
-        since, largest, num_moved = before, max(usual, largest), 0
-    num_moved, num_still = num_moved + (size > 0), num_still + (size == 0)
-    memory["updates"] = [since, largest, num_moved, num_still]
-    never_moved = not memory.get("movements") and step.mode_step - since >= _NEVER
-    return int(num_moved if num_still and not never_moved else step.mode_step - since)
+_NUM_LEVEL: Final = 3
+"""Movements whose median is a level."""
 
 
-def _movement(step: StepView, memory: Memory) -> tuple[int, float] | None:
-    """Return the step before, and how far the median weight moved since; None if not known."""
-    rows = step.tensors(collections=("weights",))
-    if not len(rows):
-        return None
-    drift = WeightDrift(memory.get("drift", {}))
-    columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
-    before = drift.step
-    _, moved, _ = drift.advance(
-        step.mode_step, list(zip(rows.names, rows.workers, strict=True)), columns
-    )
-    memory["drift"] = drift.to_json()
-    if before is None or not moved.size:
-        return None
-    return before, float(np.median(moved[moved > 0])) if (moved > 0).any() else 0.0
+def steps_of_learning(step: StepView, memory: Memory) -> int:
+    """Return the training steps since a warm-up of the learning rate, as far as weights show it.
 
-
-def _rises(movements: npt.NDArray[np.float64]) -> bool:
-    """Return whether movements are surely larger than those before them.
+    During a warm-up the movement of weights between saved steps rises, by the test of Mann and
+    Kendall. Where gradients are accumulated, weights move between some saved steps only: then each
+    movement counts as one step. Without saved weights all steps since the first one count.
 
     Args:
-        movements: The latest ones [at most 20].
+        step: A step of training.
+        memory: `begin`: where the warm-up ended; `movements`: the latest 20; `moves`: pairs of
+            saved steps with a movement, and all pairs; `drift`: that of `weight_movement`.
     """
-    first, last = float(np.median(movements[:_USUAL])), float(np.median(movements[-_USUAL:]))
-    return last > _RISEN * first and trend(movements) >= _SURELY
+    begin: int = memory.setdefault("begin", step.mode_step)
+    known = len(step.tensors(collections=("weights",))) and weight_movement(step, memory)
+    if isinstance(known, WeightMovement):
+        movement = median_of_moving(known.moved)
+        moved, pairs = memory.get("moves", (0, 0))
+        memory["moves"] = [moved + (movement > 0), pairs + 1]
+        if movement > 0:
+            memory["movements"] = [*memory.get("movements", []), movement][-_NUM_MOVEMENTS:]
+        if _is_rising(np.array(memory.get("movements", ()))):
+            begin = memory["begin"] = step.mode_step
+            memory["moves"] = [0, 0]
+    moved, pairs = memory.get("moves", (0, 0))
+    return int(step.mode_step - begin if moved == pairs else moved)
+
+
+def _is_rising(movements: npt.NDArray[np.float64]) -> bool:
+    if trend(movements) < _RISING:
+        return False
+    first, last = np.median(movements[:_NUM_LEVEL]), np.median(movements[-_NUM_LEVEL:])
+    return bool(last > _GROWN * first)

@@ -1,65 +1,61 @@
-"""LearningRateTooHigh: weights that jump about instead of moving."""
+"""LearningRateTooHigh: weights that jump instead of moving."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.missing_reasons import why_no_drift
-from rule_runtime.facts.selection import evidence, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
+from rule_runtime.facts.selection import evidence, finite_means, is_training, worst
+from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LearningRateTooHigh"]
 
-_ETA: Final = "^hyperparameters/(eta|learning_rate)$"
-_OF_TREES: Final = "^hyperparameters/(eta|max_depth|objective)$"
-_MAX_ETA: Final = 1.0
-_MANY_TIMES: Final = 10
+_RATE_OF_TREES: Final = "^hyperparameters/(eta|learning_rate)$"
+_IS_OF_TREES: Final = "^hyperparameters/(eta|max_depth|objective)$"
+
+_MAX_RATE_OF_TREES: Final = 1.0
+"""Rate at which each tree goes to the minimum of the loss, by its quadratic approximation."""
+
+_FIRST_STEPS: Final = 10
+"""Times the limit until the second saved step: optimisers that divide by a running mean of
+gradients begin with steps up to ten times too long."""
+
+_GOES_ON: Final = 0.2
+"""Share of the limit that counts after first steps above it: those of an optimiser end soon."""
+
+_GROWTH: Final = 2.0
+"""Weights that begin at zero change with momentum by up to 2 / t of their norm in step t."""
+
 _SINGLE_STEPS: Final = 2
-_GOES_ON: Final = 0.4
-_MOMENTUM: Final = 2.0
+"""Changes in a row that count where every step is saved: one step of L-BFGS is many iterations."""
+
 _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
 
 
 class LearningRateTooHigh(Rule):
-    """Finds updates that change most weights in training by a large part of themselves.
+    """Detects updates that change most weights by a large part of themselves in every step.
 
     How it decides:
-        The change of a weight between two saved training steps is not known from statistics, but a
-        bound is: it is at least the change of its l2 norm, of its minimum and maximum, and of its
-        mean and standard deviation times the root of its size. Divided by the weight's norm and by
-        the number of steps it is a lower bound of the update ratio. It fires if the median of this
-        bound over the weights that changed (not the frozen ones) is larger than `max_update_ratio`
-        at `patience` saved steps in a row. From step 0 on RMSprop, and others that divide by what
-        gradients were, make steps that are up to ten times too long, and weights jump in trainings
-        that learn well. So the change to the saved step behind step 0 must be ten times
-        `max_update_ratio`; if it is less, but above `max_update_ratio`, the next change counts,
-        too, if it goes on: if it is more than 0.4 divided by the number of the step. Where every
-        step is saved, a single one counts if it is ten times `max_update_ratio`; else two in a row
-        must be above it, as one step of LBFGS is many iterations. The true ratio may be larger, so
-        it can miss, but what it finds is there. Weights whose norm is zero, and those with NaN or
-        infinite elements, are left out, and so are those that are zero at first, as LoRA's B: they
-        grow by large parts of themselves. Where no others change, as in a linear model, a change is
-        too large only if it is more than 2 divided by the number of the step before, too. Of more
-        than 64 weights, of all workers together, 64 evenly spread by name are followed. Boosted
-        trees have no weights: there it fires if the hyperparameter `eta` (or `learning_rate`,
-        beside `max_depth` or `objective`) was saved and is larger than 1.
+        The changes of a weight's norm, extremes, mean and standard deviation between two saved
+        steps are a lower bound of the update ratio. The median bound of all weights that changed
+        must exceed `max_update_ratio` at `patience` saved steps in a row. The change since step 0
+        must be ten times as large, or be followed by one of a fifth. At step t up to 2 / t is
+        allowed. Boosted trees are judged by `eta`, which must not exceed 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
         patience: Saved steps in a row.
 
     What to try:
-        A tenth of the learning rate; a warm-up; gradient clipping.
+        A tenth of the learning rate, a warm-up, or gradient clipping.
     """
 
     max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25
@@ -75,108 +71,55 @@ class LearningRateTooHigh(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `drift`: statistics of at most 64 weights; `streak`: findings in a row;
-                `jumped`: whether the weights jumped at the very beginning; `zeros`: at most 2,048
-                weights that were zero at the first saved step; `grows`: whether only they change.
+            memory: That of `weight_movement`; `streak`: findings in a row; `jumped`: whether the
+                first change was above the limit.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
-        rows = step.tensors(collections=("weights",))
-        if not len(rows):
+        if len(step.tensors(regex=(_IS_OF_TREES,))):
             return _of_trees(step)
-        drift = WeightDrift(memory.get("drift", {}))
-        columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
-        pairs = list(zip(rows.names, rows.workers, strict=True))
-        _note_zeros(rows, memory)
-        since = drift.step
-        bound, _, names = drift.advance(step.mode_step, pairs, columns)
-        memory["drift"] = drift.to_json()
-        if not names:
-            return NotEvaluated(why_no_drift(rows, since, step.mode_step))
-        from_zero = _from_zero(names, memory)
-        memory["grows"] = not (bound[~from_zero] > 0).any()
-        bound = bound if memory["grows"] else np.where(from_zero, 0.0, bound)
-        middle = float(np.median(bound[bound > 0])) if bound.any() else 0.0
-        steps = since or 0, step.mode_step
-        limit = self._limit(middle, steps, memory)
-        streak = memory.get("streak", 0) + 1 if middle > limit else 0
-        memory["streak"] = min(streak, self.patience + 1)
-        if streak < self._patience(middle, steps):
+        movement = weight_movement(step, memory)
+        if isinstance(movement, NotEvaluated):
+            return movement
+        ratio = median_of_moving(movement.least_ratio)
+        since = movement.since
+        limit = self._limit(since, ratio, memory)
+        is_single = step.mode_step - since == 1
+        needed = max(self.patience, _SINGLE_STEPS) if is_single else self.patience
+        if streak(memory, is_bad=ratio > limit) < needed:
             return Passed()
-        fastest = names[min(range(len(names)), key=lambda at: (-bound[at], names[at]))]
-        message = (
-            f"moved fastest; the median weight changes by {middle:.3g} of its norm or more in a "
-            f"step, more than {limit:.3g}"
-        )
         return IssueFound(
             evidence(
                 step,
-                rows,
-                pairs.index(fastest),
+                movement.rows,
+                movement.row(int(np.argmax(movement.least_ratio))),
                 measure="least_update_ratio",
-                value=middle,
+                value=ratio,
                 threshold=limit,
-                message=message,
+                message=f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
+                f"more in a step, more than {limit:.3g}",
                 remedy=_REMEDY,
             )
         )
 
-    def _patience(self, middle: float, steps: tuple[int, int]) -> int:
-        """Return how many changes in a row must be too large; see `_limit`."""
-        since, now = steps
-        is_little = now - since == 1 and middle <= self._jump
-        return max(self.patience, _SINGLE_STEPS) if is_little else self.patience
-
-    @property
-    def _jump(self) -> float:
-        """The change in a step that is too large even where one step by itself says little."""
-        return _MANY_TIMES * self.max_update_ratio
-
-    def _limit(self, middle: float, steps: tuple[int, int], memory: Memory) -> float:
-        """Return the largest change in a step that is no issue between two steps.
-
-        Args:
-            middle: Change in a step, in parts of the weight's norm.
-            steps: The two steps.
-            memory: See `check`.
-        """
-        since, now = steps
-        if since == 0:
-            memory["jumped"] = self.max_update_ratio < middle <= self._jump
-            return self._jump
-        # Weights that grow by as much in each step change by 1 / t of their norm in step t; those
-        # that grow from zero, and faster and faster by momentum, by up to 2 / t.
-        if memory.get("grows"):
-            return max(self.max_update_ratio, _MOMENTUM / since)
-        goes_on = 2 * _GOES_ON / (since + now)
-        is_judged = memory.pop("jumped", False)
-        return min(self.max_update_ratio, goes_on) if is_judged else self.max_update_ratio
-
-
-def _note_zeros(rows: TensorRows, memory: Memory) -> None:
-    """Remember, at the first saved step, which weights are zero."""
-    if "zeros" not in memory:
-        keys = row_keys(rows.names, rows.workers)[rows.column("l2") == 0]
-        zeros = RowMemory("")
-        zeros.update(keys, np.zeros_like(keys), np.ones(len(keys), dtype=bool))
-        memory["zeros"] = zeros.to_json()
-
-
-def _from_zero(names: list[tuple[str, str]], memory: Memory) -> npt.NDArray[np.bool_]:
-    """Tell which weights were zero at the first saved step."""
-    keys = row_keys([name for name, _ in names], [worker for _, worker in names])
-    known = RowMemory(memory["zeros"]).known(keys)
-    return np.array([key in known for key in keys.tolist()], dtype=bool)
+    def _limit(self, since: int, ratio: float, memory: Memory) -> float:
+        """Return the largest change in a step that is no fault, for changes since a step."""
+        if not since:
+            memory["jumped"] = ratio > self.max_update_ratio
+            return _FIRST_STEPS * self.max_update_ratio
+        if memory.pop("jumped", False):
+            return _GOES_ON * self.max_update_ratio
+        return max(self.max_update_ratio, _GROWTH / since)
 
 
 def _of_trees(step: StepView) -> Outcome:
     """Judge the learning rate of boosted trees, where it was saved."""
-    rows = step.tensors(regex=(_ETA,))
-    rates = rows.column("mean")
-    if np.isnan(rates).all() or not len(step.tensors(regex=(_OF_TREES,))):
-        return NotEvaluated("no tensor of the collection weights was saved")
+    rows = step.tensors(regex=(_RATE_OF_TREES,))
+    rates = finite_means(rows)
+    if not np.isfinite(rates).any():
+        return NotEvaluated("no learning rate of the boosted trees was saved")
     at = worst(rows, rates, largest=True)
-    if not rates[at] > _MAX_ETA:
+    if not rates[at] > _MAX_RATE_OF_TREES:
         return Passed()
     return IssueFound(
         evidence(
@@ -185,8 +128,8 @@ def _of_trees(step: StepView) -> Outcome:
             at,
             measure="learning_rate",
             value=float(rates[at]),
-            threshold=_MAX_ETA,
-            message=f"is {rates[at]:g}, and each tree goes farther than to the loss's minimum",
+            threshold=_MAX_RATE_OF_TREES,
+            message=f"is {rates[at]:g}: each tree goes farther than to the minimum of the loss",
             remedy="Choose a rate between 0.01 and 0.3.",
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.evaluation_phases import finished_phases
@@ -17,39 +18,32 @@ if TYPE_CHECKING:
 __all__ = ["Overfit"]
 
 _REMEDY: Final = (
-    "Stop the training where the validation loss was smallest; get more data or augment it, add "
-    "weight decay or dropout, or take a smaller model (XGBoost: a smaller max_depth, a larger "
-    "min_child_weight, subsampling)."
+    "Stop where the validation loss was smallest. Get more data or augment it, add weight decay or "
+    "dropout, or take a smaller model (XGBoost: a smaller max_depth, a larger min_child_weight, "
+    "subsampling)."
 )
 
 
 class Overfit(Rule):
-    """Finds a validation loss that is larger than the training loss by more than a given share.
+    """Detects a validation loss that is larger than the training loss by more than a given share.
 
     How it decides:
-        The validation loss is the mean over the EVAL steps since the last TRAIN step, an evaluation
-        phase; the training loss is the mean over the TRAIN steps since the phase before. Both are
-        of the tensor with the same name, for each worker by itself. A phase is judged when training
-        goes on, or when it is as long as the phase before, so that the last one counts, too.
-        `patience` counts phases in a row; with 1 the first phase above the threshold fires.
-        Strictly larger than `ratio_threshold` fires. The largest ratio of the step is the evidence.
-        XGBoost writes both losses at the same step: each saved step is a phase, and the names tell
-        the sides, `train-rmse` (or `training-`) and `validation-rmse` (or `valid-`, `val-`,
-        `eval-`, `evaluation-`, `test-`, `dev-`, `holdout-`, and with a number behind, as in
-        `validation_0-`). Metrics of XGBoost that are not known to fall are no losses.
-        A phase whose mean training loss is not above zero has no ratio and is not evaluated; losses
-        that are not finite are left out of the means. A loss of several elements counts with its
-        mean. Of more than 32 validation losses the first that came are judged.
+        The validation loss is the mean over an evaluation phase: the EVAL steps since the last
+        TRAIN step. The training loss is the mean over the TRAIN steps since the phase before. Both
+        are of the tensor with the same name, for each worker; for XGBoost `train-rmse` belongs to
+        `validation-rmse`. The rule fires if (validation - training) / training exceeds
+        `ratio_threshold` in `patience` phases in a row. Phases whose training loss is not positive
+        are not evaluated.
 
     Parameters:
         tensor_regex: Regular expressions of the losses; the collection `losses` if not given.
-        start_step: Global step before which nothing is looked at.
-        patience: Evaluation phases in a row with a ratio above the threshold that make an issue.
+        start_step: Global step before which nothing is judged.
+        patience: Evaluation phases in a row with a ratio above the threshold.
         ratio_threshold: The largest ratio that is no issue.
 
     What to try:
         Early stopping, more or augmented data, weight decay, dropout, a smaller model. Raise
-        `patience` or `ratio_threshold` where evaluations are short and noisy.
+        `patience` or `ratio_threshold` if evaluations are short and noisy.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
@@ -75,7 +69,7 @@ class Overfit(Rule):
             memory: The means of at most 32 losses, and how often in a row each was too large.
         """
         if step.step < self.start_step:
-            return NotEvaluated(f"steps before start_step {self.start_step} are not looked at")
+            return NotEvaluated(f"steps before start_step {self.start_step} are not judged")
         phases, reason = finished_phases(step, self.tensor_regex, memory)
         if not phases:
             return NotEvaluated(reason)
@@ -83,9 +77,7 @@ class Overfit(Rule):
         found = []
         for phase in phases:
             ratio = _ratio(phase)
-            streak = phase.notes.get("streak", 0) + 1 if ratio > self.ratio_threshold else 0
-            phase.notes["streak"] = min(streak, self.patience)
-            if streak >= self.patience:
+            if streak(phase.notes, is_bad=ratio > self.ratio_threshold) >= self.patience:
                 found.append((-ratio, phase.loss, phase.worker, phase))
         if found:
             return IssueFound(self._evidence(step, min(found)[-1]))

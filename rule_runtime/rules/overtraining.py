@@ -1,4 +1,4 @@
-"""Overtraining: a training that goes on although the validation loss improves no more."""
+"""Overtraining: a run that goes on although the validation loss has stopped improving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Overtraining"]
 
 _REMEDY: Final = (
     "Stop here and take the model of the best evaluation (early stopping), or lower the learning "
-    "rate; if the loss still falls slowly, lower delta or raise the patience."
+    "rate. If the loss still falls slowly, lower delta or raise the patience."
 )
 
 
@@ -29,22 +29,14 @@ class _Stale(NamedTuple):
 
 
 class Overtraining(Rule):
-    """Finds a training that goes on although the validation loss has stopped improving.
+    """Detects runs that go on although the validation loss has stopped improving.
 
     How it decides:
-        As early stopping does. The losses are means: of each evaluation phase (the EVAL steps since
-        the last TRAIN step), and of the TRAIN steps since the phase before; so the noise of single
-        batches does not count as a missing improvement. For each loss and worker the best
-        validation loss and the best training loss are kept. A phase improves on the best if it is
-        smaller by more than `delta`, and is the new best then; slow progress adds up until it is
-        that large. The rule fires when `patience_validation` phases in a row have not improved on
-        the best validation loss, or when `patience_train` phases in a row improved on neither best.
-        So training alone does not fire as long as validation improves, and a run without a
-        validation loss is not evaluated: the original's words leave open whether one of the two or
-        both must stand still. How phases are paired and when they are judged, and how the names in
-        XGBoost's files tell the two sides, is as in the rule Overfit. The loss with the longest
-        stand is the evidence. Losses that are not finite are left out. Of more than 32 validation
-        losses the first that came are judged.
+        As early stopping does. Losses are means over evaluation phases, as in the rule Overfit. A
+        phase improves on the best one if its loss is smaller by more than `delta`. The rule fires
+        when `patience_validation` phases in a row did not improve on the best validation loss, or
+        when `patience_train` phases in a row improved neither validation nor training loss. Runs
+        without a validation loss are not evaluated.
 
     Parameters:
         patience_train: Evaluation phases without improvement of both losses that make an issue.

@@ -5,61 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import (
-    Evidence,
     IssueFound,
+    Missing,
     NotApplicable,
     NotEvaluated,
     Outcome,
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.engine.wording import counted
-from rule_runtime.facts.comparing import frozen_rows, matched, statistics_of
-from rule_runtime.facts.missing_reasons import are_not_finite
 from rule_runtime.facts.selection import evidence, is_training, worst
-from rule_runtime.numerics.closeness import Tolerance, are_identical
-from rule_runtime.numerics.point_history import PointHistory
-from rule_runtime.numerics.update_ratio import ratio_bounds, update_ratio
-from rule_runtime.trial.value_pairs import value_pairs
+from rule_runtime.facts.update_ratios import UpdateRatios, update_ratios, why_no_ratio
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["WeightUpdateRatio"]
 
-_EXACT: Final = Tolerance(rtol=0.0, atol=0.0)
+_MAX_STEPS: Final = 128
+"""Saved steps that may become a reference step; of more, every second one is forgotten."""
 
 _REMEDY: Final = (
     "Too large: lower the learning rate, warm it up, clip gradients. Too small: raise the learning "
-    "rate, check that it is not zero and that the optimiser has the parameter, and look for "
+    "rate, check that it is not zero and that the optimizer has the parameter, and look for "
     "vanishing gradients."
 )
 
 
 class WeightUpdateRatio(Rule):
-    """Finds weights whose updates are too large or too small for them.
+    """Detects weights whose updates are too large or too small for them.
 
     How it decides:
-        At each training step s, for each tensor of the collection `weights` and each worker, the
-        ratio mean(|w_s - w_ref|) / (mean(|w_s|) + `epsilon`) is compared with the thresholds; both
-        comparisons are strict. The reference step is the saved step before or, with `num_steps`,
-        the oldest saved step that is not older than s - num_steps (the one before where there is
-        none). Steps are those of mode TRAIN if any was saved, else GLOBAL ones. The ratio is not
-        divided by the number of steps between, so the thresholds depend on the saving interval.
-        Ratios that are too large are told rather than those that are too small, and of several the
-        most extreme. Tensors with elements that are not finite, or of another shape than before,
-        are not judged.
-        A weight that did not change in a single bit may be frozen on purpose. It is an issue if its
-        gradient was saved at this step; or if no gradient was, and none of the worker's weights
-        changed. Else it counts as frozen or unused, and is not judged.
-        Values are read only where statistics do not prove that a ratio lies between the thresholds;
-        they nearly always do. Where values were not saved, such tensors are not judged, but for
-        those all of whose statistics are equal to the last bit: their ratio is zero. The memory
-        holds the numbers of at most 128 steps; of more, every second one is forgotten.
+        The ratio mean(|w - w_ref|) / (mean(|w|) + `epsilon`) of each weight is compared with the
+        thresholds. The reference is the saved step before or, with `num_steps`, the oldest one that
+        is not older. The ratio is not divided by the steps between, so the thresholds depend on the
+        saving interval. A weight that did not change at all is reported if its gradient was saved,
+        or if no gradient was and no weight changed; otherwise it counts as frozen.
 
     Parameters:
         num_steps: Steps over which the change is measured; from the saved step before if not given.
@@ -69,7 +52,7 @@ class WeightUpdateRatio(Rule):
 
     What to try:
         Too large: a smaller learning rate, a warm-up, gradient clipping. Too small: a larger
-        learning rate; check that the optimiser has the parameter.
+        learning rate; check that the optimizer has the parameter.
     """
 
     num_steps: Annotated[int | None, AtLeast(1), Unit("steps")] = None
@@ -89,133 +72,68 @@ class WeightUpdateRatio(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `mode` judged, and `points`, the steps that had weights; see `PointHistory`.
+            memory: `mode` judged, and `saved`: steps that had weights, in the mode and globally.
+
+        Raises:
+            Missing: No weight was saved.
         """
         mode = step.mode.name
         if not is_training(step) or (mode == "GLOBAL" and memory.get("mode") == "TRAIN"):
             return NotApplicable(f"steps of mode {mode} are not judged")
         rows = step.tensors(collections=("weights",))
         if not len(rows):
-            return NotEvaluated("no weight was saved")
-        points = PointHistory(memory.get("points", {}) if memory.get("mode") == mode else {})
-        if len(points) and step.mode_step <= points.steps[-1, 0]:
-            points = PointHistory({})  # the counter was set back: another run of the mode
-        reference = self._reference(step, points)
-        points.append(step.mode_step, step.step, {})
-        memory.update(mode=mode, points=points.to_json())
+            raise Missing("no weight was saved")
+        reference = self._reference(step, memory)
         if reference is None:
-            return NotEvaluated("no earlier step with weights is there to compare with")
-        return self._judge(step, rows, reference)
-
-    def _reference(self, step: StepView, points: PointHistory) -> StepView | None:
-        """Return the step to compare with, and drop those that no comparison needs any more."""
-        if not len(points):
-            return None
-        at = len(points) - 1
-        if self.num_steps is not None:
-            is_within = points.steps[:, 0] >= step.mode_step - self.num_steps
-            at = min(at, int(np.count_nonzero(~is_within)))
-        points.drop_before(at)
-        number = int(points.steps[0, 1])
-        return step.earlier(number) if number < step.step else None
-
-    def _judge(self, step: StepView, rows: TensorRows, reference: StepView) -> Outcome:
-        ratio, is_sound = self._ratios(step, rows, reference)
-        ratio[(ratio == 0) & self._may_be_frozen(step, rows, ratio, is_sound)] = np.nan
-        if (ratio > self.large_threshold).any():
-            return IssueFound(self._evidence(step, rows, reference, ratio, is_large=True))
-        if (ratio < self.small_threshold).any():
-            return IssueFound(self._evidence(step, rows, reference, ratio, is_large=False))
-        if is_sound.any() or not np.isnan(ratio).all():
+            return NotEvaluated("no earlier step with weights was saved to compare with")
+        limits = (self.small_threshold, self.large_threshold, self.epsilon)
+        ratios = update_ratios(step, rows, reference, limits)
+        if (ratios.ratio > self.large_threshold).any():
+            return self._found(step, rows, reference, ratios, is_large=True)
+        if (ratios.ratio < self.small_threshold).any():
+            return self._found(step, rows, reference, ratios, is_large=False)
+        if ratios.is_within.any() or not np.isnan(ratios.ratio).all():
             return Passed()
-        return NotEvaluated(_why_none(rows, reference))
+        return NotEvaluated(why_no_ratio(rows, reference))
 
-    def _ratios(
-        self, step: StepView, rows: TensorRows, reference: StepView
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """Return the ratio of each row [R], NaN if not known, and where it need not be known."""
-        others = reference.tensors(collections=("weights",))
-        at, there = matched(rows, others)
-        now, before = statistics_of(rows.select(at)), statistics_of(others.select(there))
-        lower, upper = ratio_bounds(now, before, self.epsilon)
-        ratio = np.full(len(rows), np.nan)
-        is_sound = np.zeros(len(rows), dtype=np.bool_)
-        is_sound[at] = (lower >= self.small_threshold) & (upper <= self.large_threshold)
-        is_sound[at] &= lower > 0
-        shapes, other_shapes = rows.shapes, others.shapes
-        has_same_shape = np.array(
-            [shapes[i] == other_shapes[j] for i, j in zip(at, there, strict=True)], dtype=np.bool_
-        )
-        is_sound[at] &= has_same_shape
-        ratio[at[are_identical(now, before, _EXACT) & has_same_shape]] = 0.0
-        is_open = np.zeros(len(rows), dtype=np.bool_)
-        is_open[at] = ~is_sound[at]
-        for worker in step.workers:
-            names = {
-                rows.names[i]: int(i) for i in np.flatnonzero(is_open) if rows.workers[i] == worker
-            }
-            for name, value, earlier in value_pairs(step, reference, names, worker):
-                is_number = {value.dtype.kind, earlier.dtype.kind} <= set("biuf")
-                if is_number and value.shape == earlier.shape:
-                    ratio[names[name]] = update_ratio(value, earlier, self.epsilon)
-        return ratio, is_sound
+    def _reference(self, step: StepView, memory: Memory) -> StepView | None:
+        """Return the step to compare with, and forget those that no comparison needs any more."""
+        now, mode = step.mode_step, step.mode.name
+        saved: list[list[int]] = memory.get("saved", []) if memory.get("mode") == mode else []
+        if saved and now <= saved[-1][0]:
+            saved = []  # the counter was set back: another run of the mode
+        oldest = now - (self.num_steps or 0)
+        candidates = [each for each in saved if each[0] >= oldest] or saved[-1:]
+        kept = [*candidates, [now, step.step]]
+        if len(kept) > _MAX_STEPS:
+            kept = [*kept[:-1:2], kept[-1]]
+        memory.update(mode=mode, saved=kept)
+        is_earlier = bool(candidates) and candidates[0][1] < step.step
+        return step.earlier(candidates[0][1]) if is_earlier else None
 
-    @staticmethod
-    def _may_be_frozen(
-        step: StepView,
-        rows: TensorRows,
-        ratio: npt.NDArray[np.float64],
-        is_sound: npt.NDArray[np.bool_],
-    ) -> npt.NDArray[np.bool_]:
-        """Tell which rows may be frozen on purpose, if they did not change [R]."""
-        frozen = frozen_rows(step, rows)
-        with_gradients = set(step.tensors(collections=("gradients",)).workers)
-        is_changed = is_sound | (ratio > 0)
-        learning = {rows.workers[at] for at in np.flatnonzero(is_changed)}
-        is_told_by_others = np.array(
-            [worker not in with_gradients and worker in learning for worker in rows.workers],
-            dtype=np.bool_,
-        )
-        return frozen | is_told_by_others
-
-    def _evidence(
+    def _found(
         self,
         step: StepView,
         rows: TensorRows,
         reference: StepView,
-        ratio: npt.NDArray[np.float64],
+        ratios: UpdateRatios,
         *,
         is_large: bool,
-    ) -> Evidence:
-        at = worst(rows, ratio, largest=is_large)
+    ) -> IssueFound:
+        at = worst(rows, ratios.ratio, largest=is_large)
+        value = ratios.ratio[at]
         threshold = self.large_threshold if is_large else self.small_threshold
         sign = ">" if is_large else "<"
-        return evidence(
-            step,
-            rows,
-            at,
-            measure="update_ratio",
-            value=ratio[at],
-            threshold=threshold,
-            message=(
-                f"update / weight {ratio[at]:.3g} {sign} {threshold:g}, since step {reference.step}"
-            ),
-            remedy=_REMEDY,
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure="update_ratio",
+                value=value,
+                threshold=threshold,
+                message=f"update / weight {value:.3g} {sign} {threshold:g}, since step "
+                f"{reference.step}",
+                remedy=_REMEDY,
+            )
         )
-
-
-def _why_none(rows: TensorRows, reference: StepView) -> str:
-    """Return why no weight can be compared with those of the reference step."""
-    others = reference.tensors(collections=("weights",))
-    at, there = matched(rows, others)
-    if not len(at):
-        return f"no weight was saved at step {reference.step} too, the one to compare with"
-    rows, others = rows.select(at), others.select(there)
-    for each, when in ((rows, "now"), (others, f"at step {reference.step}")):
-        if are_not_finite(each):
-            return f"no weight is finite {when}"
-    if not (rows.have_values & others.have_values).any():
-        message = f"too little is known of {counted(len(rows), 'saved weight')}"
-        return f"{message}: save their values (save_raw_tensor) at each step that is compared"
-    why = "all are frozen, of another shape, or too large"
-    return f"no weight can be compared with step {reference.step}: {why}"

@@ -29,7 +29,7 @@ class TestLearningRateTooHighContract(RuleContract):
             yield saved._replace(tensors=tensors)
 
 
-def run_of_scales(*scales: float, interval: int = 5, start: int = 5) -> TrialBuilder:
+def run_of_scales(*scales: float, interval: int = 5, start: int = 10) -> TrialBuilder:
     trial = TrialBuilder()
     weight = np.random.default_rng(0).normal(0, 1, (8, 8))
     for at, scale in enumerate(scales):
@@ -59,12 +59,12 @@ def run_of_three(others: float) -> TrialBuilder:
     """Return a run in which one weight of three jumps, and the others change by this share."""
     trial = TrialBuilder()
     for step in (0, 1):
-        changes = {"a": 9.0, "b": others, "c": others}
+        changes = {"a": 19.0, "b": others, "c": others}
         weights = {
             f"Net_{name}.weight": np.arange(1.0, 9.0) * (1 + step * change)
             for name, change in changes.items()
         }
-        trial.step(step, weights)
+        trial.step(10 + 5 * step, weights, mode_step=10 + 5 * step)
     return trial
 
 
@@ -78,7 +78,7 @@ def test_frozen_weights_do_not_hide_the_others() -> None:
 
 def test_patience() -> None:
     trial = run_of_scales(1.0, 3.0, 9.0, 9.0, 27.0)
-    assert found_at(LearningRateTooHigh(patience=2), trial) == [15]
+    assert found_at(LearningRateTooHigh(patience=2), trial) == [20]
 
 
 def test_weights_of_zero_and_scalars_have_no_ratio() -> None:
@@ -112,17 +112,13 @@ def test_a_jump_at_the_beginning_counts_if_it_is_large_or_goes_on(
 @pytest.mark.parametrize(
     ("scales", "found"),
     [
-        ((1.0, 1.36, 1.85, 2.2, 2.2), []),  # LBFGS: a step is many iterations
-        ((1.0, 1.0, 1.0, 1.4, 1.4), []),
-        ((1.0, 1.0, 1.0, 1.4, 1.9, 1.9), [4]),
-        ((1.0, 1.0, 4.85, 4.9), [2]),
+        ((1.0, 1.0, 1.0, 1.4, 1.4, 1.4), []),  # L-BFGS: a step is many iterations
+        ((1.0, 1.0, 1.0, 1.4, 1.9, 1.9), [14]),
         ((1.0, 1.0, 1.4, 1.4, 1.9, 1.9), []),
     ],
 )
-def test_a_single_step_counts_if_its_change_is_large_or_goes_on(
-    scales: tuple[float, ...], found: list[int]
-) -> None:
-    trial = run_of_scales(*scales, interval=1, start=0)
+def test_single_steps_count_if_there_are_two(scales: tuple[float, ...], found: list[int]) -> None:
+    trial = run_of_scales(*scales, interval=1)
     assert found_at(LearningRateTooHigh(), trial) == found
     # Of the mean of two steps a single one is enough.
     assert bool(found_at(LearningRateTooHigh(), run_of_scales(1.0, 1.6, interval=2)))
@@ -177,16 +173,3 @@ def test_why_weights_cannot_be_compared(rule: Rule) -> None:
     assert reasons(0 * ones, ones)[1] == (
         "no weight is known both at this step and at step 0, the step before"
     )
-
-
-def test_adapters_that_begin_at_zero_say_nothing_beside_weights_that_do_not() -> None:
-    trial = TrialBuilder()
-    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
-    for at in range(20):
-        tensors = {
-            "Net_base.weight": weight,  # frozen
-            "Net_a.weight": weight * (1 + 0.01 * at),
-            "Net_b.weight": weight * (1.5**at - 1),
-        }
-        trial.step(at * 5, tensors, mode_step=at * 5)
-    assert not found_at(LearningRateTooHigh(max_update_ratio=0.05), trial)

@@ -67,12 +67,8 @@ def test_a_loss_that_falls_shows_that_the_rate_is_enough(now: float, fires: bool
     assert bool(found_at(LearningRateTooLow(), run(losses=losses))) is fires
 
 
-@pytest.mark.parametrize(("rest", "fires"), [(0.22, False), (0.24, True)])
-def test_what_is_learned_before_the_third_saved_step_need_not_fall_further(
-    rest: float, fires: bool
-) -> None:
-    losses = [2.3, 0.3, *[rest] * 19]
-    assert bool(found_at(LearningRateTooLow(), run(losses=losses))) is fires
+def test_what_is_learned_before_the_third_saved_step_need_not_fall_further() -> None:
+    assert not found_at(LearningRateTooLow(), run(losses=[2.3, 0.3, *[0.29] * 19]))
 
 
 def test_a_warm_up_is_waited_for() -> None:
@@ -111,26 +107,6 @@ def trees(loss_of: Callable[[int], float], *, metric: str = "train-logloss") -> 
         losses = {metric: np.float64(loss_of(step)), "validation-logloss": np.float64(0.69)}
         trial.step(step, losses, mode=ModeKeys.GLOBAL)
     return trial
-
-
-@pytest.mark.parametrize(
-    ("rate", "jump", "is_found"), [(1e-6, 0.0, True), (1e-5, 0.0, False), (1e-6, 0.01, False)]
-)
-def test_weights_that_never_moved_show_it_however_noisy_the_loss_is(
-    rate: float, jump: float, *, is_found: bool
-) -> None:
-    """One that moved once may have learned something that noise hides."""
-    losses = 2.3 * np.random.default_rng(0).lognormal(0.0, 0.4, 50)
-    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
-    trial = TrialBuilder()
-    for at, loss in enumerate(losses):
-        moved = weight * (1 + 5 * rate * at + jump * (at > 2))
-        tensors: dict[str, Any] = {f"Net_{name}.weight": moved for name in "abc"}
-        tensors |= {"gradient/Net_a.weight": [1.0], LOSS: np.float64(loss)}
-        trial.step(5 * at, tensors, mode_step=5 * at)
-    found = found_at(LearningRateTooLow(), trial)
-    assert bool(found) is is_found
-    assert all(step >= 150 for step in found)
 
 
 def test_boosted_trees_that_hardly_move_are_found_after_20_rounds() -> None:
@@ -208,48 +184,3 @@ def test_a_rate_of_boosted_trees_that_was_saved_tells_more(
         tensors = {**rate, "train-rmse": np.float64(1 - 1e-4 * step)}
         trial.step(step, tensors, mode_step=step)
     assert bool(found_at(LearningRateTooLow(), trial)) is is_found
-
-
-def run_with_validation(
-    passes: list[float], *, rate: float = 1.2e-4, apart: int = 75
-) -> TrialBuilder:
-    """Return steps ahead of each pass of validation, of a loss that is too noisy to tell."""
-    trial, random = TrialBuilder(), np.random.default_rng(0)
-    weight, step = random.normal(0, 1, (8, 8)), 0
-    for number in range(len(passes)):
-        for at in range(0, apart, 5):
-            mode_step = number * apart + at
-            tensors: dict[str, Any] = {
-                f"Net_{name}.weight": weight * (1 + rate * mode_step) for name in "abc"
-            }
-            loss = np.float64(2.3 + 0.15 * random.normal())
-            tensors |= {"gradient/Net_a.weight": [1.0], LOSS: loss}
-            trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=mode_step)
-            step += 1
-        for _ in range(2):
-            trial.step(step, {LOSS: np.float64(passes[number])}, mode=ModeKeys.EVAL, mode_step=step)
-            step += 1
-    return trial
-
-
-@pytest.mark.parametrize(
-    ("passes", "is_found"),
-    [
-        ([2.475, 2.441, 2.408, 2.375, 2.342], True),
-        ([2.475, 2.475, 2.475, 2.475, 2.475], False),  # it may have learned what there is
-        ([2.475, 2.440, 2.420, 2.412, 2.410], False),  # less and less, as it should
-        ([2.475, 2.470, 2.460, 2.440, 2.400], False),  # more and more: a warm-up
-        ([2.475, 2.375, 2.275, 2.175, 2.075], False),  # fast enough
-    ],
-)
-def test_validation_that_creeps(passes: list[float], *, is_found: bool) -> None:
-    assert bool(found_at(LearningRateTooLow(), run_with_validation(passes))) is is_found
-    assert not found_at(LearningRateTooLow(), run_with_validation(passes, rate=3e-3))
-
-
-@pytest.mark.parametrize("apart", [10, 20, 50])
-def test_validation_that_creeps_is_found_however_often_it_comes(apart: int) -> None:
-    passes = [2.5 - 4e-4 * number for number in range(0, 400, apart)]
-    assert found_at(LearningRateTooLow(), run_with_validation(passes, apart=apart))
-    turning = [2.5 + 0.03 * np.exp(-number / 40) for number in range(0, 400, apart)]
-    assert not found_at(LearningRateTooLow(), run_with_validation(turning, apart=apart))

@@ -30,7 +30,7 @@ def test_fires_at_the_third_high_loss() -> None:
     (found,) = [o for o in trial.outcomes(LossSpike()) if isinstance(o, IssueFound)]
     assert found.evidence.value == 5.5
     assert found.evidence.threshold < 5.0
-    assert "the median before was 0.995" in found.evidence.sentence
+    assert "the median before is 0.995" in found.evidence.sentence
 
 
 def test_one_high_loss_is_a_bad_batch() -> None:

@@ -18,16 +18,16 @@ class TestPlateauedLossContract(RuleContract):
         return PlateauedLoss()
 
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
-        return with_losses(lambda step: 2.3 - 1e-5 * step, worker)
+        return with_losses(lambda step: 2.3 + 0.01 * (step % 2), worker)
 
 
 def test_fires_on_a_loss_that_stays_where_it_began() -> None:
     trial = run_of_losses([2.3] * 40)
     (first, *_) = found_at(PlateauedLoss(), trial)
-    assert first == 55  # from a third of 150 steps on, the second time in a row
+    assert first == 105  # with 20 means of 5 steps, the second time in a row
     found = next(o for o in trial.outcomes(PlateauedLoss()) if isinstance(o, IssueFound))
     assert found.evidence.value == 0
-    assert found.evidence.threshold == pytest.approx(5 * 55 / 150)
+    assert found.evidence.threshold == pytest.approx(5 * 105 / 150)
 
 
 @pytest.mark.parametrize(("fall", "fires"), [(0.2, True), (5.2, False)])
@@ -56,7 +56,7 @@ def test_a_fall_from_the_first_scores_to_guessing_is_no_trend_for_ever(
     losses += rng.normal(0, 0.008, 60)
     found = found_at(PlateauedLoss(), run_of_losses(losses, interval=10))
     assert bool(found) is is_found
-    assert all(step >= 450 for step in found)
+    assert all(step >= 150 for step in found)
 
 
 def test_how_often_losses_are_saved_hardly_matters() -> None:
@@ -70,10 +70,10 @@ def test_how_often_losses_are_saved_hardly_matters() -> None:
 
 
 def test_the_steps_of_a_bin_are_judged_together() -> None:
-    outcomes = run_of_losses([2.3] * 54, interval=1).outcomes(PlateauedLoss())
-    for step, count in ((0, 0), (4, 0), (5, 1), (9, 1), (49, 9)):
+    outcomes = run_of_losses([2.3] * 104, interval=1).outcomes(PlateauedLoss())
+    for step, count in ((0, 0), (4, 0), (5, 1), (9, 1), (99, 19)):
         assert outcomes[step] == NotEvaluated(
-            f"only {count} of the 10 means needed, each of the losses of 5 steps, are known so far"
+            f"only {count} of the 20 means needed, each of the losses of 5 steps, are known so far"
         )
     assert outcomes[-1] == NotEvaluated(
         "the losses of 5 steps are judged together, when later ones come"
@@ -130,17 +130,3 @@ def test_a_linear_warm_up_is_waited_for_but_no_jitter(num_steps: int, *, is_foun
     found = found_at(PlateauedLoss(), warming_up(num_steps))
     assert bool(found) is is_found
     assert not found or min(found) <= 120
-
-
-@pytest.mark.parametrize(("every", "is_found"), [(1000, True), (190, False)])
-def test_steps_count_by_and_by_if_no_weight_ever_moved(every: int, *, is_found: bool) -> None:
-    # A script that forgot the optimiser's step; the other one accumulates gradients.
-    random, trial = np.random.default_rng(0), TrialBuilder()
-    trial.collections(losses=("^Loss",), weights=("weight$",))
-    for step in range(0, 400, 5):
-        weight = np.linspace(-1, 1, 64) * (1 + 0.01 * (step // every))
-        loss = np.float64(2.3 + 0.03 * random.normal())
-        trial.step(step, {"layer.weight": weight, "Loss_output_0": loss}, mode_step=step)
-    found = found_at(PlateauedLoss(), trial)
-    assert bool(found) is is_found
-    assert not found or 200 <= min(found) <= 215

@@ -1,4 +1,4 @@
-"""Losses of targets that a script made up, as those of an adversarial training."""
+"""Losses whose targets are all the same, as those of an adversarial or contrastive training."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ if TYPE_CHECKING:
     from rule_runtime.numerics.series_memory import Series
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["of_made_up_targets"]
+__all__ = ["with_constant_targets"]
 
 _MADE_UP: Final = (-1.0, 0.0, 1.0)
+"""Targets that scripts use for "generated" and "real", or for the place of the right candidate."""
+
 _FEWEST: Final = 16
-"""Of fewer targets of a batch all are often the same by chance."""
+"""Targets of a batch; fewer are often the same by chance."""
 
 
-def of_made_up_targets(step: StepView, losses: Collection[Series]) -> frozenset[Series]:
+def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozenset[Series]:
     """Return the losses of a step whose targets are all -1, all 0 or all 1.
 
-    A script puts them in for "real" and "generated". No such loss must fall: its adversary learns,
-    too. Beside one of them a loss of which no inputs are known is left out as well: the sum of two.
+    Such a loss need not fall: its adversary learns, too, or the candidates become harder. Beside
+    one of them a loss of which no inputs are known is returned as well: the sum of two.
 
     Args:
         step: The step.
@@ -37,5 +39,5 @@ def of_made_up_targets(step: StepView, losses: Collection[Series]) -> frozenset[
             unknown.append((name, worker))
         elif targets.size >= _FEWEST and targets.low == targets.high:
             found += [(name, worker)] if targets.low in _MADE_UP else []
-    adversaries = {worker for _, worker in found}
-    return frozenset(found) | {each for each in unknown if each[1] in adversaries}
+    workers = {worker for _, worker in found}
+    return frozenset(found) | {each for each in unknown if each[1] in workers}

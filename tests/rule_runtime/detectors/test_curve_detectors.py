@@ -1,0 +1,100 @@
+"""Detectors of curves against worked examples and an independent implementation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rule_runtime.detectors.divergence import divergence
+from rule_runtime.detectors.oscillation import oscillation
+from rule_runtime.detectors.plateau import plateau
+from rule_runtime.detectors.spike import spike
+from rule_runtime.detectors.streak import streak
+from rule_runtime.detectors.trend import is_falling, is_larger, is_rising
+
+RANDOM = np.random.default_rng(0)
+NOISE = RANDOM.normal(0, 1, 60)
+
+
+def test_a_streak_begins_again_after_one_negative() -> None:
+    state: dict[str, int] = {}
+    counts = [streak(state, is_bad=bad) for bad in (True, True, False, True)]
+    assert counts == [1, 2, 0, 1]
+    assert streak(state, is_bad=True, name="other") == 1
+
+
+def test_trends_agree_with_kendalls_tau() -> None:
+    for _ in range(100):
+        numbers = RANDOM.normal(size=30) + RANDOM.normal(0, 0.05) * np.arange(30)
+        tau = stats.kendalltau(np.arange(30), numbers)
+        if abs(tau.pvalue - 0.1) > 0.02:  # scipy's is exact, without continuity correction
+            assert is_falling(numbers) is bool(tau.statistic < 0 and tau.pvalue < 0.1)
+    assert is_rising(np.arange(10.0))
+    assert not is_rising(np.array([1.0, 3.0, 2.0, 4.0, 3.5]))
+
+
+def test_larger_numbers_agree_with_the_mann_whitney_test() -> None:
+    for shift in (0.0, 1.0, 3.0):
+        one, other = RANDOM.normal(shift, 1, 15), RANDOM.normal(0, 1, 20)
+        p = stats.mannwhitneyu(one, other, alternative="greater", method="asymptotic").pvalue
+        assert is_larger(one, other) is bool(p < 0.00135)
+
+
+def test_the_limit_of_a_spike_by_a_worked_example() -> None:
+    before = np.array([1.0, 1.1, 0.9, 1.2, 0.8])  # the median absolute deviation is 0.1
+    found = spike(before, np.array([3.0, 2.5]), num_deviations=8, least_rise=0.1)
+    assert found.level == 1.0
+    assert found.limit == pytest.approx(1.0 + 8 * 0.14826)
+    assert found.margin == pytest.approx(1.5 / (8 * 0.14826))
+    assert found.is_found
+    assert not spike(before, np.array([3.0, 1.2]), num_deviations=8, least_rise=0.1).is_found
+    assert spike(before, np.array([9.0]), num_deviations=1, least_rise=2.5).limit == 3.5
+    assert spike(before, np.array([9.0]), num_deviations=0.1, least_rise=0.1).limit == 1.4
+
+
+@pytest.mark.parametrize(
+    ("series", "before"),
+    [
+        ([1.0, *[2.0] * 12], 1.0),  # above its beginning
+        ([4.0, *[1.0] * 12, *[3.5] * 8], 1.0),  # above its lowest level
+        ([4.0, *[1.0] * 12, *[2.5] * 8], None),  # by less than half of the beginning
+        ([4.0, *[1.0] * 12, *[3.5] * 7], None),  # for too short
+        ([4.0, *[1.0] * 12, *np.linspace(6, 3.5, 8)], None),  # it comes down again
+        ([1.0, *(2 + 5 * np.abs(NOISE))], None),  # it scatters
+        ([0.0, *[2.0] * 12], None),
+    ],
+)
+def test_divergence(series: list[float], before: float | None) -> None:
+    found = divergence(np.array(series), 0.5)
+    assert (found.before if found else None) == before
+
+
+def test_an_oscillation_has_grown_and_does_not_fall() -> None:
+    calm, swings = 2.0 + 0.01 * NOISE[:10], np.tile([1.5, 2.5], 10)
+    # All differences of neighbours are 1, so the scatter is 1.4826 / sqrt(2).
+    assert oscillation(calm, swings) == pytest.approx(1.4826 / 2**0.5 / 2, rel=0.01)
+    assert oscillation(np.tile([1.5, 2.5], 5), swings) == 0  # it swung at the beginning
+    assert oscillation(calm, swings * np.linspace(1, 0.5, 20)) == 0  # it falls
+    assert oscillation(calm, 0.3 * swings) == 0  # it is low
+    assert oscillation(calm, swings - 2) == 0
+
+
+@pytest.mark.parametrize(
+    ("series", "fall"),
+    [
+        (2.0 + 0.01 * NOISE, 0.0),
+        (2.0 - 0.2 * (np.arange(60) > 2) + 0.01 * NOISE, 0.1),  # it fell, and that is enough
+        (2.0 - 0.001 * np.arange(60), None),  # it falls
+        (2.0 + 0.5 * NOISE, None),  # it is too noisy
+        (2.0 + 0.01 * NOISE[:15], None),  # it is too short
+        (0.01 * NOISE, None),
+    ],
+)
+def test_a_plateau_is_where_a_series_began(series: np.ndarray, fall: float | None) -> None:
+    found = plateau(series, 0.05)
+    if fall is None or fall >= 0.05:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.fall == pytest.approx(fall, abs=0.01)
