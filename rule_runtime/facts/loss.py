@@ -24,7 +24,6 @@ __all__ = ["MODEL_OUTPUT_VALUES", "Loss", "LossFacts", "LossValues"]
 MODEL_OUTPUT_VALUES: Final = CollectionConfig(
     "model_output_values",
     {
-        "include_regex": r"^[A-Z]\w*_output_[0-9]+$",
         "save_interval": "100",
         "end_step": "301",
         "save_raw_tensor": "True",

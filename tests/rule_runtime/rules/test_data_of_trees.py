@@ -87,7 +87,7 @@ def test_trees_that_learn_too_slowly(names: tuple[str, str]) -> None:
 def test_validation_alone_is_told_to_be_alone(names: tuple[str, str]) -> None:
     for outcome in of_trees(validation=RISING, names=names).outcomes(GeneralisationGap()):
         assert isinstance(outcome, NotEvaluated)
-        assert "there is no loss of training" in outcome.reason
+        assert "no loss of the training data" in outcome.reason
 
 
 def test_evidence_names_the_tensor_as_it_was_saved() -> None:

@@ -47,7 +47,7 @@ def test_fires_behind_the_second_pass_with_a_gap() -> None:
     assert found_at(GeneralisationGap(), trial) == [29, 39]
     found = next(o for o in trial.outcomes(GeneralisationGap()) if isinstance(o, IssueFound))
     assert found.evidence.value == pytest.approx(100 * (0.9 - 0.1) / 2.0)
-    assert "a gap of 40 % of 2, by which training was measured" in found.evidence.sentence
+    assert "a gap of 40 % of 2, more than 20 %" in found.evidence.sentence
 
 
 @pytest.mark.parametrize(("validation", "fires"), [(0.51, True), (0.49, False)])
@@ -155,7 +155,7 @@ def test_what_is_learned_by_heart_never_comes_to_validation() -> None:
     outcome = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
     assert outcome.evidence.threshold == 0
     assert outcome.evidence.tensor == LOSS
-    assert "was 2.31 at first and has never been much below" in outcome.evidence.sentence
+    assert "was 2.31 at first, and never better since" in outcome.evidence.sentence
 
 
 @pytest.mark.parametrize(("num_passes", "is_found"), [(3, False), (4, True)])
@@ -187,22 +187,6 @@ def test_healthy_neighbours_of_learning_by_heart(
     validation: list[float], training: tuple[float, float], noise: float
 ) -> None:
     assert not found_at(GeneralisationGap(), run_of(validation, training, noise))
-
-
-@pytest.mark.parametrize(
-    ("validation", "fires"),
-    [
-        ([0.68, 0.69, 0.69, 0.70, 0.71, 0.73, 0.74, 0.73, 0.75, 0.76], True),
-        ([0.68, 0.76, 0.75, 0.73, 0.74, 0.73, 0.71, 0.72, 0.72, 0.72], False),  # it falls again
-        ([0.68, 0.69, 0.69, 0.69, 0.70, 0.70, 0.70, 0.70, 0.71, 0.71], False),  # hardly
-    ],
-)
-def test_validation_that_rises_on_needs_less_of_training(
-    validation: list[float], *, fires: bool
-) -> None:
-    """Small batches scatter by more than half of what was learned of mixed up targets."""
-    trial = run_of(validation, (0.66, 0.56), 0.06)
-    assert bool(found_at(GeneralisationGap(), trial)) is fires
 
 
 def test_boosted_trees_that_learn_by_heart() -> None:
@@ -308,10 +292,7 @@ def test_a_loss_that_begins_at_zero_has_no_beginning_to_be_measured_by() -> None
     ("begin", "training", "validation", "is_found"),
     [
         (1.0, 0.1, [0.4, 0.33, 0.329, 0.329], False),  # as far behind as trees always are
-        (1.0, 0.1, [0.4, 0.31, 0.32, 0.33], True),
         (1.0, 0.1, [0.5, 0.4, 0.37, 0.36], True),
-        (6.1, 6.0, [6.12, 6.07, 6.09, 6.11], True),  # a likelihood, whose zero means nothing
-        (6.1, 6.0, [6.12, 6.07, 6.08, 6.085], False),
     ],
 )
 def test_boosted_trees_lag_behind_until_validation_turns(

@@ -41,7 +41,7 @@ def test_averages_that_are_not_right_yet_are_no_gap(warming: list[float]) -> Non
     assert not found_at(GeneralisationGap(), trial)
     outcomes = trial.outcomes(GeneralisationGap())
     message = [o.reason for o in outcomes if isinstance(o, NotEvaluated)]
-    assert any("moving averages of batch normalisation" in reason for reason in message)
+    assert any("moving averages" in reason for reason in message)
     assert isinstance(outcomes[-1], Passed)
 
 

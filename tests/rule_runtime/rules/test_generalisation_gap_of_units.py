@@ -20,12 +20,12 @@ def test_losses_in_other_units_are_not_compared(name: str, scale: float, is_foun
     for step in range(60):
         is_training = step % 10 < 5
         targets = TARGETS if is_training else scale * TARGETS
-        loss = 1 / (1 + step) if is_training else scale**2
+        loss = 1 / (1 + step) if is_training else scale
         trial.step(
             step,
             {
                 f"{name}_output_0": np.float64(loss),
-                f"{name}_input_0": np.zeros((64, 1)),
+                f"{name}_input_0": -scale * TARGETS,
                 f"{name}_input_1": targets,
             },
             mode=ModeKeys.TRAIN if is_training else ModeKeys.EVAL,

@@ -1,0 +1,234 @@
+"""Targets of a loss, and the loss of the best constant predictor for them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rule_runtime.facts.loss_inputs import Input, LossInputs, LossKind, size_of_error
+from rule_runtime.facts.loss_values import outputs_and_targets
+from rule_runtime.numerics.recomputed_loss import best_constant, best_shares
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = [
+    "LossTargets",
+    "constant_loss",
+    "is_of_squares",
+    "is_sum_over_rows",
+    "labels_of_trees",
+    "targets_of",
+]
+
+_METRICS: Final = {
+    "rmse": LossKind.DISTANCES,
+    "mae": LossKind.DISTANCES,
+    "logloss": LossKind.BINARY,
+    "mlogloss": LossKind.CLASSES,
+}
+"""Metrics of XGBoost that a constant predictor is compared by."""
+
+_OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
+
+_BALANCED: Final = 0.3
+"""Smallest share of the rarer of two classes: losses of rarer classes often have weights."""
+
+_FAR: Final = 5.0
+"""Standard deviations from the mean at which an element may be an outlier."""
+
+_DOMINATING: Final = 0.1
+"""Share of the variance that makes it one: then the variance says little of the other rows."""
+
+_SURELY_MEAN: Final = 3.0
+"""Times the loss of a constant predictor below which a first loss is no sum over rows."""
+
+_ROUNDING: Final = 1e-6
+"""Relative error of a variance that is computed from statistics in single precision."""
+
+
+class LossTargets(NamedTuple):
+    """Targets of a loss at one step, or at several steps that count alike.
+
+    Attributes:
+        kind: Value of the `LossKind`.
+        steps: Number of steps.
+        rows: Number of rows; of class labels the number of labels.
+        mean: Mean of the elements.
+        square: Mean square of the elements.
+        guess: Loss of equal probabilities for all classes, nats; 0 for other losses.
+        exact: Loss of the best constant predictor, computed from values; 0 if unknown.
+        has_outlier: Whether one element dominates the variance.
+        is_sum: Whether the loss is known to be a sum over rows instead of a mean.
+    """
+
+    kind: str
+    steps: int
+    rows: float
+    mean: float
+    square: float
+    guess: float = 0.0
+    exact: float = 0.0
+    has_outlier: bool = False
+    is_sum: bool = False
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the elements."""
+        return math.sqrt(max(self.square - self.mean**2, 0.0))
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether the loss compares numbers, not classes."""
+        return LossKind(self.kind).is_of_numbers
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the name of the loss tells that it is a mean without weights of rows."""
+        return self.are_numbers or self.kind == LossKind.CLASSES.value
+
+    def plus(self, other: LossTargets) -> LossTargets:
+        """Return the targets of both together.
+
+        Args:
+            other: Targets of further steps.
+        """
+        steps = self.steps + other.steps
+        share = other.steps / steps
+        return other._replace(
+            steps=steps,
+            rows=self.rows + other.rows,
+            mean=self.mean + share * (other.mean - self.mean),
+            square=self.square + share * (other.square - self.square),
+            exact=0.0,  # batches may be sorted: the best constant of each is better than one of all
+            has_outlier=self.has_outlier or other.has_outlier,
+            is_sum=self.is_sum or other.is_sum,
+        )
+
+
+def targets_of(
+    step: StepView, name: str, worker: str, loss: float, *, with_values: bool = False
+) -> LossTargets | None:
+    """Return the targets of a loss; None if they were not saved or are not finite.
+
+    Args:
+        step: The step.
+        name: Name of the loss.
+        worker: The worker.
+        loss: The loss.
+        with_values: Whether to compute the loss of the best constant predictor from values.
+    """
+    inputs = step.fact(LossInputs)
+    kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
+    if targets is None or not math.isfinite(targets.mean_square):
+        return None
+    of_classes = kind.is_of_classes or kind is LossKind.BINARY
+    guess = inputs.guess(name, worker) if of_classes else 0.0
+    is_each = kind.is_of_classes and targets.dtype.startswith("int")
+    found = LossTargets(
+        kind=kind.value,
+        steps=1,
+        rows=targets.size if is_each or not targets.shape else targets.shape[0],
+        mean=targets.mean,
+        square=targets.mean_square,
+        guess=guess if math.isfinite(guess) else 0.0,
+        has_outlier=not of_classes and _has_outlier(targets),
+        is_sum=inputs.is_sum(name, worker, loss, least=math.inf, most=math.inf),
+    )
+    return _with_exact(step, name, worker, loss, found) if with_values else found
+
+
+def is_of_squares(name: str) -> bool:
+    """Return whether a loss is a mean of squares, at least of small errors.
+
+    Args:
+        name: Name of the loss.
+    """
+    return name.startswith(_OF_SQUARES)
+
+
+def is_sum_over_rows(step: StepView, name: str, worker: str, first: float) -> bool:
+    """Return whether a loss is a sum over the batch: its first value is too large for a mean.
+
+    Args:
+        step: The first step with the loss.
+        name: Name of the loss.
+        worker: The worker.
+        first: The loss at that step, before it can have grown.
+    """
+    inputs = step.fact(LossInputs)
+    largest = _SURELY_MEAN * inputs.guess(name, worker)
+    least = largest / _SURELY_MEAN**2 if first > largest else math.inf
+    return inputs.is_sum(name, worker, first, least=least, most=largest)
+
+
+def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | None:
+    """Return the labels that a metric of XGBoost is measured by; None if they are unknown.
+
+    Args:
+        step: A round.
+        metric: Name of the metric, such as `validation-rmse`.
+        worker: The worker.
+    """
+    kind = _METRICS.get(metric.rpartition("-")[2])
+    labels = step.tensors(regex=("^labels$",))
+    if kind is None or worker not in labels.workers:
+        return None
+    at = labels.workers.index(worker)
+    size, mean, std, high = (float(labels.column(of)[at]) for of in ("size", "mean", "std", "max"))
+    if not math.isfinite(mean * mean + std * std):
+        return None
+    guess = math.log(max(high + 1, 2)) if kind is LossKind.CLASSES else 0.0
+    return LossTargets(kind.value, 1, size, mean, mean * mean + std * std, guess)
+
+
+def constant_loss(name: str, targets: LossTargets) -> float:
+    """Return the loss of the best constant predictor; 0 if it is unknown.
+
+    It is the variance of numbers, or its root; ln(number of classes), which is at least the entropy
+    of the classes; the entropy of two classes that are about equally frequent.
+
+    Args:
+        name: Name of the loss.
+        targets: Its targets.
+    """
+    kind = LossKind(targets.kind)
+    if targets.is_sum or targets.has_outlier:
+        return 0.0
+    if targets.exact:
+        return targets.exact
+    if kind.is_of_numbers:
+        variance = targets.square - targets.mean**2
+        is_known = variance > _ROUNDING * targets.square
+        return size_of_error(kind, name, variance) if is_known else 0.0
+    if kind is LossKind.BINARY:
+        share = targets.mean
+        is_bit = math.isclose(targets.square, share, rel_tol=_ROUNDING)
+        if not is_bit or not _BALANCED <= share <= 1 - _BALANCED:
+            return 0.0
+        return -share * math.log(share) - (1 - share) * math.log(1 - share)
+    return targets.guess
+
+
+def _with_exact(
+    step: StepView, name: str, worker: str, loss: float, targets: LossTargets
+) -> LossTargets:
+    """Add what the values of outputs and targets show of the loss."""
+    values = outputs_and_targets(step, name, worker)
+    if values is None:
+        return targets
+    exact = best_shares(*values, loss)
+    if exact is not None:
+        return targets._replace(exact=exact)
+    if best_shares(*values, loss / max(values[1].size, 1)) is not None:
+        return targets._replace(is_sum=True)
+    if values[1].dtype.kind == "f" and not targets.guess:
+        return targets._replace(exact=best_constant(*values, loss) or 0.0)
+    return targets
+
+
+def _has_outlier(targets: Input) -> bool:
+    """Return whether one element is far away and has a tenth of the variance."""
+    far = max(targets.high - targets.mean, targets.mean - targets.low)
+    is_far = far >= _FAR * targets.std > 0
+    return bool(is_far and far * far >= _DOMINATING * targets.size * targets.std * targets.std)
