@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rule_runtime.facts.framework import OF_BOOSTING, Framework, framework_of
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import (
     how_to_save_input_values as input_values_advice,
 )
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = [
-    "OF_BOOSTING",
     "Framework",
     "framework_of",
     "input_values_advice",
