@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rule_runtime.facts import missing
 from rule_runtime.facts.framework import Framework, framework_of
-from rule_runtime.facts.missing import (
-    how_to_save_input_values as input_values_advice,
-)
-from rule_runtime.facts.missing import (
-    how_to_save_loss_inputs as loss_inputs_advice,
-)
-from rule_runtime.facts.missing import missing_validation
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -24,6 +18,9 @@ __all__ = [
     "why_no_validation",
 ]
 
+loss_inputs_advice = missing.how_to_save_loss_inputs
+input_values_advice = missing.how_to_save_input_values
+
 
 def why_no_validation(step: StepView) -> str:
     """Return the text of `missing_validation`.
@@ -31,4 +28,4 @@ def why_no_validation(step: StepView) -> str:
     Args:
         step: The step.
     """
-    return str(missing_validation(step))
+    return str(missing.missing_validation(step))
