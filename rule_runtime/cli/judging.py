@@ -32,7 +32,7 @@ from rule_runtime.cli.tables import harmless
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.engine.wording import counted
-from rule_runtime.facts.loss_advice import OF_BOOSTING
+from rule_runtime.facts.framework import OF_BOOSTING
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rule_runtime.facts.framework import OF_BOOSTING, Framework, framework_of
-from rule_runtime.facts.missing import (
-    how_to_save_input_values as input_values_advice,
-)
-from rule_runtime.facts.missing import (
-    how_to_save_loss_inputs as loss_inputs_advice,
-)
-from rule_runtime.facts.missing import missing_validation
+from rule_runtime.facts import missing
+from rule_runtime.facts.framework import Framework, framework_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = [
-    "OF_BOOSTING",
     "Framework",
     "framework_of",
     "input_values_advice",
     "loss_inputs_advice",
     "why_no_validation",
 ]
+
+loss_inputs_advice = missing.how_to_save_loss_inputs
+input_values_advice = missing.how_to_save_input_values
 
 
 def why_no_validation(step: StepView) -> str:
@@ -32,4 +28,4 @@ def why_no_validation(step: StepView) -> str:
     Args:
         step: The step.
     """
-    return str(missing_validation(step))
+    return str(missing.missing_validation(step))

@@ -21,8 +21,9 @@ __all__ = ["CheckInputImages"]
 
 _MAX_INPUTS: Final = 4
 _MAX_CHANNELS: Final = 256
-"""Inputs and channels whose means are remembered; they bound the memory."""
+"""Inputs, and channels of each, whose means are remembered; they bound the memory."""
 _MIN_AXES: Final = 3
+"""Axes of images: the images, the channels, and one of space or more."""
 
 _REMEDY: Final = (
     "Subtract the mean of each channel over the training images and divide by its standard "
