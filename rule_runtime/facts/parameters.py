@@ -267,14 +267,11 @@ def _rms(rows: TensorRows) -> npt.NDArray[np.float64]:
 
 def _why_none(step: StepView, weights: TensorRows) -> str:
     """Return what a step lacks without which no first weight is judged."""
-    if divided := step.fact(Layers).why_none_is_linear:
-        return divided
     for name in ("weights", "gradients"):
         if not len(step.tensors(collections=(name,))):
             return f"no tensor of the collection {name} was saved at step 0"
     if all(shape is None for shape in weights.shapes):
         return "the shapes of the weights are not known: write the run with the hook of Stepwatch"
-    if not len(step.fact(Signals).rows):
-        pattern = MODULE_IO.parameters["include_regex"]
-        return f"no inputs and outputs of modules were saved at step 0: save them ({pattern})"
+    if not step.fact(Layers).linear:
+        return f"{step.fact(Layers).why_none_is_linear}, at step 0"
     return "no weight of a linear, recurrent or attention layer has a gradient at step 0"
