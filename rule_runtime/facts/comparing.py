@@ -1,4 +1,4 @@
-"""Comparing the tensors of two steps, reading values only where statistics do not decide.
+"""Compares the tensors of two steps; reads values only where statistics do not decide.
 
 Shape legend: R = rows of the first step, C = statistics.
 """
@@ -51,9 +51,8 @@ def compare(
 ) -> npt.NDArray[np.int8]:
     """Return the `Likeness` of each row [R] and the same tensor of another step.
 
-    Values are read, a few tensors at a time, where the statistics neither prove a difference nor
-    tell everything, as they do of scalars. Where values were not saved, statistics that are equal
-    to the last bit count as equal tensors.
+    Values are read, a few tensors at a time, where the statistics prove neither a difference nor
+    equality. Where values were not saved, tensors with equal statistics count as equal.
 
     Args:
         step: A step.

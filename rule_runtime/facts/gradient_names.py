@@ -1,12 +1,11 @@
-"""Which parameter a gradient is of, as their names tell it.
+"""Finds the parameter that a gradient belongs to, by their names.
 
-The hooks for PyTorch and MXNet call the gradient of `Net_fc.weight` `gradient/Net_fc.weight`. That
-for Keras, like the original with TensorFlow 2, calls the gradient of `dense/weights/dense/kernel:0`
-`gradients/dense/kernelGrad`. There the layer is missing, so where several layers have one name the
-latter gradients are numbered in the order of the layers, as these are: `dense_3` may be the second
-one of the name `dense`, and its gradient is `kernelGrad_1`. If there are several gradients of one
-parameter in a step, as of a model with several optimisers, these are numbered from 0 on. What a
-session of TensorFlow 1 calls a gradient is the operation that computed it, which tells nothing.
+* PyTorch and MXNet: the gradient of `Net_fc.weight` is `gradient/Net_fc.weight`.
+* Keras: the gradient of `dense/weights/dense/kernel:0` is `gradients/dense/kernelGrad`. If several
+  layers have one name, gradients are numbered in the order of the layers: `kernelGrad_1` is that of
+  the second one, which may be called `dense_3`. If one parameter has several gradients in a step,
+  as with several optimizers, these are numbered from 0.
+* TensorFlow 1: the name of a gradient is that of an operation, which does not name a parameter.
 
 Shape legend: R = rows of gradients, one for each (tensor, worker).
 """
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["UNTOLD", "declared_parameters", "parameters_by_name", "parameters_of"]
 
 UNTOLD: Final = "the names of the gradients do not tell which parameters they are of"
-"""Why a rule that needs both cannot judge."""
+"""Reason of a rule that needs both and is not evaluated."""
 
 _PARAMETERS: Final = ("weights", "biases")
 _GRADIENTS: Final = "gradients"
@@ -39,7 +38,7 @@ _NUMBER: Final = re.compile(r"(?P<first>.+)_\d+")
 
 
 def parameters_of(step: StepView, gradients: TensorRows) -> tuple[str, ...]:
-    """Return the parameter that each gradient [R] is of; empty where its name does not tell it.
+    """Return the parameter of each gradient; empty where its name does not tell it [R].
 
     Args:
         step: The step, of which the weights and biases are looked at.
@@ -49,9 +48,9 @@ def parameters_of(step: StepView, gradients: TensorRows) -> tuple[str, ...]:
 
 
 def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
-    """Return which parameters have a gradient, saved at this step or not, as each worker says.
+    """Return the parameters of the gradients that each worker's collections file announces.
 
-    Workers without a collections file, and those that name no gradient, are left out.
+    Workers without a collections file, or without gradients in it, are missing in the result.
 
     Args:
         step: The step.
@@ -65,7 +64,7 @@ def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
 
 @lru_cache(maxsize=32)
 def parameters_by_name(gradients: tuple[str, ...], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parameter that each gradient [R] is of; the same at nearly all steps of a run.
+    """Return the parameter of each gradient; cached, for names hardly ever change in a run [R].
 
     Args:
         gradients: Names of gradients [R].

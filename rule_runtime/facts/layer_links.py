@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -99,6 +100,7 @@ class LayerLinks:
         }
         self._containers |= self._roots
         self.num_between = 0
+        self._unknown: dict[str, list[int]] = {}
         carried = self._follow()
         links = (self._link(layer, carried) for layer in self._layers.linear)
         self.found = [link for link in links if link is not None and not self._has_other_use(link)]
@@ -164,12 +166,15 @@ class LayerLinks:
 
     def _has_other_use(self, link: Link) -> bool:
         """Return whether anything but the second layer may use the signal between two layers."""
-        own = [at for at, of in enumerate(self._signals.rows.workers) if of == link.target.worker]
+        own = self._own(link.target.worker)
         return (
             any(self._num_takers(at, own, link.target) > 1 for at in link.path)
             or any(self._is_returned(at, link, own) for at in link.path)
-            or any(self._may_contain(at, link) for at in self._made_by_functions(own))
+            or any(self._may_contain(at, link) for at in self._of_functions(link.target.worker))
         )
+
+    def _own(self, worker: str) -> list[int]:
+        return [at for at, of in enumerate(self._signals.rows.workers) if of == worker]
 
     def _num_takers(self, signal: int, own: list[int], target: LinearLayer) -> int:
         """Return how many modules take a signal; modules that pass it on unchanged do not count."""
@@ -196,11 +201,21 @@ class LayerLinks:
                 return True
         return False
 
-    def _made_by_functions(self, own: list[int]) -> list[int]:
-        """Return signals, each tensor once, that no module made and the model was not given."""
-        made = {self._signals.prints[at] for at in own if self._is_given(at)}
-        unknown = {self._signals.prints[at]: at for at in reversed(own)}
-        return [at for number, at in unknown.items() if number not in made]
+    def _of_functions(self, worker: str) -> list[int]:
+        """Return signals, each tensor once, that functions made of an unknown number of others.
+
+        No module made them, the model was not given them, and they are no activation, pooling or
+        softmax of one signal.
+        """
+        if worker not in self._unknown:
+            own = self._own(worker)
+            given = {self._signals.prints[at] for at in own if self._is_given(at)}
+            first = {self._signals.prints[at]: at for at in reversed(own)}
+            made = [at for number, at in first.items() if number not in given]
+            self._unknown[worker] = [
+                at for at in made if not (self._is_softmax(at) or self._may_be_made_of(at, own))
+            ]
+        return self._unknown[worker]
 
     def _is_given(self, at: int) -> bool:
         """Return whether a module made a signal, or it came from outside the model."""
@@ -210,38 +225,34 @@ class LayerLinks:
         return module not in self._containers
 
     def _may_contain(self, at: int, link: Link) -> bool:
-        """Return whether a function may have used the first layer's output to make a signal.
-
-        It came later, has as many channels, and is no activation, pooling or softmax of a signal.
-        """
-        source, shapes = link.source, self._signals.rows.shapes
-        prints = self._signals.prints
+        """Return whether a signal comes after the first layer and has as many channels."""
+        source, shapes, prints = link.source, self._signals.rows.shapes, self._signals.prints
         if at < source.out or prints[at] == prints[source.into]:
             return False
         shape, of_source = shapes[at] or (), shapes[source.out] or ()
         axis = -1 if of_source[-1] == source.outputs else 1
-        if len(shape) <= 1 or shape[axis] < source.outputs:
+        return len(shape) > 1 and shape[axis] >= source.outputs
+
+    def _may_be_made_of(self, at: int, own: list[int]) -> bool:
+        """Return whether a signal may be an activation of another one, or pooled from it."""
+        others = np.array([o for o in own if self._signals.prints[o] != self._signals.prints[at]])
+        if not others.size:
             return False
-        return not (self._is_softmax(at) or self._may_be_made_of(at).any())
-
-    def _may_be_made_of(self, at: int) -> npt.NDArray[np.bool_]:
-        """Tell of which signals one may be an activation, or what pooling leaves of them [S]."""
-        low, high, mean, std, size = (
-            self._stats[name] for name in ("min", "max", "mean", "std", "size")
+        low, mean, std, size = (
+            self._stats[name][others] for name in ("min", "mean", "std", "size")
         )
-        others = np.array(self._signals.prints) != self._signals.prints[at]
-        others &= np.array(self._signals.rows.workers) == self._signals.rows.workers[at]
-        highest = self._highest()
-        is_activated = (np.abs(high[at] - highest) <= _CLOSE * np.abs(highest)).any(0)
+        now = {name: self._stats[name][at] for name in self._stats}
+        highest = self._highest[:, others]
+        is_activated = (np.abs(now["max"] - highest) <= _CLOSE * np.abs(highest)).any(0)
         # No activation goes further below 0 than its input.
-        is_activated &= low[at] >= np.minimum(low, 0) * (1 + _CLOSE)
-        is_mean = np.abs(mean[at] - mean) <= _CLOSE * np.abs(mean)
-        is_mean &= (size > size[at]) & (np.abs(mean) > _OFF_ZERO * std)
-        found: npt.NDArray[np.bool_] = others & (size >= size[at]) & (is_activated | is_mean)
-        return found
+        is_activated &= now["min"] >= np.minimum(low, 0) * (1 + _CLOSE)
+        is_mean = np.abs(now["mean"] - mean) <= _CLOSE * np.abs(mean)
+        is_mean &= (size > now["size"]) & (np.abs(mean) > _OFF_ZERO * std)
+        return bool(((size >= now["size"]) & (is_activated | is_mean)).any())
 
+    @cached_property
     def _highest(self) -> npt.NDArray[np.float64]:
-        """Return what each activation makes of the largest element [activations, S]."""
+        """What each activation makes of the largest element of each signal [activations, S]."""
         finite = [high if abs(high) < _HUGE else math.nan for high in self._stats["max"].tolist()]
         return np.array([[activation(high) for high in finite] for activation in _ACTIVATIONS])
 

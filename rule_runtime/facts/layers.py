@@ -32,9 +32,9 @@ _IN_ONE: Final = (
     "FSDP keeps all weights in one flat parameter, so that no layer has its own: pass "
     "use_orig_params=True, or use fully_shard"
 )
-_DIVIDED: Final = (
-    "the weights are divided among ranks, and a part does not tell the shape of its layer: save "
-    "those of all ranks (include_workers=all)"
+_NONE: Final = (
+    "no linear layer was saved with its input, output and whole weight; if weights are divided "
+    "among ranks, save all parts (include_workers=all)"
 )
 
 
@@ -179,12 +179,19 @@ class Layers:
         Args:
             worker: The worker.
         """
+        return self._ordered.get(worker, [])
+
+    @cached_property
+    def _ordered(self) -> dict[str, list[Layer]]:
         found = []
-        for (module, of), owned in self._owners.items():
-            begin = self._signals.at(module, "output", of)
-            if of == worker and begin is not None and len({owner for owner, _ in owned}) == 1:
-                found.append(Layer(module, of, tuple(sorted(name for _, name in owned)), begin))
-        return sorted(found, key=lambda layer: layer.begin)
+        for (module, worker), owned in self._owners.items():
+            begin = self._signals.at(module, "output", worker)
+            if begin is not None and len({owner for owner, _ in owned}) == 1:
+                found.append(Layer(module, worker, tuple(sorted(n for _, n in owned)), begin))
+        ordered: dict[str, list[Layer]] = {}
+        for layer in sorted(found, key=lambda layer: layer.begin):
+            ordered.setdefault(layer.worker, []).append(layer)
+        return ordered
 
     def flow(self, worker: str, learning: Collection[str]) -> Flow:
         """Return how far gradients get.
@@ -214,13 +221,10 @@ class Layers:
         these sizes; or a kernel [outputs, inputs, ...], and the second dimensions have. So
         embeddings, normalisations and depthwise convolutions are not among them.
         """
-        weights = self._step.tensors(collections=("weights",))
-        triples = zip(weights.names, weights.workers, weights.shapes, strict=True)
-        shape_of = {(name, worker): shape for name, worker, shape in triples}
         found = []
         for (module, worker), owned in self._owners.items():
             for _, name in sorted(owned):
-                layer = self._as_linear(module, worker, name, shape_of.get((name, worker)))
+                layer = self._as_linear(module, worker, name, self._shapes.get((name, worker)))
                 if layer is not None:
                     found.append(layer)
         return sorted(found, key=lambda layer: layer.out)
@@ -247,39 +251,22 @@ class Layers:
             module: Name of the module.
             worker: The worker.
         """
+        owned = self._owners.get((module, worker), set())
+        shapes = [self._shapes.get((name, worker)) for _, name in owned]
+        return len(shapes) == _MATRIX and all(len(shape or ()) == 1 for shape in shapes)
+
+    @cached_property
+    def _shapes(self) -> dict[tuple[str, str], tuple[int, ...] | None]:
+        """Shapes of the parameters by name and worker."""
         rows = self._step.tensors(collections=("weights", "biases"))
-        names = {name for _, name in self._owners.get((module, worker), ())}
-        shapes = [
-            shape for name, shape in zip(rows.names, rows.shapes, strict=True) if name in names
-        ]
-        return len(names) == _MATRIX and all(len(shape or ()) == 1 for shape in shapes)
+        triples = zip(rows.names, rows.workers, rows.shapes, strict=True)
+        return {(name, worker): shape for name, worker, shape in triples}
 
     @property
     def why_none_is_linear(self) -> str:
-        """Why no linear layer is known where weights are divided among ranks; else empty."""
+        """What is missing where no layer is linear."""
         names = self._step.tensors(collections=("gradients",)).names
-        if any(_FLAT in name for name in names):
-            return _IN_ONE
-        weights = self._step.tensors(collections=("weights",))
-        shape_of = dict(zip(weights.names, weights.shapes, strict=True))
-        for (module, worker), owned in self._owners.items():
-            into, out = (self._signals.at(module, kind, worker) for kind in ("input", "output"))
-            if into is None or out is None:
-                continue
-            taken, given = (self._signals.rows.shapes[at] or () for at in (into, out))
-            if any(_is_part(shape_of.get(name), taken, given) for _, name in owned):
-                return _DIVIDED
-        return ""
-
-
-def _is_part(
-    weight: tuple[int, ...] | None, taken: tuple[int, ...], given: tuple[int, ...]
-) -> bool:
-    """Return whether a weight is one rank's part: fewer rows, or a vector of no side's size."""
-    if not weight or min(len(taken), len(given)) < _MATRIX:
-        return False
-    is_flat = len(weight) == 1 and weight[0] not in (*given, *taken)
-    return is_flat or (weight[1:] == taken[-1:] and weight[0] < given[-1])
+        return _IN_ONE if any(_FLAT in name for name in names) else _NONE
 
 
 def _place(name: str) -> Place:

@@ -1,4 +1,4 @@
-"""What the hook for PyTorch counts of optimizer steps: the collection `optimizer_steps`."""
+"""Counts of optimizer steps by the hook for PyTorch: the collection `optimizer_steps`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIMIZER_STEPS", "largest_count"]
 
 OPTIMIZER_STEPS: Final = CollectionConfig("optimizer_steps", {"save_interval": "10"})
-"""What the hook is to save for a rule that asks for counts."""
+"""What the hook saves for a rule that needs counts."""
 
 
 def largest_count(step: StepView, name: str) -> float | None:

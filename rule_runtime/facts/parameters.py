@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.gradient_names import UNTOLD, parameters_of
@@ -268,14 +267,11 @@ def _rms(rows: TensorRows) -> npt.NDArray[np.float64]:
 
 def _why_none(step: StepView, weights: TensorRows) -> str:
     """Return what a step lacks without which no first weight is judged."""
-    if divided := step.fact(Layers).why_none_is_linear:
-        return divided
     for name in ("weights", "gradients"):
         if not len(step.tensors(collections=(name,))):
             return f"no tensor of the collection {name} was saved at step 0"
     if all(shape is None for shape in weights.shapes):
         return "the shapes of the weights are not known: write the run with the hook of Stepwatch"
-    if not len(step.fact(Signals).rows):
-        pattern = KNOWN_COLLECTIONS[MODULE_IO.name]
-        return f"no inputs and outputs of modules were saved at step 0: save them ({pattern})"
+    if not step.fact(Layers).linear:
+        return f"{step.fact(Layers).why_none_is_linear}, at step 0"
     return "no weight of a linear, recurrent or attention layer has a gradient at step 0"

@@ -1,7 +1,6 @@
-"""Which steps a rule saw last, so that it can go back to the last few steps of any tensor.
+"""Remembers the last few saved steps of every tensor.
 
-Not all tensors are saved at the same steps. Steps that have the same tensors are of one kind; of
-each kind the last few are remembered. Together they hold the last few steps of every tensor.
+Steps that have the same tensors are of one kind. The last few steps of each kind are remembered.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Final
 __all__ = ["StepHistory"]
 
 _MAX_KINDS: Final = 16
-"""Kinds that are remembered; of more the one that was not seen for longest is forgotten."""
+"""Kinds that are remembered; of more, the one that was not seen for longest is dropped."""
 
 _SEPARATORS: Final = ("\x1f", "\x1e")
 

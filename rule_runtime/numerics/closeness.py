@@ -1,4 +1,4 @@
-"""Whether two tensors are equal within a tolerance, told from their statistics as far as possible.
+"""Compares two tensors within a tolerance, by their statistics where these suffice.
 
 Two tensors a and b are close if |a - b| <= atol + rtol * |b| holds for every element, as
 `numpy.allclose` has it. For that it is necessary, by the triangle inequality, that their means,

@@ -1,4 +1,4 @@
-"""What is remembered of many tensors, some bytes each: a fingerprint, and how long it has held.
+"""Remembers a fingerprint and a streak of many tensors, in a few bytes each.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -16,14 +16,14 @@ import numpy.typing as npt
 __all__ = ["MAX_ROWS", "RowMemory", "fingerprints", "row_keys"]
 
 MAX_ROWS: Final = 2048
-"""Rows that are remembered; which of more ones is decided by their keys, so by chance."""
+"""Rows that are remembered; of more, those with the smallest keys, which are hashes."""
 
 _RECORD: Final = np.dtype([("key", "<u4"), ("print", "<u4"), ("streak", "<u2")])
 _LONGEST: Final = 60_000
 
 
 def row_keys(names: Sequence[str], workers: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """Return a number for each row [R] that stands for its tensor and worker.
+    """Return a hash of tensor and worker of each row [R].
 
     Args:
         names: Name of each row's tensor [R].
@@ -35,7 +35,7 @@ def row_keys(names: Sequence[str], workers: Sequence[str]) -> npt.NDArray[np.uin
 
 
 def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.uint32]:
-    """Return a number for each row [R] that differs, but for chance, if any column differs.
+    """Return a hash of each row, which differs if any column differs [R].
 
     Args:
         columns: Some vectors [R].

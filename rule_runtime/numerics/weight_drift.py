@@ -1,4 +1,4 @@
-"""How far weights moved between two steps, as far as their statistics tell.
+"""How far weights moved between two steps, by their statistics.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -18,7 +18,7 @@ DRIFT_COLUMNS: Final = ("min", "max", "mean", "std", "l2", "size")
 """The statistics that are needed of each weight."""
 
 MAX_TENSORS: Final = 64
-"""Weights that are followed; of more ones as many, evenly spread by name."""
+"""Weights that are followed; of more, as many that are evenly spread by name."""
 
 _Row = tuple[str, str]
 

@@ -72,7 +72,7 @@ class IneffectiveSteps(Rule):
                 it was the `same`.
         """
         if not is_training(step):
-            return NotApplicable(f"in mode {step.mode.name} no optimizer steps")
+            return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
         if largest_count(step, "skipped") is None:
             return NotEvaluated(_NO_COUNTS)
         cause = self._skipped(step) or self._in_vain(step, is_still=_stand_still(step, memory))

@@ -59,8 +59,7 @@ class MissingActivation(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         layers = step.fact(Layers)
         if not layers.linear:
-            why = layers.why_none_is_linear
-            return NotEvaluated(why or "no linear layer was saved with its input and output")
+            return NotEvaluated(layers.why_none_is_linear)
         links = _chosen(step.fact(LayerLinks))
         memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if links else 0
         if memory["streak"] < self.patience:

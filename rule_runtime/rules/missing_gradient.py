@@ -43,8 +43,7 @@ class MissingGradient(Rule):
         * It has no gradient, never had one and does not change, and at least `absent_percent` of
           the weights are so, or a later layer has a gradient while this one is the first or looks
           as initialised.
-        * It was frozen (`requires_grad=False`) while it looks as initialised, and nothing before
-          it learns.
+        * It was frozen while it looks as initialised, and nothing before it learns.
 
     Parameters:
         patience: Saved steps in a row without a gradient.

@@ -36,12 +36,11 @@ class SaturatedActivation(Rule):
 
     How it decides:
         A unit is saturated at a training step if less than `threshold_inactivity` percent of its
-        inputs, over the batch and all positions, lie between the limits of its activation. The rule
-        reports the layer with the largest share of saturated units if that is above
-        `threshold_layer`. The inputs are those of the collections `tanh_input` and `sigmoid_input`.
+        inputs lie between the limits of its activation. The rule reports the layer with the largest
+        share of saturated units if that is above `threshold_layer`. The inputs are those of the
+        collections `tanh_input` and `sigmoid_input`.
 
-        With `threshold_slope` the tanh and the gates of recurrent layers are judged at step 0, by
-        their outputs and by the size of inputs and weights.
+        With `threshold_slope` recurrent layers are judged at step 0 by their outputs and weights.
 
     Parameters:
         collection_names: Further collections to judge.

@@ -89,8 +89,8 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
     bare = {name: value for name, value in large.items() if "put" not in name}
     for tensors, message in (
         (frozen, "no tensor of the collection gradients was saved"),
-        (bare, "no inputs and outputs of modules were saved"),
-        (embedding, "no weight of a linear, recurrent or attention layer has a gradient"),
+        (bare, "no linear layer was saved with its input, output and whole weight"),
+        (embedding, "no linear layer was saved with its input, output and whole weight"),
     ):
         trial = TrialBuilder()
         for step in range(2):

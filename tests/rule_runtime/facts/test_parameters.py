@@ -106,5 +106,5 @@ def test_first_weights() -> None:
 
 def test_why_there_are_no_first_weights() -> None:
     step = view(**{"Net_a.weight": np.ones((2, 2)), "gradient__Net_a.weight": np.ones((2, 2))})
-    with pytest.raises(Missing, match="no inputs and outputs of modules were saved"):
+    with pytest.raises(Missing, match="no linear layer was saved"):
         first_weights(step)
