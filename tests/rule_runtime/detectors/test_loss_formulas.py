@@ -52,6 +52,10 @@ def one_hot(rng: np.random.Generator) -> Any:
     return np.eye(5, dtype=np.float32)[rng.integers(0, 5, 40)]
 
 
+def padded(rng: np.random.Generator) -> Any:
+    return one_hot(rng) * (np.arange(40) < 30)[:, None]
+
+
 def shares(rng: np.random.Generator) -> Any:
     return softmax(rng.normal(0, 1, (40, 5)))
 
@@ -142,6 +146,7 @@ RIGHT: list[tuple[_Batch, _Batch, _Loss]] = [
     (logits(40, 5), shares, soft),
     (shares, classes(40), lambda o, t: -np.log(o[np.arange(40), t]).mean()),
     (shares, one_hot, lambda o, t: ((o - t) ** 2).mean()),
+    (shares, padded, lambda o, t: -(t * np.log(o)).mean()),
 ]
 
 
