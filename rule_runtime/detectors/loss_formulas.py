@@ -364,7 +364,7 @@ WRONG_LOSSES: Final = (
     ),
     Formula(
         "scores",
-        lambda p: p.is_one_column and p.is_elementwise,
+        lambda p: p.is_elementwise and p.o.shape[1:2] == (1,),
         lambda _: 0.0,
         "is exactly 0, as a cross entropy of one score is",
         _ONE_SCORE,

@@ -108,6 +108,7 @@ WRONG: list[tuple[str, _Batch, _Batch, _Loss]] = [
     ("row_sum", logits(40, 3, 4), amounts(40, 3, 4, mean=1.0), soft),
     ("batch", logits(40, 1), bits(40, 1), lambda o, t: soft(o, t, 0)),
     ("scores", logits(40, 1), bits(40, 1), lambda _o, _t: 0.0),
+    ("scores", logits(8, 1, 4, 4), bits(8, 1, 4, 4), lambda _o, _t: 0.0),
     ("classes", logits(40, 5), classes(40), lambda o, t: ((o - t[:, None]) ** 2).mean()),
     ("classes", logits(40, 5), classes(40, 1), lambda o, t: abs(o - t).mean()),
     ("classes", logits(40, 5), repeated_classes, lambda o, t: ((o - t) ** 2).mean()),
