@@ -27,10 +27,10 @@ _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: constants of about 1e-7 inside logarithms."""
 _MIN_STEPS: Final = 2
 """Saved steps at which a formula must match; one match may be chance."""
-_MAX_ELEMENTS: Final = 1 << 20
-"""Elements of outputs; larger ones take too long."""
-_SUM_ERROR: Final = 1e-3
-"""Error of a sum of probabilities."""
+_MAX_PAIRS: Final = 1 << 20
+"""Pairs of an output and a target; more take too long."""
+_ROUNDED: Final = 1e-3
+"""Relative distance from whole thousandths of a number that is not rounded."""
 _SCATTER: Final = 0.05
 """Standard deviation of the sums of target rows that are no probabilities."""
 _MOSTLY: Final = 0.9
@@ -186,7 +186,7 @@ def _right_losses(pair: LossPair) -> dict[str, float]:
 
 def _each_pair(pair: LossPair) -> _Values:
     """Return means over all pairs of an output and a target."""
-    if pair.o.size * pair.t.size > _MAX_ELEMENTS:
+    if pair.o.size * pair.t.size > _MAX_PAIRS:
         return {}
     errors = pair.o.reshape(-1, 1) - pair.t.reshape(1, -1)
     return {"square": float(np.square(errors).mean()), "size": float(np.abs(errors).mean())}
@@ -230,7 +230,7 @@ def _are_means_wrong(pair: LossPair) -> bool:
     if pair.t.size > 1:
         return pair.is_elementwise
     thousandths = 1000 * float(pair.t.reshape(()))
-    return abs(thousandths - round(thousandths)) > _SUM_ERROR * max(1.0, abs(thousandths) / 1000)
+    return abs(thousandths - round(thousandths)) > _ROUNDED * max(1.0, abs(thousandths) / 1000)
 
 
 def _distances_from_number(pair: LossPair) -> _Values:
@@ -364,7 +364,7 @@ WRONG_LOSSES: Final = (
     ),
     Formula(
         "scores",
-        lambda p: p.is_one_column and p.is_elementwise,
+        lambda p: p.is_elementwise and p.o.shape[1:2] == (1,),
         lambda _: 0.0,
         "is exactly 0, as a cross entropy of one score is",
         _ONE_SCORE,

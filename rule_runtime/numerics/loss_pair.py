@@ -43,8 +43,9 @@ class LossPair:
     def __init__(self, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> None:
         self.o: _Numbers = outputs.astype(np.float64)
         self.t: _Numbers = targets.astype(np.float64)
-        if self.are_distributions and np.isin(self.t, (0, 1)).all():
-            self.t = self.t.argmax(axis=1).astype(np.float64)  # one-hot
+        is_one_hot = self.are_distributions and np.isin(self.t, (0, 1)).all()
+        if is_one_hot and (self.t.sum(axis=1) == 1).all():
+            self.t = self.t.argmax(axis=1).astype(np.float64)
         elif self.t.ndim == _MATRIX and (self.t == self.t[:, :1]).all():
             self.t = self.t[:, 0]  # broadcast over columns
         del self.are_distributions
@@ -73,10 +74,11 @@ class LossPair:
 
     @cached_property
     def are_distributions(self) -> bool:
-        """Whether targets are probabilities of classes, in the shape of the outputs."""
+        """Whether targets are probabilities of classes; rows of zeros are left out of a loss."""
         if self.o.shape != self.t.shape or self.o.ndim < _MATRIX or self.o.shape[1] == 1:
             return False
-        return bool(self.t.min() >= 0 and np.allclose(self.t.sum(axis=1), 1, atol=_SUM_ERROR))
+        sums = self.t.sum(axis=1)
+        return bool(self.t.min() >= 0 and ((np.abs(sums - 1) < _SUM_ERROR) | (sums == 0)).all())
 
     @cached_property
     def are_yes_or_no(self) -> bool:

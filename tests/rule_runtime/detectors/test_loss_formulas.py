@@ -52,6 +52,10 @@ def one_hot(rng: np.random.Generator) -> Any:
     return np.eye(5, dtype=np.float32)[rng.integers(0, 5, 40)]
 
 
+def padded(rng: np.random.Generator) -> Any:
+    return one_hot(rng) * (np.arange(40) < 30)[:, None]
+
+
 def shares(rng: np.random.Generator) -> Any:
     return softmax(rng.normal(0, 1, (40, 5)))
 
@@ -104,6 +108,7 @@ WRONG: list[tuple[str, _Batch, _Batch, _Loss]] = [
     ("row_sum", logits(40, 3, 4), amounts(40, 3, 4, mean=1.0), soft),
     ("batch", logits(40, 1), bits(40, 1), lambda o, t: soft(o, t, 0)),
     ("scores", logits(40, 1), bits(40, 1), lambda _o, _t: 0.0),
+    ("scores", logits(8, 1, 4, 4), bits(8, 1, 4, 4), lambda _o, _t: 0.0),
     ("classes", logits(40, 5), classes(40), lambda o, t: ((o - t[:, None]) ** 2).mean()),
     ("classes", logits(40, 5), classes(40, 1), lambda o, t: abs(o - t).mean()),
     ("classes", logits(40, 5), repeated_classes, lambda o, t: ((o - t) ** 2).mean()),
@@ -142,6 +147,7 @@ RIGHT: list[tuple[_Batch, _Batch, _Loss]] = [
     (logits(40, 5), shares, soft),
     (shares, classes(40), lambda o, t: -np.log(o[np.arange(40), t]).mean()),
     (shares, one_hot, lambda o, t: ((o - t) ** 2).mean()),
+    (shares, padded, lambda o, t: -(t * np.log(o)).mean()),
 ]
 
 
