@@ -17,43 +17,6 @@ LENGTH = 12
 WORDS = 30
 
 
-def texts(names: list[list[int]], *, left_out: bool = False) -> list[tuple[Any, Any]]:
-    """Return batches of texts with the name of their class at any place."""
-    random = np.random.default_rng(0)
-    batches = []
-    for _ in range(6):
-        of = random.integers(0, len(names), ROWS)
-        rows = random.integers(1, WORDS, (ROWS, LENGTH))
-        for row, one in zip(rows, of, strict=True):
-            at = random.integers(0, LENGTH - len(names[one]) + 1)
-            row[at : at + len(names[one])] = names[one]
-        if left_out:
-            rows[0] = 1
-        batches.append((rows, of))
-    return batches
-
-
-def is_found(batches: list[tuple[Any, Any]]) -> bool:
-    return bool(found_at(SuspiciouslyGood(), of_batches(*batches, loss="CrossEntropyLoss")))
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        [[40], [41], [42]],
-        [[40], [41]],
-        [[40, 41, 42], [41, 40, 42], [42, 41, 40]],  # spelled with the same letters
-    ],
-)
-def test_a_word_anywhere_names_the_class(names: list[list[int]]) -> None:
-    assert is_found(texts(names))
-    assert not is_found(texts(names, left_out=True))
-
-
-def test_a_word_of_one_class_alone() -> None:
-    assert not is_found(texts([[40], [], []]))
-
-
 def scores_of(targets: Any, losses: Any) -> Any:
     """Return scores [B, L, WORDS] with such cross entropies."""
     share = np.exp(-losses)[..., None]
@@ -86,7 +49,7 @@ def test_all_places_but_the_last_are_foreseen(form: str) -> None:
     assert found_at(SuspiciouslyGood(), trial) == [1, 2]
     outcome = trial.outcomes(SuspiciouslyGood())[-1]
     assert isinstance(outcome, IssueFound)
-    assert "the model looks ahead" in outcome.evidence.sentence
+    assert "the model sees its targets" in outcome.evidence.sentence
 
 
 @pytest.mark.parametrize(("last", "found"), [(0.8, False), (1.0, False), (1.4, False), (1.6, True)])
