@@ -35,6 +35,8 @@ _MIN_TURNS: Final = 0.25
 """Turns of numbers, in rows; in a random order there are two for three rows."""
 _MAX_PARTS: Final = 3
 """Columns that a sum has; with more, nearly any number is the sum of some."""
+_HUGE: Final = 1e30
+"""Values that count as missing, as do NaN and infinity: their squares overflow."""
 _EXACT: Final = 1e-6
 """Share of the variance that a sum leaves unexplained by rounding."""
 _OTHERS: Final = 0.02
@@ -81,6 +83,8 @@ def best_predictors(
     """
     if "found" in state:
         return Prediction(*state["found"])
+    if state.setdefault("width", columns.shape[1]) != columns.shape[1]:
+        return None  # as of texts that are padded to the longest of a batch
     is_new = are_new(examples, state.setdefault("seen", []))
     table, targets = _without_missing(columns, targets)
     if len(targets) < _MIN_ROWS:
@@ -194,7 +198,7 @@ def _without_missing(
     columns: npt.NDArray[Any], targets: _Numbers
 ) -> tuple[npt.NDArray[Any], _Numbers]:
     """Return the rows without missing values; if few are, all rows, without those columns."""
-    is_known = np.isfinite(columns)
+    is_known = np.abs(columns) < _HUGE
     is_whole = is_known.all(1)
     if 2 * is_whole.sum() >= len(targets):
         return columns[is_whole], targets[is_whole]

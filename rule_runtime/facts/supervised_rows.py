@@ -32,6 +32,8 @@ _COLUMNS_EACH: Final = 2
 """Columns for each of several targets; with fewer, the targets may be the inputs, to be rebuilt."""
 _IGNORED: Final = -100
 """The class that PyTorch's losses ignore by default."""
+_HUGE: Final = 1e30
+"""Targets that are left out, as NaN and infinity are: their squares overflow."""
 _TABLE: Final = 2
 _SERIES: Final = 3
 _IMAGES: Final = 4
@@ -119,7 +121,7 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
         return None
     if num_targets > _MAX_TARGETS or np.array_equal(_classes(columns), targets):
         return None
-    is_known = (np.isfinite(targets) & (targets != _IGNORED)).all(1)
+    is_known = ((np.abs(targets) < _HUGE) & (targets != _IGNORED)).all(1)
     return columns[is_known], targets[is_known].astype(np.float64)
 
 

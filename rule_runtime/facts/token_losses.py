@@ -40,7 +40,8 @@ class TokenLosses(NamedTuple):
         targets: The targets [B, L], negative where there is none.
         value: The loss.
         baseline: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
-        by_place: Cross entropy at each place [B, L]; None if scores were not saved.
+        by_place: Cross entropy at each place [B, L]; None if scores were not saved, or a guess is
+            better.
         keeps_places: Whether no layer is given less than all places of a sequence.
     """
 
@@ -117,6 +118,8 @@ def _cross_entropy(
     table -= table.max(1, keepdims=True)
     chosen = table[np.arange(len(table)), np.maximum(targets.reshape(-1), 0)]
     losses = np.log(np.exp(table).sum(1)) - chosen
+    if losses.mean() > math.log(table.shape[1]):
+        return None  # worse than a guess: no model that sees its targets
     return np.where(targets >= 0, losses.reshape(targets.shape), 0.0)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SuspiciouslyGood"]
 
+_Suspicion = tuple[str, IssueFound | None]  # what names a loss, and the finding if it is bad
+
 _MAX_TARGETS: Final = 8
 """Targets that are followed; further ones are skipped, to bound the memory."""
 _MAX_STREAKS: Final = 32
@@ -29,11 +31,8 @@ _MAX_STREAKS: Final = 32
 _SHOWN: Final = 4
 """Columns that a finding names."""
 _AS_GOOD: Final = 1.1
-"""Validation loss, in training losses: without a leak validation is seldom that close."""
-_DATA: Final = (
-    "Look for the target among the inputs (a column computed from it, a time after the event), "
-    "and for rows that are in both sets."
-)
+"""Validation loss, in training losses; without a leak it is seldom that small."""
+_DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
 _MASK: Final = "Check the causal mask, the direction of recurrent layers and the shift of targets."
 
 
@@ -41,20 +40,19 @@ class SuspiciouslyGood(Rule):
     """Detects target leakage: inputs that hold the target, and models that see their targets.
 
     How it decides:
-        * Inputs: each column predicts the target on its own. A number leaks if its neighbours in a
-          column have its rank (R2 of 0.99), or if it is a sum of up to three columns. Classes leak
-          if columns with gaps, and with one value for a class, identify every class. It fires
-          after `rows` different rows, four times as many for classes, unless another column has a
-          skill of 0.9, or more than half of the columns leak.
+        * Inputs: a number leaks if its neighbours in a column predict its rank (R2 of 0.99), or if
+          it is a sum of up to three columns. Classes leak if gaps in columns tell them apart. It
+          fires after `rows` different rows, four times as many for classes, unless another column
+          comes near.
         * Language models: it fires if the loss at the last place is 1.5 times that before, or if
-          the targets are the input and known, `patience` times in a row.
-        * Gradient-boosted trees: it fires if a validation loss is at most 1.1 times the training
-          loss, and below 10 times `max_loss_percent` of the first one (`rmse`: below
-          `max_loss_percent` of the labels' variance), `patience` times in a row.
+          the targets are the input and nearly known, `patience` batches in a row.
+        * Gradient-boosted trees: it fires if a validation loss is below 10 times `max_loss_percent`
+          of the first training loss, and at most 1.1 times the training loss, `patience` rounds in
+          a row.
 
     Parameters:
         max_loss_percent: Validation loss of boosted trees, in percent of the baseline.
-        patience: Batches of a language model, or rounds of boosted trees, in a row.
+        patience: Batches or rounds in a row.
         rows: Different rows that must show that a number is predicted.
 
     What to try:
@@ -78,21 +76,19 @@ class SuspiciouslyGood(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Compare inputs with targets, and losses with those of guessing.
+        """Compare inputs with targets, and losses with baselines.
 
         Args:
             step: What was saved at the step.
-            memory: `targets`, what `best_predictors` keeps of at most 8; `streaks` of at most 32
-                losses; `first`, first losses of boosted trees; `is_judged`.
+            memory: `targets`, what `best_predictors` keeps; `streaks`; `first` losses.
         """
         found = [*self._leaks(step, memory)]
         for key, issue in (*_seen_tokens(step), *self._perfect_losses(step, memory)):
             found.append(issue if self._lasts(memory, key, is_bad=issue is not None) else None)
-        was_judged = memory.get("is_judged", False)
-        memory["is_judged"] = was_judged or bool(found)
         if found:
+            memory["is_judged"] = True
             return next((one for one in found if one is not None), Passed())
-        if was_judged:
+        if "is_judged" in memory:
             return NotApplicable("no values of inputs are saved at this step")
         raise Missing(
             "no values of the model's inputs were saved beside those of its targets",
@@ -102,28 +98,23 @@ class SuspiciouslyGood(Rule):
     def _leaks(self, step: StepView, memory: Memory) -> Iterator[IssueFound | None]:
         """Yield a finding for each target that columns of an input predict, None for others."""
         states: dict[str, Any] = memory.setdefault("targets", {})
-        for rows in supervised_rows(step):
-            if rows.key not in states and len(states) >= _MAX_TARGETS:
-                continue
-            found = best_predictors(
-                states.setdefault(rows.key, {}),
-                *(rows.columns, rows.target),
-                examples=rows.examples,
-                are_classes=rows.are_classes,
-                min_rows=self.rows,
-            )
-            yield _leak(rows, found) if found and found.columns else None
+        for rows in step.fact(supervised_rows):
+            if rows.key in states or len(states) < _MAX_TARGETS:
+                found = best_predictors(
+                    states.setdefault(rows.key, {}),
+                    *(rows.columns, rows.target),
+                    examples=rows.examples,
+                    are_classes=rows.are_classes,
+                    min_rows=self.rows,
+                )
+                yield _leak(rows, found) if found and found.columns else None
 
-    def _perfect_losses(
-        self, step: StepView, memory: Memory
-    ) -> Iterator[tuple[str, IssueFound | None]]:
+    def _perfect_losses(self, step: StepView, memory: Memory) -> Iterator[_Suspicion]:
         """Yield validation losses of boosted trees, with a finding for those next to zero."""
         for loss in boosting_losses(step, memory.setdefault("first", {})):
             value, limit = loss.validation, loss.limit(self.max_loss_percent)
-            text = (
-                f"{loss.name}: the validation loss is {value:.3g}, below {limit:.3g}, and about as "
-                f"small as the training loss, {loss.training:.3g}"
-            )
+            text = f"{loss.name}: the validation loss is {value:.3g}, below {limit:.3g}, and about "
+            text += f"as small as the training loss, {loss.training:.3g}"
             issue = IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_DATA)
             is_bad = 0 <= value < limit and value <= _AS_GOOD * loss.training
             yield f"{loss.worker}/{loss.name}", issue if is_bad else None
@@ -139,18 +130,14 @@ class SuspiciouslyGood(Rule):
 def _leak(rows: SupervisedRows, found: Prediction) -> IssueFound:
     names = ", ".join(map(str, found.columns[:_SHOWN])) + " ..." * (len(found.columns) > _SHOWN)
     text = f"column {names} predicts" if len(found.columns) == 1 else f"columns {names} predict"
-    return IssueFound(
-        f"{rows.name}: {text} the target {rows.of_targets}, in {found.num_rows} rows",
-        measure="rows",
-        value=found.num_rows,
-        threshold=found.min_rows,
-        remedy=_DATA,
-    )
+    value, limit = found.num_rows, found.min_rows
+    text = f"{rows.name}: {text} the target {rows.of_targets}, in {value} rows"
+    return IssueFound(text, measure="rows", value=value, threshold=limit, remedy=_DATA)
 
 
-def _seen_tokens(step: StepView) -> Iterator[tuple[str, IssueFound | None]]:
+def _seen_tokens(step: StepView) -> Iterator[_Suspicion]:
     """Yield losses of language models, with a finding for those whose targets the model sees."""
-    for one in token_losses(step):
+    for one in step.fact(token_losses):
         message, value, limit = "", one.value, one.baseline
         if one.by_place is not None and are_next(one.tokens, one.targets):
             value, limit = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())

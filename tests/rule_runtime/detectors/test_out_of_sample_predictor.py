@@ -117,3 +117,14 @@ def test_a_sum_that_follows_from_the_others_too_is_none() -> None:
     columns = RANDOM.normal(size=(64, 4))
     both = np.column_stack([columns, columns[:, :2] + 1e-3 * RANDOM.normal(size=(64, 2))])
     assert linear_parts(both, columns[:, 0] + columns[:, 1]) == []
+
+
+def test_batches_of_another_width_and_huge_numbers_are_left_out() -> None:
+    state: dict[str, Any] = {}
+    for width in (4, 3, 6, 4):
+        table = RANDOM.normal(size=(24, width))
+        table[0, 0] = 1e300
+        answer = best_predictors(
+            state, table, NUMBERS[:24], examples=table, are_classes=False, min_rows=40
+        )
+    assert answer == Prediction([], 46, 40)
