@@ -1,4 +1,4 @@
-"""FeatureImportanceOverweight: a model that rests on a few features."""
+"""FeatureImportanceOverweight: a few features have nearly all of the importance."""
 
 from __future__ import annotations
 
@@ -17,25 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["FeatureImportanceOverweight"]
 
 _PREFIX: Final = "feature_importance/"
-_NUM_TOLD: Final = 5
-
+_NUM_SHOWN: Final = 5
+"""Features that a finding names besides the most important one."""
 _REMEDY: Final = (
-    "Check whether the features at the top leak the label; else train without them, sample columns "
-    "(colsample_bytree), or regularise more."
+    "Check whether the top features leak the label; else train without them, or sample columns "
+    "(colsample_bytree)."
 )
 
 
 class FeatureImportanceOverweight(Rule):
-    """Finds models of which a few features have nearly all of the importance.
+    """Detects boosted trees in which a few features have nearly all of the importance.
 
     How it decides:
-        At each saved round and for each worker, the importances that `tensor_regex` selects are
-        divided by their sum, and the `nfeatures` largest are added. Strictly more than `threshold`
-        fires. Where the pattern selects several types of importance (weight, gain, cover, ...),
-        each is judged by itself, and the largest share is the evidence. A type with `nfeatures`
-        features or fewer, or fewer than `min_features`, is not evaluated, for the share of many
-        among few is large whatever the model is like; nor are rounds before `start_step`. XGBoost
-        saves the features in use only. Importances that are negative or not finite are left out.
+        At each saved round the importances of a type (weight, gain, cover, ...) are divided by
+        their sum. It fires if the `nfeatures` largest have more than `threshold` together. Types
+        with fewer than `min_features` features, or with `nfeatures` or fewer, are not evaluated.
 
     Parameters:
         threshold: The largest share that is no issue.
@@ -45,7 +41,7 @@ class FeatureImportanceOverweight(Rule):
         min_features: How many features must have an importance.
 
     What to try:
-        Look for a leak of the label; drop or regularise the features at the top.
+        Look for label leakage; drop the top features; sample columns (`colsample_bytree`).
     """
 
     threshold: Annotated[float, GreaterThan(0), AtMost(1)] = 0.8
@@ -68,40 +64,30 @@ class FeatureImportanceOverweight(Rule):
         rows = step.tensors(regex=self.tensor_regex)
         if not len(rows):
             return NotEvaluated("no feature importance was saved")
-        shares = {
-            (-share, *group): members
-            for group, members in _groups(rows).items()
-            if (share := self._share([value for value, _ in members])) is not None
-        }
-        if not shares:
-            least = max(self.nfeatures + 1, self.min_features)
-            return NotEvaluated(f"no more than {least - 1} features have an importance")
-        negative, kind, _ = worst = min(shares)
-        if -negative <= self.threshold:
+        fewest = max(self.nfeatures + 1, self.min_features)
+        groups = {key: of for key, of in _groups(rows).items() if len(of) >= fewest and of[0][0]}
+        if not groups:
+            return NotEvaluated(f"no more than {fewest - 1} features have an importance")
+        shares = {key: self._share([value for value, _ in of]) for key, of in groups.items()}
+        worst = min(shares, key=lambda key: (-shares[key], key))
+        if shares[worst] <= self.threshold:
             return Passed()
-        top = [at for _, at in shares[worst][: self.nfeatures]]
-        names = [rows.names[at].removeprefix(f"{kind}/") for at in top]
+        top = [at for _, at in groups[worst][: self.nfeatures]]
+        others = [rows.names[at].removeprefix(f"{worst[0]}/") for at in top[1:]]
+        numbers = f"{shares[worst]:.3g} of the importance of {len(groups[worst])} features"
         return IssueFound(
             evidence(
-                step,
-                rows,
-                top[0],
+                *(step, rows, top[0]),
                 measure="importance_share",
-                value=-negative,
+                value=shares[worst],
                 threshold=self.threshold,
-                message=(
-                    f"the most important feature{_beside(names[1:])} has {-negative:.3g} of the "
-                    f"importance of {len(shares[worst])} features, more than {self.threshold:g}"
-                ),
+                message=f"the most important feature{_beside(others)} has {numbers}, more than "
+                f"{self.threshold:g}",
                 remedy=_REMEDY,
             )
         )
 
-    def _share(self, importances: list[float]) -> float | None:
-        """Return the share of the first importances; None if there are too few, or all are 0."""
-        too_few = len(importances) < max(self.nfeatures + 1, self.min_features)
-        if too_few or not importances[0]:
-            return None
+    def _share(self, importances: list[float]) -> float:
         # In units of the largest, for a sum could overflow.
         values = np.array(importances) / importances[0]
         return float(values[: self.nfeatures].sum() / values.sum())
@@ -111,20 +97,17 @@ def _groups(rows: TensorRows) -> dict[tuple[str, str], list[tuple[float, int]]]:
     """Return importances and their rows by type and worker, the largest first."""
     importances = finite_means(rows)
     groups: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    for at in np.flatnonzero(importances >= 0):
+    for at in sorted(np.flatnonzero(importances >= 0), key=lambda at: rows.names[at]):
         group = groups.setdefault((_kind(rows.names[at]), rows.workers[at]), [])
         group.append((float(importances[at]), int(at)))
-    for group in groups.values():
-        group.sort(key=lambda member: (-member[0], rows.names[member[1]]))
-    return groups
+    return {key: sorted(group, key=lambda one: -one[0]) for key, group in groups.items()}
 
 
 def _beside(names: list[str]) -> str:
     """Return the further features in words, a few of them by name."""
-    if not names:
-        return ""
-    more = len(names) - _NUM_TOLD
-    return f", with {', '.join(names[:_NUM_TOLD])}{f' and {more} more' if more > 0 else ''},"
+    more = len(names) - _NUM_SHOWN
+    shown = ", ".join(names[:_NUM_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f", with {shown}," if names else ""
 
 
 def _kind(name: str) -> str:

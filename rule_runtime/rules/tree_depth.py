@@ -1,4 +1,4 @@
-"""TreeDepth: trees that do not grow as deep as they should."""
+"""TreeDepth: trees that stay shallower than they should be."""
 
 from __future__ import annotations
 
@@ -24,29 +24,24 @@ _MAX_NODES: Final = 1 << 20
 """Nodes of a round; more would need some hundred megabytes as text."""
 
 _REMEDY: Final = (
-    "Splits are being rejected: stop the boosting here, lower gamma or min_child_weight, lower the "
-    "learning rate, or set this rule's depth to the max_depth that was meant."
+    "XGBoost rejects splits: stop boosting here; lower gamma, min_child_weight or the learning "
+    "rate; or set this rule's depth to your max_depth."
 )
 
 
 class TreeDepth(Rule):
-    """Finds boosting rounds whose trees do not grow as deep as they should.
+    """Detects boosting rounds whose trees stay shallower than they should be.
 
     How it decides:
-        At each saved round, for each worker, the depth of the deepest tree is counted along the
-        links in `trees/ID`, `trees/Yes` and `trees/No`; a tree of one leaf has depth 0. Where these
-        tensors were not saved it is floor(log2(largest number in `trees/Node`)), as the original
-        says, which is too small for trees with gaps. A depth smaller than `depth` fires, an equal
-        one does not. The original does not say in which direction it compares: its text, that trees
-        may not grow as deep as defined because splits are rejected, tells of shallow trees. Where
-        `hyperparameters/max_depth` was saved and is between 1 and `depth`, it takes the place of
-        `depth`, for no tree can be deeper. A round of more than a million nodes is not evaluated.
+        At each saved round it fires if the deepest tree has a depth below `depth`, or below
+        `max_depth` if that was saved and is smaller. The depth is counted along the links between
+        nodes; a tree of one leaf has depth 0. Without links it is floor(log2(largest node)).
 
     Parameters:
-        depth: The depth that a round's deepest tree should reach.
+        depth: Depth that the deepest tree of a round should reach.
 
     What to try:
-        A smaller gamma, min_child_weight or learning rate; fewer rounds.
+        Lower `gamma`, `min_child_weight` or the learning rate; train for fewer rounds.
     """
 
     depth: Annotated[float, GreaterThan(0), Unit("levels")] = 4.0
@@ -80,9 +75,7 @@ class TreeDepth(Rule):
             return Passed()
         return IssueFound(
             evidence(
-                step,
-                rows,
-                at,
+                *(step, rows, at),
                 measure="tree_depth",
                 value=depths[at],
                 threshold=threshold,
@@ -100,9 +93,8 @@ def _depth(step: StepView, worker: str) -> float:
         if saved.column("size").max() > _MAX_NODES:
             return np.nan
         values = step.values(_LINKS, worker)
-        columns = [
-            values[name].reshape(-1).astype(str).tolist() for name in _LINKS if name in values
-        ]
+        saved_links = [values[name] for name in _LINKS if name in values]
+        columns = [numbers.reshape(-1).astype(str).tolist() for numbers in saved_links]
         if len({len(column) for column in columns}) != 1 or len(columns) < len(_LINKS):
             return np.nan
         depth = deepest(*columns)
