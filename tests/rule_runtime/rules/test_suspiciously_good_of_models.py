@@ -107,9 +107,11 @@ def test_a_target_that_does_not_vary_in_time_is_one_of_the_series(length: int) -
     assert not found_at(SuspiciouslyGood(), trained(given, targets))
 
 
-TEXT = np.random.default_rng(0).integers(1, 40, (16, 33))
-SOURCE = np.random.default_rng(1).integers(1, 40, (16, 20))
-IMAGES = np.random.default_rng(2).normal(size=(16, 1, 8, 8))
-
-
-PADDED = np.where(np.arange(32) < 24, TEXT[:, 1:], -100)
+@pytest.mark.parametrize("has_leak", [True, False])
+def test_a_channel_that_is_the_mask_of_a_picture(*, has_leak: bool) -> None:
+    random = np.random.default_rng(0)
+    masks = (random.random((8, 1, 10, 10)) < 0.4) * 1.0
+    pictures = random.normal(size=(8, 1, 10, 10))
+    other = masks if has_leak else random.normal(size=(8, 1, 10, 10))
+    given = {"Net_input_0": np.concatenate([pictures, other], 1)}
+    assert bool(found_at(SuspiciouslyGood(), trained(given, masks))) is has_leak
