@@ -92,7 +92,7 @@ def test_a_sound_training_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "rule", "told"),
     [
-        ("leak", "SuspiciouslyGood", "inputs: column 8 tells the target labels"),
+        ("leak", "SuspiciouslyGood", "inputs: column 8 predicts the target labels"),
         ("unscaled", "InputStatistics", "inputs: has a root mean square of "),
     ],
 )

@@ -12,7 +12,6 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
-from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_evaluations import memory_sizes
 from tests.rule_runtime.rules.runs import LOSS, found_at
@@ -46,7 +45,7 @@ def test_a_training_that_is_saved_less_often_than_validation_is_compared_as_well
     assert found_at(GeneralisationGap(), trial)
 
 
-@pytest.mark.parametrize("rule", [GeneralisationGap(), SuspiciouslyGood()])
+@pytest.mark.parametrize("rule", [GeneralisationGap()])
 def test_a_new_name_of_the_loss_at_every_pass_needs_no_more_memory(rule: Any) -> None:
     numbers = np.random.default_rng(0)
     trial = TrialBuilder()

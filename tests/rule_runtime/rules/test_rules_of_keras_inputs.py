@@ -55,7 +55,7 @@ def test_a_column_that_is_the_label(form: str) -> None:
     found = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
     name = "inputs_1" if form == "second input" else "inputs"
     labels = "labels_1" if form == "second output" else "labels"
-    assert f"{name}: column 20 tells the target {labels}, in" in found.evidence.sentence
+    assert f"{name}: column 20 predicts the target {labels}, in" in found.evidence.sentence
 
 
 def test_inputs_that_tell_nothing_are_evaluated() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
@@ -70,7 +70,7 @@ def test_fires_at_the_second_round_that_is_too_good() -> None:
     found = next(o for o in trial.outcomes(patient) if isinstance(o, IssueFound))
     assert found.evidence.value == pytest.approx(0.0005)
     assert found.evidence.threshold == pytest.approx(0.02 * 2.3)
-    assert "of validation is 0.0005, below 0.046" in found.evidence.sentence
+    assert "the validation loss is 0.0005, below 0.046" in found.evidence.sentence
     assert found_at(hasty, trial) == [1, 2, 3, 4]
 
 
@@ -89,7 +89,7 @@ def test_xgboost_has_validation_beside_training() -> None:
         assert bool(found_at(SuspiciouslyGood(), trial)) is fires
         if fires:
             found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-            assert "validation-logloss: the loss of validation is 0.01" in found.evidence.sentence
+            assert "validation-logloss: the validation loss is 0.01" in found.evidence.sentence
 
 
 def test_what_cannot_be_judged() -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_judged() -> None:
     trial.step(3, {LOSS: [1.0]}, mode=ModeKeys.EVAL)
     outcomes = trial.outcomes(SuspiciouslyGood())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
-    assert outcomes[-1] == NotApplicable("validation is judged when training goes on")
+    assert "no values of the model's inputs were saved" in outcomes[-1].reason
 
 
 def test_a_negative_loss_has_no_zero_to_be_near() -> None:
@@ -182,24 +182,6 @@ def test_labels_saved_once_are_remembered() -> None:
     assert found_at(SuspiciouslyGood(), trial) == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("gains", "ratio", "is_found"),
-    [
-        ((), 1.09, True),
-        ((), 1.2, False),
-        ((6.0, 2.0, 2.0), 1.9, True),
-        ((6.0, 2.0, 2.0), 2.1, False),
-        ((4.0, 3.0, 3.0), 1.2, False),
-        ((0.0, 0.0, 0.0), 1.2, False),
-    ],
-)
-def test_twice_as_much_is_allowed_where_one_feature_dominates(
-    gains: tuple[float, ...], ratio: float, *, is_found: bool
-) -> None:
-    trial = boosted("logloss", 0.005 * ratio, 0.005, gains=gains)
-    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
-
-
 RANDOM = np.random.default_rng(0)
 
 
@@ -245,7 +227,7 @@ def test_a_column_of_the_inputs_that_is_the_target(
     found = trial.outcomes(SuspiciouslyGood())[at]
     assert isinstance(found, IssueFound)
     assert found.evidence.tensor == "Net_input_0"
-    assert "column 4 tells the target MSELoss_input_1, in " in found.evidence.sentence
+    assert "column 4 predicts the target MSELoss_input_1, in " in found.evidence.sentence
 
 
 @pytest.mark.parametrize(
@@ -272,7 +254,7 @@ def test_a_window_that_is_one_sample_too_long() -> None:
     trial = run_of_inputs(windows[:, -1], inputs=windows)
     assert found_at(SuspiciouslyGood(), trial) == [3, 4, 5]
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "columns 16, 17 tell the target MSELoss_input_1, in 64 rows" in found.evidence.sentence
+    assert "column 16 predicts the target MSELoss_input_1, in 58 rows" in found.evidence.sentence
 
 
 @pytest.mark.parametrize(("lag", "is_found"), [(0, True), (1, False)])
@@ -281,18 +263,6 @@ def test_a_series_whose_columns_are_its_targets(lag: int, *, is_found: bool) -> 
     targets = series[:, 2:]
     inputs = np.concatenate([series[:, :-2], series[:, 2 - lag : 12 - lag]], 2)
     trial = run_of_inputs(targets, inputs=inputs)
-    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
-
-
-@pytest.mark.parametrize(("width", "is_found"), [(1, False), (2, True)])
-def test_what_is_rebuilt_behind_a_bottleneck_may_be_told(width: int, *, is_found: bool) -> None:
-    random = np.random.default_rng(0)
-    inputs = random.normal(size=(64, 7))
-    trial = TrialBuilder()
-    tensors = {"Net_layer.weight": np.ones((4, 4)), "MSELoss_output_0": np.float64(1.0)}
-    tensors |= {"Net_input_0": inputs, "MSELoss_input_1": inputs[:, :2]}
-    tensors |= {"decoder_input_0": random.normal(size=(64, width))}
-    trial.step(0, tensors, mode=ModeKeys.TRAIN)
     assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
 
 
@@ -325,85 +295,6 @@ def test_what_tells_one_batch_must_tell_the_next() -> None:
     assert not found_at(SuspiciouslyGood(), run_of_inputs(NUMBERS, column))
 
 
-def slowly_boosted(share: float, *, eta: float, gain: float) -> TrialBuilder:
-    """Return trees whose score goes a share of the way that is possible."""
-    trial = TrialBuilder()
-    trial.collections(losses=("-logloss$",))
-    for step in range(120):
-        score = share * np.log(2 * np.exp(eta * (step + 1)) - 1)
-        loss = np.log1p(np.exp(-score))
-        trial.step(
-            step,
-            {
-                "train-logloss": loss,
-                "validation-logloss": loss,
-                "hyperparameters/eta": np.float64(eta),
-                "feature_importance/total_gain/f0": np.float64(gain),
-                "feature_importance/total_gain/f1": np.float64(1 - gain),
-            },
-        )
-    return trial
-
-
-@pytest.mark.parametrize(
-    ("share", "gain", "is_found"),
-    [(0.85, 0.7, True), (0.75, 0.7, False), (0.85, 0.5, False)],
-)
-def test_small_steps_are_measured_by_how_far_they_can_go(
-    share: float, gain: float, *, is_found: bool
-) -> None:
-    trial = slowly_boosted(share, eta=0.02, gain=gain)
-    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
-
-
-@pytest.mark.parametrize("has_leak", [True, False])
-def test_trees_of_many_classes_that_are_told_their_labels(
-    tmp_path: Path, *, has_leak: bool
-) -> None:
-    random = np.random.default_rng(0)
-    labels = random.integers(0, 9, 900).astype(float)
-    message = labels + 2 * random.normal(size=900)
-    columns = np.column_stack([labels if has_leak else message, random.normal(size=(900, 5))])
-    whole = pytest.importorskip("xgboost").DMatrix(columns, labels)
-    trial = boost(
-        tmp_path,
-        "feature_importance",
-        "hyperparameters",
-        data=whole.slice(np.arange(600)),
-        validation=whole.slice(np.arange(600, 900)),
-        rounds=30,
-        objective="multi:softprob",
-        num_class=9,
-        max_depth=4,
-        eta=0.1,
-    )
-    # Within these rounds the loss does not come near to zero, whatever the columns tell.
-    assert (judged(trial, SuspiciouslyGood()).evidence is not None) is has_leak
-
-
-@pytest.mark.parametrize(("loss", "is_next", "is_found"), [
-    (0.15, True, True),
-    (0.15, False, False),
-    (0.25, True, False),
-])  # fmt: skip
-def test_what_comes_next_in_a_text_is_never_known_so_well(
-    loss: float, *, is_next: bool, is_found: bool
-) -> None:
-    text = np.random.default_rng(0).integers(0, 64, (4, 9))
-    targets = text[:, 1:] if is_next else text[::-1, 1:]
-    trial = TrialBuilder()
-    trial.collections(weights=("weight$",), losses=("Loss_output_0$",))
-    for step in range(40):
-        is_validation = step % 10 == 9
-        tensors = {"NextLoss_output_0": loss if is_validation or step > 9 else np.log(64)}
-        if not is_validation:
-            tensors |= {"GPT_head.weight": np.ones((2, 2)), "GPT_input_0": text[:, :-1]}
-            tensors |= {"NextLoss_input_1": targets}
-        mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
-        trial.step(step, tensors, mode=mode, mode_step=step)
-    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
-
-
 @pytest.mark.parametrize("has_leak", [True, False])
 def test_trees_that_are_given_their_labels_in_another_form(
     tmp_path: Path, *, has_leak: bool
@@ -423,4 +314,6 @@ def test_trees_that_are_given_their_labels_in_another_form(
     evidence = judged(trial, SuspiciouslyGood()).evidence
     assert (evidence is not None) is has_leak
     if evidence is not None:
-        assert "input_values: column 10 tells the target labels, in 142 rows" in evidence.sentence
+        assert (
+            "input_values: column 10 predicts the target labels, in 142 rows" in evidence.sentence
+        )

@@ -43,7 +43,7 @@ def test_a_bright_pixel_at_the_place_of_the_class() -> None:
     assert found_at(SuspiciouslyGood(), trial)[0] == 300
     outcome = trial.outcomes(SuspiciouslyGood())[-1]
     assert isinstance(outcome, IssueFound)
-    assert "columns 0, 1, 2, 3 ... together tell the target" in outcome.evidence.sentence
+    assert "columns 0, 1, 2, 3 ... predict the target" in outcome.evidence.sentence
 
 
 def test_an_ordinary_brightness_is_no_mark() -> None:
@@ -53,15 +53,15 @@ def test_an_ordinary_brightness_is_no_mark() -> None:
     assert not found_at(SuspiciouslyGood(), run(written))
 
 
-def test_one_row_without_its_mark_is_enough_to_say_nothing() -> None:
-    left_out = iter([False] * 5 + [True] * 3)
+def test_a_few_rows_without_their_mark_are_enough_to_say_nothing() -> None:
+    left_out = iter([False] * 3 + [True] * 5)
 
     def written(images: Any, classes: Any, random: Any) -> None:
         bright(images, classes, random)
         if next(left_out):
-            images[0] = 0.5
+            images[:8] = 0.5
 
-    assert len(found_at(SuspiciouslyGood(), run(written))) == 2
+    assert not found_at(SuspiciouslyGood(), run(written))
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -58,7 +58,7 @@ def test_a_quantity_that_the_classes_are_bins_of() -> None:
     trial = of_batches(*batches, loss="CrossEntropyLoss")
     outcome = trial.outcomes(SuspiciouslyGood())[-1]
     assert isinstance(outcome, IssueFound)
-    assert "column 8 tells the target" in outcome.evidence.sentence
+    assert "column 8 predicts the target" in outcome.evidence.sentence
 
 
 @pytest.mark.parametrize(("num_columns", "found"), [(7, True), (6, False)])

@@ -8,11 +8,10 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
-from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import LOSS
 
-RULES = [GeneralisationGap(), SuspiciouslyGood()]
+RULES = [GeneralisationGap()]
 NO_LOSS = NotEvaluated("no finite loss was saved")
 
 
@@ -30,13 +29,13 @@ def run_of(losses: dict[ModeKeys, float | None], *, num_steps: int = 20) -> Tria
     return trial
 
 
-def last_outcome(rule: GeneralisationGap | SuspiciouslyGood, trial: TrialBuilder) -> Outcome:
+def last_outcome(rule: GeneralisationGap, trial: TrialBuilder) -> Outcome:
     return trial.outcomes(rule)[-1]
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_behind_training_there_is_no_loss_of_validation(
-    rule: GeneralisationGap | SuspiciouslyGood,
+    rule: GeneralisationGap,
 ) -> None:
     trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: None})
     for step in range(20, 60):
@@ -48,7 +47,7 @@ def test_behind_training_there_is_no_loss_of_validation(
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_behind_passes_with_a_loss_it_is_none(rule: GeneralisationGap | SuspiciouslyGood) -> None:
+def test_behind_passes_with_a_loss_it_is_none(rule: GeneralisationGap) -> None:
     trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: 0.5})
     step_of(trial, 20, ModeKeys.EVAL, None)
     assert isinstance(last_outcome(rule, trial), NotApplicable)
@@ -65,6 +64,6 @@ def test_behind_passes_with_a_loss_it_is_none(rule: GeneralisationGap | Suspicio
 )
 @pytest.mark.parametrize("rule", RULES)
 def test_without_any_loss_there_is_none(
-    rule: GeneralisationGap | SuspiciouslyGood, losses: dict[ModeKeys, float | None]
+    rule: GeneralisationGap, losses: dict[ModeKeys, float | None]
 ) -> None:
     assert last_outcome(rule, run_of(losses)) == NO_LOSS

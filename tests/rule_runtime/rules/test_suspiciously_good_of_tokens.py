@@ -1,7 +1,10 @@
+"""Language models that see the tokens that they are to predict."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.test_suspiciously_good_of_batches import of_batches
 
 TEXT = np.random.default_rng(0).integers(0, 40, (32, 24))
 IS_HIDDEN = np.random.default_rng(1).random(TEXT.shape) < 0.15
@@ -25,7 +29,6 @@ def trained(
     training: float = 0.002,
     name: str = "CrossEntropyLoss",
     masked: bool = False,
-    inside: bool = False,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> TrialBuilder:
     """Return a run of a model that fills in what is hidden; of every tenth step, of validation.
@@ -35,7 +38,6 @@ def trained(
         training: That of training, behind the beginning.
         name: Of the loss.
         masked: Whether what is to be found is hidden ahead of the model.
-        inside: Whether the model hides it, ahead of its first layer.
         more: Tensors of training beside these.
     """
     hidden = np.where(IS_HIDDEN, MASK, TEXT)
@@ -48,8 +50,8 @@ def trained(
         tensors: dict[str, object] = {f"{name}_output_0": loss if is_validation else falling}
         if not is_validation:
             tensors |= {"Bert_head.weight": np.ones((2, 2)), "Bert_input_0": given}
-            tensors |= {"letters_input_0": hidden if inside else given}
-            tensors |= {f"{name}_input_1": LABELS, **more}
+            tensors |= {"letters_input_0": given}
+            tensors |= {f"{name}_input_0": np.ones((32, 24, 40)), f"{name}_input_1": LABELS, **more}
         mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
         trial.step(step, tensors, mode=mode, mode_step=step)
     return trial
@@ -60,7 +62,7 @@ def test_a_mask_that_was_forgotten(more: Mapping[str, object]) -> None:
     trial = trained(0.05, more=more)
     assert found_at(SuspiciouslyGood(), trial)
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "its targets stand in the model's input" in found.evidence.sentence
+    assert "the targets are the input: the model sees its targets" in found.evidence.sentence
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,6 @@ def test_a_mask_that_was_forgotten(more: Mapping[str, object]) -> None:
     [
         trained(0.25, training=0.25),  # it does not look
         trained(0.05, masked=True),  # what is hidden follows from what is not
-        trained(0.05, inside=True),
         trained(0.05, masked=True, more=WITH_LABELS),  # the loss is a part of the model
         trained(0.05, name="ShiftedLoss"),  # which may move the targets itself
     ],
@@ -103,7 +104,7 @@ def test_a_shift_that_was_forgotten(shape: tuple[int, ...]) -> None:
     trial = rebuilt(shape)
     assert found_at(SuspiciouslyGood(), trial)
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "the loss of training is 0.05" in found.evidence.sentence
+    assert "the loss is 0.05 where guessing has 3.69" in found.evidence.sentence
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,47 @@ def test_a_shift_that_was_forgotten(shape: tuple[int, ...]) -> None:
 )
 def test_a_text_may_be_rebuilt_of_less_than_itself(trial: TrialBuilder) -> None:
     assert not found_at(SuspiciouslyGood(), trial)
+
+
+LENGTH = 12
+WORDS = 30
+
+
+def scores_of(targets: Any, losses: Any) -> Any:
+    """Return scores [B, L, WORDS] with such cross entropies."""
+    share = np.exp(-losses)[..., None]
+    others = np.log((1 - share) / (WORDS - 1))
+    return np.where(np.eye(WORDS)[targets] == 1, np.log(share), others)
+
+
+def looking_ahead(last: float, *, form: str = "texts", count: int = 3) -> Any:
+    """Return a training of a model of texts, whose loss is 1 but at the last place."""
+    random = np.random.default_rng(0)
+    trial = of_batches()
+    for step in range(count):
+        text = random.integers(0, WORDS, (16, LENGTH + 1))
+        losses = np.full((16, LENGTH), 1.0) + 0.2 * random.random((16, LENGTH))
+        losses[:, -1] *= last
+        scores, targets = scores_of(text[:, 1:], losses), text[:, 1:]
+        if form == "flat":
+            scores, targets = scores.reshape(-1, WORDS), targets.reshape(-1)
+        if form == "turned":
+            scores = scores.transpose(0, 2, 1)
+        tensors = {"Net_layer.weight": np.ones((4, 4)), "Loss_output_0": np.float64(1.0)}
+        tensors |= {"Net_input_0": text[:, :-1], "Loss_input_0": scores, "Loss_input_1": targets}
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize("form", ["texts", "flat", "turned"])
+def test_the_last_place_is_worse_than_the_others(form: str) -> None:
+    trial = looking_ahead(2.0, form=form)
+    assert found_at(SuspiciouslyGood(), trial) == [1, 2]
+    outcome = trial.outcomes(SuspiciouslyGood())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert "the model sees its targets" in outcome.evidence.sentence
+
+
+@pytest.mark.parametrize(("last", "found"), [(0.8, False), (1.0, False), (1.4, False), (1.6, True)])
+def test_how_much_worse_the_last_place_must_be(last: float, *, found: bool) -> None:
+    assert bool(found_at(SuspiciouslyGood(), looking_ahead(last))) is found

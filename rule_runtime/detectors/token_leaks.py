@@ -1,0 +1,73 @@
+"""Language models that see the tokens that they are to predict.
+
+Shape legend: B = batch, L = places.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["are_copied", "are_next", "is_last_place_worst"]
+
+_MIN_TOKENS: Final = 32
+"""Places with a target; fewer may be equal by chance."""
+_COPIED: Final = 0.05
+"""Share of the loss of guessing: models that do not see their targets stay above it."""
+_MIN_ROWS: Final = 8
+"""Sequences of a batch, for a standard error of the loss at their last place."""
+_MIN_PLACES: Final = 8
+"""Places of a sequence; the last of fewer is often harder because it has more context to use."""
+_LATEST: Final = 4
+"""Places before the last one, which have nearly its context."""
+_TIMES: Final = 1.5
+"""Ratio of the loss at the last place to that before; without a leak it is about 1."""
+_STANDARD_ERRORS: Final = 4.0
+"""By so many the difference exceeds 0."""
+
+
+def are_next(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
+    """Return whether the target at each place but the last is the token at the next place.
+
+    Args:
+        tokens: Tokens [B, L].
+        targets: Targets [B, L].
+    """
+    is_constant = not tokens.size or (tokens == tokens.flat[0]).all()
+    return not is_constant and np.array_equal(tokens[:, 1:], targets[:, :-1])
+
+
+def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: float) -> bool:
+    """Return whether a model copies the token at the same place, wherever there is a target.
+
+    Args:
+        tokens: Tokens [B, L].
+        targets: Targets [B, L], negative where there is none.
+        loss_share: The loss, as a share of that of guessing.
+    """
+    asked = targets[targets >= 0]
+    if not loss_share < _COPIED or len(asked) < _MIN_TOKENS or (asked == asked[0]).all():
+        return False
+    return np.array_equal(tokens[targets >= 0], asked)
+
+
+def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
+    """Return whether the loss at the last place exceeds that of all other places beyond chance.
+
+    If the targets are the next tokens, the target at the last place is the only one that is not in
+    the input: a causal model has about the same loss there as before.
+
+    Args:
+        losses: The loss at each place [B, L].
+    """
+    rows, length = losses.shape
+    if rows < _MIN_ROWS or length < _MIN_PLACES:
+        return False
+    last, others = losses[:, -1], losses[:, :-1]
+    if last.mean() <= _TIMES * max(others.mean(), others[:, -_LATEST:].mean()):
+        return False
+    apart = last - others.mean(1)
+    return bool(apart.mean() * math.sqrt(rows) > _STANDARD_ERRORS * apart.std(ddof=1))

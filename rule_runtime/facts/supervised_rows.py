@@ -1,0 +1,159 @@
+"""Rows of inputs of models beside the targets of their losses.
+
+Shape legend: B = batch, N = rows, C = columns, T = targets of a row.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.facts.loss_inputs import LossInputs
+from rule_runtime.facts.loss_owners import input_target_pairs
+from rule_runtime.facts.model_inputs import MODEL_INPUT
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["SupervisedRows", "supervised_rows"]
+
+_Values = npt.NDArray[Any]
+
+_MAX_ELEMENTS: Final = 1 << 22
+"""Elements of an input; more would take seconds to sort."""
+_MAX_TARGETS: Final = 8
+"""Targets of a row; more are a picture or a series, which is compared place by place."""
+_COLUMNS_EACH: Final = 2
+"""Columns for each of several targets; with fewer, the targets may be the inputs, to be rebuilt."""
+_IGNORED: Final = -100
+"""The class that PyTorch's losses ignore by default."""
+_HUGE: Final = 1e30
+"""Targets that are left out, as NaN and infinity are: their squares overflow."""
+_TABLE: Final = 2
+_SERIES: Final = 3
+_IMAGES: Final = 4
+
+
+class SupervisedRows(NamedTuple):
+    """Rows of an input, and a target for each.
+
+    Attributes:
+        key: Names the worker, the input, the target and how both are aligned.
+        name: Name of the input.
+        of_targets: Name of the targets.
+        examples: The input as it was saved [B, ...], without the columns of time or place.
+        columns: The input [N, C]: N is B, or B times the places that have targets of their own.
+        target: Finite numbers or classes [N].
+        are_classes: Whether the loss is one of classes.
+    """
+
+    key: str
+    name: str
+    of_targets: str
+    examples: _Values
+    columns: _Values
+    target: npt.NDArray[np.float64]
+    are_classes: bool
+
+
+def supervised_rows(step: StepView) -> list[SupervisedRows]:
+    """Return the rows of all inputs of models whose values were saved beside those of targets.
+
+    Left out are inputs that are the targets themselves, inputs of models whose output is not what
+    the loss compares, and several targets beside fewer than twice as many columns: what is to be
+    rebuilt is among the inputs of an autoencoder.
+
+    Args:
+        step: The step.
+    """
+    found: list[SupervisedRows] = []
+    inputs = step.tensors(regex=(MODEL_INPUT,))
+    for at, of_targets in input_target_pairs(step, inputs):
+        name, worker = inputs.names[at], inputs.workers[at]
+        values = step.values((name,), worker).get(name)
+        targets = None if values is None else step.values((of_targets,), worker).get(of_targets)
+        if values is None or targets is None or not _is_judged(step, name, worker, of_targets):
+            continue
+        kind = step.fact(LossInputs).kind(of_targets.replace("_input_1", "_output_0"), worker)
+        for way, columns, numbers in _aligned(values, targets):
+            key = f"{worker}/{name}/{of_targets}/{way}"
+            of = [(name, of_targets, values, columns, one, kind.is_of_classes) for one in numbers.T]
+            rows = [SupervisedRows(f"{key}/{at}", *each) for at, each in enumerate(of)]
+            found += [one for one in rows if not any(_are_same(one, other) for other in found)]
+    return found
+
+
+def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, _Values]]:
+    """Yield columns [N, C] and targets [N, T]: of whole examples, and of each place of them."""
+    if values.dtype.kind not in "biuf" or targets.dtype.kind not in "biuf":
+        return
+    targets = targets[: len(values)]  # of boosted trees only the first rows are saved
+    if not 0 < values.size <= _MAX_ELEMENTS or values.ndim < _TABLE or not targets.ndim:
+        return
+    pairs = [("examples", _flat(values), _flat(targets))]
+    if values.ndim == _SERIES and targets.ndim in (_TABLE, _SERIES):
+        length = targets.shape[1]  # the first times may be a warm-up
+        if 1 < length <= values.shape[1]:
+            timed = targets.reshape(-1, targets.shape[2] if targets.ndim == _SERIES else 1)
+            pairs.append(("times", values[:, -length:].reshape(-1, values.shape[2]), timed))
+    if values.ndim == _IMAGES and targets.shape[-2:] == values.shape[-2:]:
+        pixels = targets.reshape(len(targets), -1, *values.shape[-2:])
+        by_pixel = [_flat(np.moveaxis(x, 1, -1), 3) for x in (values, pixels)]
+        pairs.append(("pixels", by_pixel[0], by_pixel[1]))
+    for way, columns, numbers in pairs:
+        usable = _usable(columns, numbers)
+        if usable is not None:
+            yield way, *usable
+
+
+def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | None:
+    """Return the rows with finite targets; None if they have too many targets, or are the input."""
+    if len(columns) != len(targets) or columns.shape[1] <= 1:
+        return None
+    targets = _classes(targets)
+    num_targets = targets.shape[1]
+    if num_targets > 1 and columns.shape[1] < _COLUMNS_EACH * num_targets:
+        return None
+    if num_targets > _MAX_TARGETS or np.array_equal(_classes(columns), targets):
+        return None
+    is_known = ((np.abs(targets) < _HUGE) & (targets != _IGNORED)).all(1)
+    return columns[is_known], targets[is_known].astype(np.float64)
+
+
+def _classes(values: _Values) -> _Values:
+    """Return the classes of one-hot rows [N, 1], and other rows as they are."""
+    is_one_hot = (
+        values.shape[1] > 1 and np.isin(values, (0, 1)).all() and (values.sum(1) == 1).all()
+    )
+    return values.argmax(1)[:, None] if is_one_hot else values
+
+
+def _flat(values: _Values, axes: int = 1) -> _Values:
+    return values.reshape(math.prod(values.shape[:axes]), math.prod(values.shape[axes:]))
+
+
+def _are_same(one: SupervisedRows, other: SupervisedRows) -> bool:
+    """Return whether two have the same input and target, as `labels` and what the loss gets."""
+    is_same = one.name == other.name and one.columns.shape == other.columns.shape
+    return is_same and np.array_equal(one.target, other.target)
+
+
+def _is_judged(step: StepView, name: str, worker: str, of_targets: str) -> bool:
+    """Return whether a loss may compare what the model with this input returned.
+
+    What was only scaled, or normalised, has as many numbers as what the model returned.
+    """
+    owner = re.escape(name.rpartition("_input_")[0])
+    compared = re.escape(of_targets.removesuffix("_input_1"))
+    sizes = []
+    for regex in (f"^{owner}_output_[0-9]+$", f"^{compared}_input_0$"):
+        rows = step.tensors(regex=(regex,))
+        pairs = zip(rows.column("size").tolist(), rows.workers, strict=True)
+        sizes.append({size for size, of_worker in pairs if of_worker == worker})
+    returned, given = sizes
+    return not (returned and given) or not returned.isdisjoint(given)

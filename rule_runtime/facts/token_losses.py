@@ -1,0 +1,132 @@
+"""Tokens that a language model is given, beside its targets and its loss at each place.
+
+Shape legend: B = batch, L = places, V = vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.facts.loss_inputs import LossInputs, LossKind
+from rule_runtime.facts.loss_owners import input_target_pairs
+from rule_runtime.facts.loss_values import outputs_and_targets
+from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
+from rule_runtime.facts.selection import finite_means
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["TokenLosses", "token_losses"]
+
+_REAL: Final = ("float", "bfloat")
+_OF_FUNCTIONS: Final = "Loss_output_0"
+_TABLE: Final = 2
+_SEQUENCES: Final = 3
+_MAX_ELEMENTS: Final = 1 << 24
+"""Scores; more would take seconds."""
+
+
+class TokenLosses(NamedTuple):
+    """Tokens and targets of a loss.
+
+    Attributes:
+        name: Names the worker, the input and the loss.
+        loss: Name of the loss.
+        tokens: The input [B, L], whole numbers.
+        targets: The targets [B, L], negative where there is none.
+        value: The loss.
+        baseline: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
+        by_place: Cross entropy at each place [B, L]; None if scores were not saved, or a guess is
+            better.
+        keeps_places: Whether no layer is given less than all places of a sequence.
+    """
+
+    name: str
+    loss: str
+    tokens: npt.NDArray[Any]
+    targets: npt.NDArray[Any]
+    value: float
+    baseline: float
+    by_place: npt.NDArray[np.float64] | None
+    keeps_places: bool
+
+
+def token_losses(step: StepView) -> list[TokenLosses]:
+    """Return the losses whose targets [B, L] stand beside an input of tokens [B, L].
+
+    Args:
+        step: The step.
+    """
+    found = []
+    inputs = step.tensors(regex=(MODEL_INPUT,))
+    losses = step.tensors(collections=("losses",))
+    pairs = zip(losses.names, losses.workers, strict=True)
+    means = dict(zip(pairs, finite_means(losses).tolist(), strict=True))
+    for at, of_targets in input_target_pairs(step, inputs):
+        if (inputs.dtypes[at] or "").startswith(_REAL):
+            continue  # values are read only where they may be tokens
+        name, worker = inputs.names[at], inputs.workers[at]
+        loss = of_targets.replace("_input_1", "_output_0")
+        saved = step.values((name, of_targets), worker)
+        tokens, targets = saved.get(name), saved.get(of_targets)
+        if tokens is None or targets is None or (loss, worker) not in means:
+            continue
+        if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
+            targets = targets.reshape(tokens.shape)
+            pair = outputs_and_targets(step, loss, worker)
+            found.append(
+                TokenLosses(
+                    *(f"{worker}/{name}/{loss}", loss, tokens, targets, means[loss, worker]),
+                    baseline=_baseline(step, loss, worker),
+                    by_place=None if pair is None else _cross_entropy(pair[0], targets),
+                    keeps_places=_keeps_places(step, worker, tokens.shape),
+                )
+            )
+    return found
+
+
+def _baseline(step: StepView, loss: str, worker: str) -> float:
+    """Return the loss of a uniform guess; NaN of losses that may shift their targets themselves."""
+    inputs = step.fact(LossInputs)
+    is_plain = loss == _OF_FUNCTIONS or inputs.kind(loss, worker) is LossKind.CLASSES
+    return inputs.guess(loss, worker) if is_plain else math.nan
+
+
+def _are_tokens(values: npt.NDArray[Any]) -> bool:
+    """Return whether values are tokens; labels with negative ones may be given for the loss."""
+    is_table = values.size > 0 and values.ndim == _TABLE
+    return is_table and values.dtype.kind in "iu" and bool(values.min() >= 0)
+
+
+def _cross_entropy(
+    scores: npt.NDArray[Any], targets: npt.NDArray[Any]
+) -> npt.NDArray[np.float64] | None:
+    """Return the cross entropy [B, L] of scores [B, L, V], [B, V, L] or [B L, V]."""
+    if scores.size > _MAX_ELEMENTS or scores.dtype.kind != "f" or not np.isfinite(scores).all():
+        return None
+    if scores.ndim == _SEQUENCES and scores.shape[:2] != targets.shape:
+        scores = np.moveaxis(scores, 1, 2)
+    if scores.size % targets.size or scores.shape[:-1] not in (targets.shape, (targets.size,)):
+        return None
+    table = scores.reshape(targets.size, -1).astype(np.float64)
+    if targets.max() >= table.shape[1]:
+        return None
+    table -= table.max(1, keepdims=True)
+    chosen = table[np.arange(len(table)), np.maximum(targets.reshape(-1), 0)]
+    losses = np.log(np.exp(table).sum(1)) - chosen
+    if losses.mean() > math.log(table.shape[1]):
+        return None  # worse than a guess: no model that sees its targets
+    return np.where(targets >= 0, losses.reshape(targets.shape), 0.0)
+
+
+def _keeps_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
+    """Return whether all that layers are given of the sequences [B, L] has their L places."""
+    num_rows, length = shape
+    rows = step.tensors(regex=(OF_LAYERS,))
+    given = [s or () for s, of in zip(rows.shapes, rows.workers, strict=True) if of == worker]
+    is_kept = [length in s or num_rows * length in s for s in given if num_rows in s]
+    return num_rows != length and all(is_kept)
