@@ -88,7 +88,7 @@ class PlateauedLoss(Rule):
         history = SeriesMemory(memory["history"], num_first=LEVEL, num_latest=WINDOW)
         for names in unrelated:
             is_known = elapsed >= 1 and names in history.names
-            if is_known and not is_falling(history.of(names).latest):
+            if is_known and not is_falling(history.of(names).latest[-FEWEST:]):
                 share, deviation = unrelated[names].share, unrelated[names].deviation
                 return self._unrelated(step, names, share, 2 * deviation)
         return outcome
