@@ -51,26 +51,25 @@ def due_comparisons(
     Args:
         step: What was saved at the step.
         rows: Its losses [R], at least one.
-        memory: `mode` judged; `losses`: step, global step, value and number of the latest
-            comparison of each loss; `latest` step of the mode; why the last step had to `wait`;
-            `saved`: the number of steps with losses by mode.
+        memory: `mode` judged, its `latest` step, and why that had to `wait`; `losses` at their
+            latest comparison; `saved`: the number of steps with losses by mode.
         num_steps: Steps between two losses that are compared.
         mode: The mode to judge; the first of EVAL, TRAIN and GLOBAL that has losses, if None.
     """
     values = finite_means(rows)
     if np.isnan(values).all():
         return NotEvaluated(f"the loss {rows.names[0]} is not finite")
-    own = step.mode.name if mode in (None, step.mode.name) else mode
+    own = mode or (step.mode.name if step.mode.name in _PRIORITY else "GLOBAL")
     is_judged = own in (step.mode.name, "GLOBAL")
     name = own if is_judged else step.mode.name
     saved: dict[str, int] = memory.setdefault("saved", {})
-    saved[str(name)] = saved.get(str(name), 0) + 1
-    if not is_judged or not _takes_over(str(own), memory):
+    saved[name] = saved.get(name, 0) + 1
+    if not is_judged or not _takes_over(own, memory):
         wait = memory.get("wait") or "none was saved yet"
         return NotEvaluated(_reason(wait, memory, mode))
     number = step.step if own == "GLOBAL" else step.mode_step
     if number <= memory.get("latest", -1):  # the counter was set back: another run of the mode
-        memory["losses"], saved[str(own)] = {}, 1
+        memory["losses"], saved[own] = {}, 1
     known = memory.setdefault("losses", {})
     due, wait = [], "more losses were saved than are followed"
     for at in np.flatnonzero(np.isfinite(values)).tolist():

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["unrelated_outputs"]
 
+_WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
+"""Kinds of losses that may get anything: embeddings, advantages, logarithms."""
+
 _NUM_STEPS: Final = 5
 """Latest steps with values that count together."""
 
@@ -36,7 +39,8 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
     """Add the values of a step; return the losses whose outputs have nothing to do with targets.
 
     Outputs are compared with their targets and, by the permutation test, with those of other rows.
-    The names of the losses must say that they compare the two.
+    The name of the loss must say that it compares the two. It must be the only loss of its worker:
+    outputs of a discriminator have nothing to do with their targets if the generator is good.
 
     Args:
         step: A step of training.
@@ -45,10 +49,12 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
     inputs = step.fact(LossInputs)
     known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
     found = {}
-    for name, worker in step.fact(TrainingLosses).at:
+    losses = step.fact(TrainingLosses).at
+    workers = [worker for _, worker in losses]
+    for name, worker in losses:
         key = f"{worker}/{name}"
-        kind = inputs.kind(name, worker)
-        if kind in (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES):
+        is_unknown = inputs.kind(name, worker) in _WITHOUT_TARGETS
+        if is_unknown or workers.count(worker) > 1:
             continue
         values = outputs_and_targets(step, name, worker)
         association = None if values is None else Association.of(*values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.facts.weight_movement import (
     WeightMovement,
@@ -37,13 +36,15 @@ def steps_of_learning(step: StepView, memory: Memory) -> int:
     """Return the training steps since a warm-up of the learning rate, as far as weights show it.
 
     During a warm-up the movement of weights between saved steps rises, by the test of Mann and
-    Kendall. Where gradients are accumulated, weights move between some saved steps only: then each
-    movement counts as one step. Without saved weights all steps since the first one count.
+    Kendall, above all that was before. Where gradients are accumulated, weights move between some
+    saved steps only: then each movement counts as one step. Without saved weights all steps since
+    the first one count.
 
     Args:
         step: A step of training.
-        memory: `begin`: where the warm-up ended; `movements`: the latest 20; `moves`: pairs of
-            saved steps with a movement, and all pairs; `drift`: that of `weight_movement`.
+        memory: `begin`: where the warm-up ended; `movements`: the latest 20; `largest`: the largest
+            median of 3; `moves`: pairs of saved steps with a movement, and all pairs; `drift`: that
+            of `weight_movement`.
     """
     begin: int = memory.setdefault("begin", step.mode_step)
     known = len(step.tensors(collections=("weights",))) and weight_movement(step, memory)
@@ -51,17 +52,18 @@ def steps_of_learning(step: StepView, memory: Memory) -> int:
         movement = median_of_moving(known.moved)
         moved, pairs = memory.get("moves", (0, 0))
         memory["moves"] = [moved + (movement > 0), pairs + 1]
-        if movement > 0:
-            memory["movements"] = [*memory.get("movements", []), movement][-_NUM_MOVEMENTS:]
-        if _is_rising(np.array(memory.get("movements", ()))):
+        if movement > 0 and _rises(movement, memory):
             begin = memory["begin"] = step.mode_step
             memory["moves"] = [0, 0]
     moved, pairs = memory.get("moves", (0, 0))
     return int(step.mode_step - begin if moved == pairs else moved)
 
 
-def _is_rising(movements: npt.NDArray[np.float64]) -> bool:
-    if trend(movements) < _RISING:
-        return False
-    first, last = np.median(movements[:_NUM_LEVEL]), np.median(movements[-_NUM_LEVEL:])
-    return bool(last > _GROWN * first)
+def _rises(movement: float, memory: Memory) -> bool:
+    """Add a movement; return whether the latest ones rise, above all that were before."""
+    memory["movements"] = [*memory.get("movements", []), movement][-_NUM_MOVEMENTS:]
+    movements = np.array(memory["movements"])
+    first, last = np.median(movements[:_NUM_LEVEL]), float(np.median(movements[-_NUM_LEVEL:]))
+    is_largest = last >= memory.get("largest", 0.0)
+    memory["largest"] = max(memory.get("largest", 0.0), last)
+    return bool(is_largest and last > _GROWN * first and trend(movements) >= _RISING)

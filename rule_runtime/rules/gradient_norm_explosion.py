@@ -46,11 +46,10 @@ class GradientNormExplosion(Rule):
     """Detects gradients whose norm grows many times over, or dwarfs the weights.
 
     How it decides:
-        The norm of all gradients of a worker is compared with its usual level: the larger one of
-        the median of the 20 saved before and the median of the first 5. It must not exceed
-        `growth_factor` times that level. It must not exceed `weight_factor` times the norm of all
-        weights either, if it is three times a level that was below the weights. Gradients are those
-        before clipping. Elements that are not finite do not count.
+        The usual norm of all gradients of a worker is the median of the 20 saved before or, if
+        larger, of the first 5. The norm must not exceed `growth_factor` times the usual one. Nor
+        may it exceed `weight_factor` times the norm of all weights, if it is three times a usual
+        norm that is below the weights. Gradients are those before clipping.
 
     Parameters:
         growth_factor: Times the usual norm of the gradients.

@@ -44,11 +44,11 @@ class LearningRateTooHigh(Rule):
     """Detects updates that change most weights by a large part of themselves in every step.
 
     How it decides:
-        The changes of a weight's norm, extremes, mean and standard deviation between two saved
-        steps are a lower bound of the update ratio. The median bound of all weights that changed
-        must exceed `max_update_ratio` at `patience` saved steps in a row. The change since step 0
-        must be ten times as large, or be followed by one of a fifth. At step t up to 2 / t is
-        allowed. Boosted trees are judged by `eta`, which must not exceed 1.
+        Changes of a weight's norm, extremes, mean and standard deviation between saved steps bound
+        its update ratio from below. The median bound of the weights that changed must exceed
+        `max_update_ratio` at `patience` saved steps in a row. The change since step 0 must be ten
+        times as large, or be followed by one of a fifth. At step t up to 2 / t is allowed. Boosted
+        trees are judged by `eta`, which must not exceed 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.

@@ -46,11 +46,11 @@ class LearningRateTooLow(Rule):
     """Detects updates so small that nothing is learned.
 
     How it decides:
-        The movement of a weight is estimated from its extremes, mean and standard deviation at two
-        saved steps. The median of the weights that moved must stay below `min_update_ratio` for
-        `num_steps` steps without growing by half, and no loss may have fallen by
-        `max_fall_percent`. Where noise hides a fall of a loss, nothing is reported. Boosted trees
-        are judged by how steadily and how little their losses fall.
+        The movement of a weight is estimated from its extremes, mean and standard deviation. Its
+        median over the weights that moved must stay below `min_update_ratio` for `num_steps` steps
+        without growing by half, and no loss may have fallen by `max_fall_percent`. If noise hides a
+        fall, nothing is reported. Boosted trees are judged by how little and how steadily their
+        losses fall.
 
     Parameters:
         min_update_ratio: Movement in a step, in parts of the weight's root mean square.

@@ -32,8 +32,8 @@ class LossDiverging(Rule):
         Above the beginning: the latest 30 saved losses are all higher than the first one by
         `rise_percent`. Above the best: the latest 8 are all higher than the best 10 in a row of
         these 30, by `rise_percent` of the loss at the beginning, and do not fall again. Either rise
-        must be four times the scatter. Losses that are not positive, and losses whose targets are
-        all the same, are not judged.
+        must be four times the scatter. Losses that are not positive, or whose targets are all the
+        same, are not judged.
 
     Parameters:
         rise_percent: The rise, in percent of the loss at the beginning.

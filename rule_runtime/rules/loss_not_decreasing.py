@@ -28,10 +28,9 @@ class LossNotDecreasing(Rule):
     """Detects losses that do not fall by a given percentage over a given number of steps.
 
     How it decides:
-        Every `num_steps` steps, at the first saved step from then on, each loss is compared with
-        its value at the comparison before. The fall, (previous - current) / |previous|, must be at
-        least `diff_percent`. Steps are those of one mode: EVAL once it has losses, else TRAIN, else
-        GLOBAL. Steps of one evaluation pass are not compared with each other.
+        Each loss is compared with its value `num_steps` steps or more before. The fall, (previous -
+        current) / |previous|, must be at least `diff_percent`. Steps of one evaluation pass are not
+        compared with each other.
 
     Parameters:
         collection_names: Collections whose tensors are losses.
@@ -40,11 +39,10 @@ class LossNotDecreasing(Rule):
         num_steps: Steps between two losses that are compared.
         diff_percent: The least fall, in percent of the previous loss.
         increase_threshold_percent: The rise in percent that is reported as a rise.
-        mode: The mode whose losses are judged.
+        mode: The mode to judge; EVAL once it has losses, otherwise TRAIN, if not given.
 
     What to try:
-        Another learning rate, a warm-up or a schedule. Check that labels match inputs. Raise
-        `num_steps` if the loss is noisy.
+        Another learning rate, a warm-up or a schedule. Raise `num_steps` if the loss is noisy.
     """
 
     collection_names: tuple[str, ...] = ()

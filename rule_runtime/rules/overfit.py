@@ -28,12 +28,9 @@ class Overfit(Rule):
     """Detects a validation loss that is larger than the training loss by more than a given share.
 
     How it decides:
-        The validation loss is the mean over an evaluation phase: the EVAL steps since the last
-        TRAIN step. The training loss is the mean over the TRAIN steps since the phase before. Both
-        are of the tensor with the same name, for each worker; for XGBoost `train-rmse` belongs to
-        `validation-rmse`. The rule fires if (validation - training) / training exceeds
-        `ratio_threshold` in `patience` phases in a row. Phases whose training loss is not positive
-        are not evaluated.
+        The validation loss is the mean of an evaluation phase, the EVAL steps since the last TRAIN
+        step. The training loss is the mean since the phase before. The rule fires if (validation -
+        training) / training exceeds `ratio_threshold` in `patience` phases in a row.
 
     Parameters:
         tensor_regex: Regular expressions of the losses; the collection `losses` if not given.
@@ -42,8 +39,7 @@ class Overfit(Rule):
         ratio_threshold: The largest ratio that is no issue.
 
     What to try:
-        Early stopping, more or augmented data, weight decay, dropout, a smaller model. Raise
-        `patience` or `ratio_threshold` if evaluations are short and noisy.
+        Early stopping, more or augmented data, weight decay, dropout, a smaller model.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = ()

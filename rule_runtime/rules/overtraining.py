@@ -32,11 +32,10 @@ class Overtraining(Rule):
     """Detects runs that go on although the validation loss has stopped improving.
 
     How it decides:
-        As early stopping does. Losses are means over evaluation phases, as in the rule Overfit. A
-        phase improves on the best one if its loss is smaller by more than `delta`. The rule fires
-        when `patience_validation` phases in a row did not improve on the best validation loss, or
-        when `patience_train` phases in a row improved neither validation nor training loss. Runs
-        without a validation loss are not evaluated.
+        As early stopping does, with mean losses of evaluation phases. A phase improves on the best
+        one if its loss is smaller by more than `delta`. The rule fires when `patience_validation`
+        phases in a row did not improve the validation loss, or when `patience_train` phases in a
+        row improved neither loss.
 
     Parameters:
         patience_train: Evaluation phases without improvement of both losses that make an issue.

@@ -39,10 +39,9 @@ class PlateauedLoss(Rule):
 
     How it decides:
         After `num_steps` steps the loss must have fallen by `min_fall_percent`; before, by a share
-        that grows with the steps. A loss with a downward trend is not reported, nor one too noisy
-        to tell. Where outputs and targets are saved, the loss is also reported if the two are
-        unrelated by the permutation test. Steps of a warm-up do not count, nor steps without an
-        update. Losses that fell enough once have converged.
+        that grows with the steps. Losses with a downward trend, or too noisy to tell, are not
+        reported. If outputs and targets are saved, the loss is also reported if the two are
+        unrelated by the permutation test. Steps of a warm-up do not count.
 
     Parameters:
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
@@ -51,7 +50,7 @@ class PlateauedLoss(Rule):
 
     What to try:
         Check that labels belong to their inputs and that the loss fits the task. Try a higher
-        learning rate or a better initialisation. Look for layers without gradient.
+        learning rate. Look for layers without gradient.
     """
 
     num_steps: Annotated[int, AtLeast(15), Unit("steps")] = 150
@@ -89,7 +88,7 @@ class PlateauedLoss(Rule):
         history = SeriesMemory(memory["history"], num_first=LEVEL, num_latest=WINDOW)
         for names in unrelated:
             is_known = elapsed >= 1 and names in history.names
-            if is_known and not is_falling(history.of(names).latest):
+            if is_known and not is_falling(history.of(names).latest[-FEWEST:]):
                 share, deviation = unrelated[names].share, unrelated[names].deviation
                 return self._unrelated(step, names, share, 2 * deviation)
         return outcome

@@ -39,16 +39,14 @@ class WeightUpdateRatio(Rule):
 
     How it decides:
         The ratio mean(|w - w_ref|) / (mean(|w|) + `epsilon`) of each weight is compared with the
-        thresholds. The reference is the saved step before or, with `num_steps`, the oldest one that
-        is not older. The ratio is not divided by the steps between, so the thresholds depend on the
-        saving interval. A weight that did not change at all is reported if its gradient was saved,
-        or if no gradient was and no weight changed; otherwise it counts as frozen.
+        thresholds. It is not divided by the steps between, so the thresholds depend on the saving
+        interval. Weights that did not change at all are reported only if they have a gradient.
 
     Parameters:
         num_steps: Steps over which the change is measured; from the saved step before if not given.
         large_threshold: Ratio above which an update is too large.
         small_threshold: Ratio below which an update is too small.
-        epsilon: What is added to the size of the weights, so that it is never zero.
+        epsilon: What is added to the size of the weights.
 
     What to try:
         Too large: a smaller learning rate, a warm-up, gradient clipping. Too small: a larger

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.plateaued_loss import PlateauedLoss
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import SavedStep
@@ -63,3 +64,16 @@ def test_fires_once_there_was_time_to_learn_and_the_first_fall_is_past() -> None
 )
 def test_healthy_neighbours(trial: TrialBuilder) -> None:
     assert not found_at(PlateauedLoss(), trial)
+
+
+def test_a_discriminator_beside_another_loss_need_not_know_its_targets() -> None:
+    steps = [
+        step._replace(tensors={**step.tensors, "OtherLoss_output_0": np.float64(1.0)})
+        for step in saved()
+    ]
+    messages = [
+        outcome.evidence.sentence
+        for outcome in trial_of(steps).outcomes(PlateauedLoss())
+        if isinstance(outcome, IssueFound)
+    ]
+    assert not any("unrelated" in message for message in messages)
