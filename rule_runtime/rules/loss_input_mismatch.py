@@ -10,7 +10,7 @@ from rule_runtime.detectors.class_numbers import add_labels, num_classes
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.class_labels import (
+from rule_runtime.facts.class_distances import (
     DISTANCES_OF_TREES,
     ClassLabels,
     distance_to_classes,
