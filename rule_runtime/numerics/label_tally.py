@@ -1,4 +1,4 @@
-"""How many labels of each class there are, and which classes are rarer than elsewhere."""
+"""Counts of labels by class, and which classes are rarer than elsewhere."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import numpy.typing as npt
 __all__ = ["CHANCE", "LabelTally"]
 
 CHANCE: Final = 2
-"""Rows of a class more or less that are chance in any case."""
+"""Rows of a class by which its count may differ by chance."""
 
 _UNLIKE: Final = 3.0
+"""Ratio of two shares of a class that are unlike."""
+
 _MATTERS: Final = 0.2
+"""Share of labels elsewhere that classes must have together whose lack here does harm."""
+
 _MATTERS_ALONE: Final = 0.05
+"""Share of labels elsewhere that a single such class must have."""
 
 
 class LabelTally(NamedTuple):
@@ -41,8 +46,38 @@ class LabelTally(NamedTuple):
         """
         return cls(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))
 
+    @property
+    def total(self) -> int:
+        """Number of labels, or of those that came with a prediction if that is more."""
+        return int(max(self.labels.sum(), self.predicted.sum()))
+
+    def plus(
+        self,
+        classes: npt.NDArray[np.int64],
+        is_wrong: npt.NDArray[np.bool_] | None,
+        *,
+        is_new: bool,
+    ) -> LabelTally:
+        """Return the tally with some labels added.
+
+        Args:
+            classes: Their classes [N].
+            is_wrong: Which of them are predicted wrongly [N]; None without predictions.
+            is_new: Whether the rows were not counted before: only predictions of them are new.
+        """
+        known = np.unique(np.concatenate([self.classes, classes]))
+        before, at = np.searchsorted(known, self.classes), np.searchsorted(known, classes)
+        added = np.bincount(at, minlength=len(known))
+        wrong = np.zeros_like(added)
+        if is_wrong is not None:
+            wrong = np.bincount(at[is_wrong], minlength=len(known))
+        columns = [added * is_new, added * (is_wrong is not None), wrong]
+        for column, old in zip(columns, self[1:], strict=True):
+            column[before] += old
+        return LabelTally(known, *columns)
+
     def rarer_than(self, other: LabelTally) -> npt.NDArray[np.bool_]:
-        """Tell which classes [K] are more than three times as rare as in another tally.
+        """Return which classes [K] are more than three times as rare as in another tally.
 
         Each is measured by the most frequent class of this tally. The counts may be off by two
         standard deviations (of a Poisson distribution), for and against.
