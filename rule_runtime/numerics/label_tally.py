@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CHANCE", "LabelTally"]
+__all__ = ["LabelTally", "rarest_class"]
 
-CHANCE: Final = 2
+_CHANCE: Final = 2
 """Rows of a class by which its count may differ by chance."""
 
 _UNLIKE: Final = 3.0
@@ -90,7 +90,7 @@ class LabelTally(NamedTuple):
             np.isin(other.classes, self.classes)
         ]
         most = int(self.labels.argmax())
-        here = self.labels + 2 * np.sqrt(self.labels) + CHANCE
+        here = self.labels + 2 * np.sqrt(self.labels) + _CHANCE
         there = elsewhere - 2 * np.sqrt(elsewhere)
         rarer: npt.NDArray[np.bool_] = there * self.labels[most] > _UNLIKE * here * elsewhere[most]
         return rarer
@@ -112,3 +112,32 @@ class LabelTally(NamedTuple):
         rarer = shares[np.isin(other.classes, self.classes[is_rarer])].sum()
         most = shares[np.isin(other.classes, self.classes[is_lacking])].max(initial=0.0)
         return bool(is_lacking.any() and (rarer >= _MATTERS or most >= _MATTERS_ALONE))
+
+
+def rarest_class(
+    tally: LabelTally,
+    beside: LabelTally | None,
+    limit: float,
+    enough: int,
+    fewest: float,
+) -> tuple[int, float, int]:
+    """Return the rarest class that may be too rare, and by what ratio the largest exceeds it.
+
+    Args:
+        tally: The labels.
+        beside: Labels of validation: classes that are rare there as well may be rare; None to
+            compare with none.
+        limit: The largest ratio that is no issue.
+        enough: Labels from which a count is no chance.
+        fewest: Labels from which on a class is not rare.
+
+    Returns:
+        The place of the class, the ratio, and rows that were added to its count for chance.
+    """
+    most = int(tally.labels.argmax())
+    may_be_rare = tally.labels < fewest
+    if beside is not None:
+        may_be_rare &= tally.rarer_than(beside) & tally.lacks(beside, limit)
+    least = int(np.where(may_be_rare, tally.labels, tally.labels[most]).argmin())
+    chance = _CHANCE if tally.labels.sum() < enough else 0
+    return least, float(tally.labels[most] / (tally.labels[least] + chance)), chance
