@@ -94,8 +94,8 @@ class InputStatistics(Rule):
         scale = unreachable_targets(step, losses, streaks, self.max_rms, self.patience)
         if scale is None:
             return None
-        message = f"has targets with a root mean square of {scale.targets:.3g}, where "
-        message += f"outputs are {scale.outputs:.3g}: they are not scaled"
+        message = f"has targets with a root mean square of {scale.targets:.3g}, and outputs with "
+        message += f"{scale.outputs:.3g}: they are not scaled"
         issue = evidence(
             step,
             losses,
@@ -117,7 +117,7 @@ class InputStatistics(Rule):
             raise Missing(_NONE)
         is_bad = self._is_bad(mean, std) & is_judged
         in_all = of_all_calls(step, rows, np.flatnonzero(is_bad.any(axis=0)))
-        bad = (is_bad & self._is_bad(*in_all)).any(axis=0)
+        bad = is_judged & (is_bad & self._is_bad(*in_all)).any(axis=0)
         if has_fallen(step, memory):  # a line through points needs no scale
             bad &= ~are_on_a_line(step, rows)
         streaks_of = RowMemory(memory.get("rows", ""))
