@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["is_about_to_pass", "is_falling_below", "is_never_better", "margin_of"]
+__all__ = ["is_about_to_pass", "is_falling_below", "is_never_better", "is_on_its_way", "margin_of"]
 
 _LEAST_MARGIN: Final = 0.02
 """Smallest share by which a loss must be better than the baseline."""
@@ -24,6 +24,12 @@ _STEADY: Final = 0.005
 
 _FAST: Final = 0.02
 """Share by which a loss falls from one number to the next if it falls fast."""
+
+_FAR: Final = 3.0
+"""Standard deviations of targets from 0 from which outputs have a long way to go."""
+
+_FALLING: Final = 0.9
+"""Share of the losses before to which a loss falls that is on such a way."""
 
 _LATEST: Final = 3
 """Losses whose median is compared, which one outlier does not move."""
@@ -81,3 +87,15 @@ def is_about_to_pass(start: float, now: float, limit: float, share: float) -> bo
     if not start > now > 0:
         return False
     return math.log(now / limit) <= share * math.log(start / now)
+
+
+def is_on_its_way(latest: npt.NDArray[np.float64], window: int, far: float) -> bool:
+    """Return whether a loss falls clearly, of targets far from 0, where outputs begin.
+
+    Args:
+        latest: The latest losses [W].
+        window: How many of them are compared with those before.
+        far: Mean of the targets in units of their standard deviation.
+    """
+    before, now = np.split(latest, [-window])
+    return bool(abs(far) > _FAR and len(before) and np.median(now) < _FALLING * np.median(before))

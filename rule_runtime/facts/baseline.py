@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LossTargets",
     "constant_loss",
-    "is_of_squares",
     "is_sum_over_rows",
     "labels_of_trees",
     "targets_of",
@@ -28,8 +27,6 @@ _METRICS: Final = {
     "mlogloss": LossKind.CLASSES,
 }
 """Metrics of XGBoost that a constant predictor is compared by."""
-
-_OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
 
 _BALANCED: Final = 0.3
 """Smallest share of the rarer of two classes: losses of rarer classes often have weights."""
@@ -87,6 +84,14 @@ class LossTargets(NamedTuple):
         """Whether the name of the loss tells that it is a mean without weights of rows."""
         return self.are_numbers or self.kind == LossKind.CLASSES.value
 
+    def latest(self, steps: int) -> LossTargets:
+        """Return the same, with the weight of a few steps: so that later ones count more.
+
+        Args:
+            steps: Number of steps.
+        """
+        return self._replace(steps=min(self.steps, steps))
+
     def plus(self, other: LossTargets) -> LossTargets:
         """Return the targets of both together.
 
@@ -136,15 +141,6 @@ def targets_of(
         is_sum=inputs.is_sum(name, worker, loss, least=math.inf, most=math.inf),
     )
     return _with_exact(step, name, worker, loss, found) if with_values else found
-
-
-def is_of_squares(name: str) -> bool:
-    """Return whether a loss is a mean of squares, at least of small errors.
-
-    Args:
-        name: Name of the loss.
-    """
-    return name.startswith(_OF_SQUARES)
 
 
 def is_sum_over_rows(step: StepView, name: str, worker: str, first: float) -> bool:

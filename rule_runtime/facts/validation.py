@@ -68,6 +68,7 @@ _SURELY_MEAN: Final = 3.0
 _LARGEST: Final = 1e300
 """Losses from here on count as infinite, so that their sums are numbers."""
 
+_OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
 _AVERAGES: Final = ("moving_mean", "moving_variance")
 _TRAIN_PREFIX: Final = "train-"
 _NO_TRAINING_LOSS: Final = "no loss of the training data was saved"
@@ -124,6 +125,11 @@ class Validation(NamedTuple):
     of_trees: bool
     targets: LossTargets | None
     of_training: LossTargets | None
+
+    @property
+    def is_of_squares(self) -> bool:
+        """Whether the loss is a mean of squares, at least of small errors."""
+        return self.name.startswith(_OF_SQUARES)
 
     @property
     def baseline(self) -> float:

@@ -15,7 +15,6 @@ from rule_runtime.detectors.generalisation import (
 )
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.baseline import is_of_squares
 from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.selection import evidence
 from rule_runtime.facts.validation import (
@@ -50,7 +49,7 @@ _NOT_LEARNED: Final = "Training has not learned more: check that labels belong t
 
 
 class _Gap(NamedTuple):
-    percent: float
+    value: float
     threshold: float
     message: str
     remedy: str = _REMEDY
@@ -109,30 +108,19 @@ class GeneralisationGap(Rule):
                 found[validation.name, validation.worker] = gap
         memory["streaks"] = streaks
         losses = step.fact(StepLosses)
-        present = [series for series in found if series in losses.at_row]
-        if not present:
+        found = {series: gap for series, gap in found.items() if series in losses.at_row}
+        if not found:
             return Passed()
-        series = max(present, key=lambda series: (found[series].percent, series))
-        return IssueFound(
-            evidence(
-                step,
-                losses.rows,
-                losses.at_row[series],
-                measure="gap_percent",
-                value=found[series].percent,
-                threshold=found[series].threshold,
-                message=found[series].message,
-                remedy=found[series].remedy,
-            )
-        )
+        series = max(found, key=lambda series: (found[series].value, series))
+        details = {"measure": "gap_percent", **found[series]._asdict()}
+        return IssueFound(evidence(step, losses.rows, losses.at_row[series], **details))
 
     def _judge(self, validation: Validation) -> _Gap | None:
         """Return what is wrong with a loss of validation, None if nothing is."""
         course, scale, baseline = validation.course, validation.scale, validation.baseline
         if not scale:
             return None
-        by_roots = is_of_squares(validation.name)
-        percent = gap_percent(course, scale, self.ratio, by_roots=by_roots)
+        percent = gap_percent(course, scale, self.ratio, by_roots=validation.is_of_squares)
         limit = self.gap_percent * (_OF_TREES if validation.of_trees else 1)
         message = f"the loss of validation is {course.now:.3g} and that of training "
         message += f"{course.training:.3g}: "

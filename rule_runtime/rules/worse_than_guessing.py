@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.detectors.baseline import is_about_to_pass
+from rule_runtime.detectors.baseline import is_about_to_pass, is_on_its_way
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, is_sum_over_rows, targets_of
@@ -30,12 +29,6 @@ _WINDOW: Final = 10
 
 _NUM_LATEST: Final = 40
 """Latest saved losses that are kept, to see whether the loss falls."""
-
-_FAR: Final = 3.0
-"""Standard deviations of the targets between their mean and 0, where outputs begin."""
-
-_FALLING: Final = 0.9
-"""Share of the losses before to which a loss falls that is on its way to such targets."""
 
 _REMEDY: Final = (
     "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
@@ -131,7 +124,8 @@ class WorseThanGuessing(Rule):
             if is_bad:
                 start = float(np.median(history.of(series).first))
                 is_bad = not is_about_to_pass(start, now, limit, self.num_steps / num_steps)
-                is_bad = is_bad and not _is_on_its_way(latest, targets[series])
+                far = targets[series].mean / (targets[series].std or 1.0)
+                is_bad = is_bad and not is_on_its_way(latest, _WINDOW, far)
             if history.streak(series, is_bad=is_bad) >= self.patience:
                 found[series] = (now, limit)
         memory["history"] = history.to_json()
@@ -150,15 +144,6 @@ class WorseThanGuessing(Rule):
         if key not in known:
             found = found._replace(is_sum=is_sum_over_rows(step, *series, loss))
         else:
-            # A mean over all steps, of which the latest 10 have the most weight.
-            before = LossTargets(*known[key])
-            found = before._replace(steps=min(before.steps, _WINDOW - 1)).plus(found)
+            found = LossTargets(*known[key]).latest(_WINDOW - 1).plus(found)
         known[key] = list(found)
         return None if found.is_sum else found
-
-
-def _is_on_its_way(latest: npt.NDArray[np.float64], targets: LossTargets) -> bool:
-    """Return whether a loss falls clearly, of targets far from 0, where outputs begin."""
-    before, now = np.split(latest, [-_WINDOW])
-    is_far = abs(targets.mean) > _FAR * targets.std
-    return is_far and len(before) > 0 and bool(np.median(now) < _FALLING * np.median(before))

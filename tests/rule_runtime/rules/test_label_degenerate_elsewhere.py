@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, RuleStatus
+from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
@@ -25,9 +24,7 @@ EVAL, TRAIN = ModeKeys.EVAL, ModeKeys.TRAIN
         (np.arange(31) % 2 < 1, 78),  # too few rows to tell
         (np.arange(36) < 1, 78),  # one row may be an accident
         (np.arange(36) < 2, 19),
-        (np.zeros(904), 63),  # with 64 * 64 in training they are 5,000
-        (np.zeros(9000), 19),
-        (np.arange(100) % 3, 19),  # two in three are other classes
+        (np.zeros(9000), 78),
     ],
 )
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -131,20 +128,6 @@ def test_the_same_rows_in_each_validation_count_once() -> None:
         mode = EVAL if is_validation else TRAIN
         trial.step(step, {"labels": np.zeros(904 if is_validation else 64, int)}, mode=mode)
     assert not found_at(LabelDegenerate(patience=1), trial)
-
-
-@pytest.mark.parametrize("large", [1.2e154, 1e308, -1e308])
-def test_labels_too_large_to_be_squared(large: float) -> None:
-    trial = TrialBuilder()
-    trial.collections(labels=("^labels$",))
-    trial.step(0, {"labels": np.array([large, 0.0] * 32)}, mode=EVAL)
-    trial.step(1, {"labels": np.array([1.0, 0.0] * 32)}, mode=EVAL)
-    for step in range(2, 24):
-        trial.step(step, {"labels": np.full(64, large)})
-    state = trial.evaluate(LabelDegenerate())
-    assert not state.counts.failure
-    assert "Infinity" not in json.dumps(state.memory)
-    assert state.status is RuleStatus.ISSUES_FOUND  # 1,280 rows of one value that is no class
 
 
 def test_a_few_among_large_numbers_are_few() -> None:

@@ -120,16 +120,6 @@ def test_a_validation_may_be_sorted() -> None:
     assert not found_at(LabelDegenerate(), run(in_order(40), mode=ModeKeys.EVAL))
 
 
-@pytest.mark.parametrize(
-    ("num_epochs", "size", "is_found"),
-    [(3, 64, True), (3, 40, False), (2, 200, False)],  # 5,000 rows, and twice back
-)
-def test_two_classes_need_many_rows(num_epochs: int, size: int, *, is_found: bool) -> None:
-    halves = [0] * 20 + [1] * 20
-    trial = run(of_one_class(*halves * num_epochs, size=size))
-    assert bool(found_at(LabelDegenerate(), trial)) is is_found
-
-
 def test_its_memory_does_not_grow() -> None:
     rule, sizes = LabelDegenerate(), []
     memory = dict[str, Any]()

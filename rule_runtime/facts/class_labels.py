@@ -1,0 +1,154 @@
+"""Classes of a step's labels, and which of them are predicted wrongly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.numerics.class_pairs import class_pairs, true_classes
+from rule_runtime.numerics.label_tally import LabelTally
+from rule_runtime.numerics.repeated_rows import is_repeated
+
+if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Memory
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["ClassLabels", "ClassTallies", "class_labels"]
+
+_MAX_CLASSES: Final = 1024
+"""Classes of a tensor that are counted; labels with more are no classes."""
+
+_MAX_TALLIES: Final = 4
+"""Tensors of labels that are counted, by mode."""
+
+
+class ClassLabels(NamedTuple):
+    """Labels of one worker that are classes [N].
+
+    Attributes:
+        name: Name of the tensor of labels.
+        worker: The worker.
+        classes: The classes [N].
+        is_wrong: Which of them are predicted wrongly [N]; None without predictions.
+        num_classes: How many classes the predictions have; 0 if unknown.
+    """
+
+    name: str
+    worker: str
+    classes: npt.NDArray[np.int64]
+    is_wrong: npt.NDArray[np.bool_] | None
+    num_classes: int
+
+
+class ClassTallies:
+    """Counts labels by class over the steps of a run.
+
+    Args:
+        memory: Its JSON state: `tallies` of at most 4 tensors of labels, with 1,024 classes at most
+            in each; `latest`, a number that stands for the latest labels, of at most 256 workers.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._tallies: dict[str, list[list[int]]] = memory.setdefault("tallies", {})
+        self._latest: dict[str, int] = memory.setdefault("latest", {})
+
+    def of(self, key: str) -> LabelTally:
+        """Return the counts of a mode and tensor, with a slash between them."""
+        return LabelTally.read(self._tallies.get(key))
+
+    def add(
+        self,
+        step: StepView,
+        labels_regex: tuple[str, ...],
+        predictions_regex: tuple[str, ...],
+        *,
+        argmax: bool,
+    ) -> list[tuple[ClassLabels, LabelTally]]:
+        """Add the labels of a step; return one worker's and the counts of each tensor.
+
+        Args:
+            step: The step.
+            labels_regex: Regular expressions of labels.
+            predictions_regex: Regular expressions of predictions.
+            argmax: Whether the largest number along the last axis is the class.
+
+        Raises:
+            Missing: The step has no labels that are classes.
+        """
+        found, reason = class_labels(step, labels_regex, predictions_regex, argmax=argmax)
+        counted: dict[str, ClassLabels] = {}
+        for labels in found:
+            key = f"{step.mode.name}/{labels.name}"
+            if key not in self._tallies and len(self._tallies) >= _MAX_TALLIES:
+                continue
+            is_new = not is_repeated(labels.classes, self._latest, f"{key}/{labels.worker}")
+            tally = self.of(key).plus(labels.classes, labels.is_wrong, is_new=is_new)
+            if len(tally.classes) > _MAX_CLASSES:
+                reason = f"{labels.name}: there are more than {_MAX_CLASSES} classes"
+                continue
+            self._tallies[key] = [column.tolist() for column in tally]
+            counted.setdefault(key, labels)
+        if not counted:
+            raise Missing(reason)
+        return [(labels, self.of(key)) for key, labels in counted.items()]
+
+
+def class_labels(
+    step: StepView,
+    labels_regex: tuple[str, ...],
+    predictions_regex: tuple[str, ...],
+    *,
+    argmax: bool,
+) -> tuple[list[ClassLabels], str]:
+    """Return the labels of a step that are classes, and why others are left out.
+
+    Labels and predictions are paired in the order of their names.
+
+    Args:
+        step: The step.
+        labels_regex: Regular expressions of labels.
+        predictions_regex: Regular expressions of predictions.
+        argmax: Whether the largest number along the last axis is the class.
+    """
+    found = []
+    reason = f"no labels were saved, tensors named as {', '.join(labels_regex)}"
+    for worker in step.workers:
+        labels, predictions = (
+            _names(step, regex, worker) for regex in (labels_regex, predictions_regex)
+        )
+        if predictions and labels and len(labels) != len(predictions):
+            reason = f"{len(labels)} tensors of labels and {len(predictions)} of predictions were "
+            reason += "saved, which makes no pairs"
+            continue
+        for name, beside in zip(labels, predictions or [""] * len(labels), strict=False):
+            values = step.values({name, beside} - {""}, worker)
+            try:
+                found.append(_classes(name, beside, worker, values, argmax=argmax))
+            except ValueError as error:
+                reason = f"{name}: {error}"
+    return found, reason
+
+
+def _names(step: StepView, regex: tuple[str, ...], worker: str) -> list[str]:
+    rows = step.tensors(regex=regex)
+    return sorted(n for n, of in zip(rows.names, rows.workers, strict=True) if of == worker)
+
+
+def _classes(
+    labels: str, predictions: str, worker: str, values: dict[str, npt.NDArray[Any]], *, argmax: bool
+) -> ClassLabels:
+    if labels not in values or (predictions and predictions not in values):
+        raise ValueError("the values of labels and predictions were not saved")
+    if not predictions:
+        found = ClassLabels(labels, worker, true_classes(values[labels]), None, 0)
+    else:
+        pairs = class_pairs(values[labels], values[predictions], argmax=argmax)
+        num_classes = pairs.num_classes or int(pairs.predictions.max(initial=0)) + 1
+        is_wrong = pairs.labels != pairs.predictions
+        found = ClassLabels(labels, worker, pairs.labels, is_wrong, num_classes)
+    if not len(found.classes):
+        raise ValueError("there is no label")
+    return found
