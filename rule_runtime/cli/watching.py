@@ -243,7 +243,7 @@ def shown(numbers: JobNumbers) -> RenderableType:
         numbers: The run.
     """
     reading = numbers.reading
-    state = "has ended" if reading.has_ended else "goes on"
+    state = "has ended" if reading.has_ended else "continues"
     state = state if reading.stop is None else reading.end
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
     told = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")

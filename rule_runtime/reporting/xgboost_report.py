@@ -44,7 +44,7 @@ _SECTIONS: Final = {
     ),
     "label_distribution": (
         "Labels of the validation data",
-        "Where there are few examples a model learns little, and its scores tell little.",
+        "With few examples, a model learns little, and its scores say little.",
     ),
     "feature_importance": (
         "Importance of the features",

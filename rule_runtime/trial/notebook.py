@@ -142,17 +142,18 @@ class CollectionsByName(dict[str, "TrialCollection"]):
 
 
 def steps_text(steps: Mapping[ModeKeys, Iterable[int]]) -> str:
-    """Return how many steps there are of each mode, and from where to where.
+    """Return the number, first and last step of each mode, without the name of GLOBAL.
 
     Args:
         steps: The steps by mode.
     """
-    told = []
+    texts = []
     for mode, of_mode in sorted(steps.items(), key=lambda item: int(item[0].value)):
         ordered = sorted(of_mode)
         if ordered:
-            told.append(f"{mode.name} {len(ordered)} ({ordered[0]} to {ordered[-1]})")
-    return ", ".join(told) or "none"
+            name = "" if mode is ModeKeys.GLOBAL else f"{mode.name} "
+            texts.append(f"{name}{len(ordered)} ({ordered[0]} to {ordered[-1]})")
+    return ", ".join(texts) or "none"
 
 
 def _statistics(file: StepFile, name: str) -> list[tuple[str, str]]:

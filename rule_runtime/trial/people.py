@@ -262,7 +262,7 @@ class TrialForPeople(RunSteps):
     def _state(self) -> str:
         if self.loaded_all_steps:
             return "training has ended"
-        return "training goes on" if self.has_begun else "nothing found yet"
+        return "training continues" if self.has_begun else "nothing found yet"
 
     @property
     def _trial(self) -> Trial:
