@@ -152,7 +152,7 @@ def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None
 
 
 def _meant(store: Store) -> str:
-    """Return which folder beside it may have been meant; nothing where none has such a name."""
+    """Return a sibling folder with a similar name; nothing without one."""
     if not isinstance(store, LocalStore) or not store.path.parent.is_dir():
         return ""
     beside = [each for each in store.path.parent.iterdir() if each.is_dir()]

@@ -100,7 +100,7 @@ def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> Xgbo
         `xgboost_report.json`.
 
     Raises:
-        ValueError: If nothing was saved that a report could tell of.
+        ValueError: If nothing was saved for a report.
         StorageError: If a storage cannot be read or written.
     """
     numbers = report_numbers(trial)

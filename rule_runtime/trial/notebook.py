@@ -45,7 +45,7 @@ def trial_html(
 
     Args:
         title: The trial's name.
-        facts: What is told of the trial.
+        facts: Facts about the trial.
         tensors: The tensors by name, and what `tensor_facts` told of each; only the first are
             looked at.
     """
@@ -59,8 +59,8 @@ def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -
 
     Args:
         title: The tensor's name.
-        facts: What is told of the tensor.
-        newest: The last file that tells of it.
+        facts: Facts about the tensor.
+        newest: The last file with the tensor.
     """
     rows = [] if newest is None else _statistics(newest, title)
     at = [] if newest is None or not rows else [("at step", f"{newest.step}, {newest.worker}")]
@@ -70,7 +70,7 @@ def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -
 def tensor_description(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, Any]:
-    """Return shape and type of a tensor in the last file that tells of it, and its steps, as JSON.
+    """Return shape and type of a tensor in its last file, and its steps, as JSON.
 
     Args:
         name: The tensor's name.
