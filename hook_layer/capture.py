@@ -253,7 +253,7 @@ class NumpyBackend:
     def statistics(
         self, values: Sequence[Any], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
-        """Compute the statistics of arrays of which there is no copy."""
+        """Compute the statistics of arrays without a copy."""
         pairs = zip(values, copies, strict=True)
         return TensorStatistics([copy or array_statistics(to_array(v)) for v, copy in pairs])
 

@@ -57,7 +57,7 @@ class FolderClaim:
         """Claim the folder.
 
         Returns:
-            None if the claim holds, or nobody can tell; otherwise who holds one.
+            None if the claim holds or is unknown; otherwise the holder.
         """
         if self._path is None or self._lock is not None:
             return None

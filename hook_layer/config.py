@@ -76,7 +76,7 @@ class JobConfiguration:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Where the checkpoints of a training are, and the hook's state file beside them.
+    """Folder of the checkpoints of a run and of the hook's state file.
 
     Attributes:
         local_path: The folder.

@@ -282,7 +282,7 @@ class HookLifecycle(ResumableHook):
         self._session.writer.submit(record)
 
     def _save_pending(self) -> None:
-        """Save what came behind the last saved step, as a step of its own."""
+        """Save what came after the last saved step, as a separate step."""
         if not self._pending:
             return
         if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:

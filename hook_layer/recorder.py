@@ -173,7 +173,7 @@ class StepRecorder:
             target[name] = captured
 
     def _pending_record(self) -> StepRecord | None:
-        """Return what waits for a saved step as a step of its own, behind the last one."""
+        """Return what waits for a saved step as a separate step after the last one."""
         if not self._pending:
             return None
         record = StepRecord(self.step + 1, self.mode, self.mode_steps[self.mode] + 1)

@@ -1,4 +1,4 @@
-"""Which reductions of a tensor are stored beside it, or instead of it; and the numpy ones."""
+"""Selects the stored reductions of a tensor, and computes them with numpy."""
 
 from __future__ import annotations
 

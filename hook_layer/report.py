@@ -24,7 +24,7 @@ class HookReport:
             `close` takes is no part of it.
         close_s: Time that `close` took, seconds.
         training_run: How often the training was resumed before this process.
-        cut: Values of which only the first rows are stored; see `max_step_bytes`.
+        cut: Tensors that are stored with their first rows only; see `max_step_bytes`.
     """
 
     steps_seen: int = 0

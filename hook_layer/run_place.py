@@ -30,7 +30,7 @@ class RunPlace:
     """The folder of a run, and the run's entry in the session that its process belongs to.
 
     A hook whose folder is the session's writes to a folder of its own inside it. Any other hook
-    writes to the folder that it was given, or beside it if another process writes there.
+    writes to the folder that it was given, or to the next free one if another process writes there.
 
     Args:
         targets: Where the hook was asked to write.
@@ -140,7 +140,7 @@ class RunPlace:
         return replace(start, root=self.targets.out.uri)
 
     def _claim_free_folder(self, used: Collection[str] = ()) -> None:
-        """Claim the folder that was asked for, or the next one beside it that is free.
+        """Claim the requested folder, or the next free one.
 
         Args:
             used: Folders of earlier runs of the session.

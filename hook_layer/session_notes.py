@@ -1,4 +1,4 @@
-"""What the processes of one watched command tell each other: small files in a folder of their own.
+"""Messages between the processes of one watched command: small files in their own folder.
 
 The command may be anything that starts Python in the end: a shell script, a launcher, a search that
 trains in a pool. Each training that begins takes the next number here and so becomes a run of the

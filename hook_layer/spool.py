@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
 
     Args:
         arguments: Arguments of the command line; None: those of this process.
-        out: Where to tell what was done.
+        out: Output stream of the report.
 
     Returns:
         Exit status: 0 when all was delivered, else 1.

@@ -164,7 +164,7 @@ class StopAgreement:
         self._closed.set()
 
     def close(self) -> None:
-        """Leave, and wait until the others were told."""
+        """Leave, and wait until the other ranks know it."""
         self.leave()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_S)

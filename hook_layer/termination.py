@@ -81,7 +81,7 @@ class TerminationHandler:
             os.register_at_fork(after_in_child=self._forked)
 
     def tell(self, hook: Interruptible) -> None:
-        """Tell somebody of the signal from now on; without effect outside of the main thread.
+        """Notify a hook of the signal from now on; without effect outside of the main thread.
 
         A signal that the process ignores stays ignored. Where the handler was replaced, one is
         installed again, which calls what it finds.
@@ -98,7 +98,7 @@ class TerminationHandler:
         self._told.add(hook)
 
     def forget(self, hook: Interruptible) -> None:
-        """Tell somebody no more; after the last one the signal is as it was before."""
+        """Stop notifying a hook; after the last one, restore the signal."""
         self._told.discard(hook)
         if not self._told and threading.current_thread() is threading.main_thread():
             self._uninstall()
@@ -199,12 +199,12 @@ class TerminationHandlers:
         self._handlers = handlers
 
     def tell(self, hook: Interruptible) -> None:
-        """Tell somebody of these signals from now on; see `TerminationHandler.tell`."""
+        """Notify a hook of these signals from now on; see `TerminationHandler.tell`."""
         for handler in self._handlers:
             handler.tell(hook)
 
     def forget(self, hook: Interruptible) -> None:
-        """Tell somebody no more; see `TerminationHandler.forget`."""
+        """Stop notifying a hook; see `TerminationHandler.forget`."""
         for handler in self._handlers:
             handler.forget(hook)
 

@@ -1,10 +1,9 @@
 """A method whose owner is known weakly, without a callback at its end.
 
-`weakref.WeakMethod` is told when its owner dies, for which each one hangs a weak reference of its
-own at the owner. Up to Python 3.11 an owner that has many of these, in garbage that nobody has
-collected yet, brings the process down as it dies: what the interpreter allocates to tell them may
-start the collector, which frees them under its hands. References that are not told of the end are
-one shared reference, and are spared that.
+`weakref.WeakMethod` adds a weak reference with a callback to its owner. Up to Python 3.11, an owner
+with many of these can crash the process: while the interpreter calls them, an allocation can start
+the garbage collector, which frees them. Weak references without a callback are one shared object
+and do not have this problem.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class StepWriter:
             self._submitted_sequence += num_steps
 
     def put_file(self, key: str, data: Content, *, is_last: bool = False) -> None:
-        """Store a small file behind the steps handed over so far.
+        """Store a small file after the steps so far.
 
         Args:
             key: Its key.
@@ -185,7 +185,7 @@ class StepWriter:
             self._threads.enqueue(Task(now, later))
 
     def finish_exporting(self, close: Callable[[], object]) -> None:
-        """Close an exporter behind the steps handed over so far, however the store is.
+        """Close an exporter after the steps so far, in any state of the store.
 
         Args:
             close: Closes it; an error is counted and logged.

@@ -38,7 +38,7 @@ COUNTED = {
     "AWS::SQS::Queue": "queues",
     "AWS::CloudWatch::Alarm": "alarms",
 }
-"""Types of resources whose number synthesis tells, and what they are called."""
+"""Types of resources whose number synthesis prints, with their names in the text."""
 
 
 def project_context() -> dict[str, Any]:

@@ -65,5 +65,5 @@ def read_custom_rules(value: Any) -> tuple[CustomRuleFile, ...]:
 
 
 def as_json(files: Sequence[CustomRuleFile]) -> str:
-    """Return the environment variable that tells a function of the files."""
+    """Return the environment variable that names the files to a function."""
     return json.dumps({file.key: file.sha256 for file in files})

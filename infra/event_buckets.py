@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_silent(client: S3Client, name: str, *, enable: bool) -> bool:
-    """Tell a bucket's state, and whether it sends no events."""
+    """Show a bucket's state, and return whether it sends no events."""
     try:
         region = client.head_bucket(Bucket=name).get("BucketRegion", client.meta.region_name)
         if region != client.meta.region_name:

@@ -1,6 +1,6 @@
 """Events that could not be handled: what waits, and handing it over once more.
 
-`python -m infra.redrive` tells for which rules and functions of a deployment such events wait, and
+`python -m infra.redrive` shows for which rules and functions of a deployment such events wait, and
 of each event its job, its rule, how long it waits, and the error where one is known. With names
 behind it, it hands those over: a rule's into its queue, a function's by calling it. Do
 that once the cause is gone: what fails again comes back. Handing over twice does no harm.
@@ -32,12 +32,12 @@ FUNCTIONS = {"stop_job": "StopJob", "finish_job": "FinishJob", "notify": "Notify
 
 WAIT_S = 1
 HIDDEN_S = 60
-"""How long an event that is being handed over is hidden from others who do the same."""
+"""How long an event that is delivered again is hidden from other callers."""
 LOOKED_AT_S = 2
-"""The same for an event that is only told of."""
+"""The same for an event that is only shown."""
 LARGEST_BATCH = 10
 MAX_TOLD = 20
-"""Events of a rule or a function that are told one by one."""
+"""Maximum number of events of a rule or function that are shown one by one."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Waiting:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tell what waits, or hand it over; return the exit status, 1 if something is left."""
+    """Show the waiting events, or deliver them again; return 1 if some are left."""
     parser = _parser()
     options = parser.parse_args(arguments)
     stack = f"Stepwatch-{options.stage}"
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown := sorted(set(wanted) - found.keys()):
             parser.error(f"unknown: {', '.join(unknown)}; give one of {', '.join(sorted(found))}")
         for name in wanted:
-            print(f"{name}: {counted(_hand_over_all(found[name]))} handed over")  # noqa: T201
+            print(f"{name}: {counted(_hand_over_all(found[name]))} delivered again")  # noqa: T201
         num_left = sum([_tell(name, waiting.queue_url) for name, waiting in found.items()])
     except (ClientError, BotoCoreError) as error:
         sys.exit(f"infra: {error}")
@@ -76,14 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m infra.redrive",
-        description="Tell which events could not be handled, or hand them over once more. "
+        description="Show which events could not be handled, or deliver them again. "
         "Exit status 0: no event waits, 1: some do.",
     )
     parser.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help="rule or function whose events are handed over, or `all`; default: none, only tell",
+        help="rule or function whose events are delivered again, or `all`; default: only show",
     )
     parser.add_argument(
         "--stage",
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _tell(name: str, queue_url: str) -> int:
-    """Tell what waits for a rule or a function; return how many events that are."""
+    """Show what waits for a rule or a function, and return the number of events."""
     number = _num_waiting(queue_url)
     if number:
         print(f"{name}: {counted(number, 'wait')}")  # noqa: T201
@@ -120,7 +120,7 @@ def _waiting(stack: str) -> dict[str, Waiting]:
 
 
 def _rule_queues(function: str) -> Mapping[str, str]:
-    """Return the rules' queues, which a function that wakes evaluators is told."""
+    """Return the rules' queues, from the settings of a function that wakes evaluators."""
     told = boto3.client("lambda").get_function_configuration(FunctionName=function)
     urls: dict[str, str] = json.loads(told["Environment"]["Variables"][RULE_QUEUE_URLS])
     return urls

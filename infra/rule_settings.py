@@ -166,7 +166,7 @@ def ask_rules(program: tuple[str, ...], question: str) -> str:
     """Return what a program that knows the rules answers.
 
     Args:
-        program: What stands behind the interpreter's name.
+        program: Arguments after the interpreter's name.
         question: Its standard input.
 
     Raises:

@@ -34,7 +34,7 @@ QUEUE_URL_BYTES = len("https://sqs.us-gov-west-1.amazonaws.com/123456789012/Step
 
 
 def wrong(key: str, value: Any, error: SettingError) -> str:
-    """Return the line that tells what is wrong with a setting.
+    """Return the line that says what is wrong with a setting.
 
     Args:
         key: The setting without prefix.

@@ -32,7 +32,7 @@ def event_of(body: str) -> Any:
 
 
 def described(message: Mapping[str, Any], now: float | None = None) -> str:
-    """Return the job, the rule, the age and the error of a waiting event, as far as it tells them.
+    """Return the job, the rule, the age and the error of a waiting event, as far as it has them.
 
     Args:
         message: A message of SQS, with its attributes.
@@ -78,7 +78,7 @@ def _about(body: str) -> Iterator[str]:
 
 
 def _error(message: Mapping[str, Any]) -> str:
-    """Return why it was not handled: Lambda's record tells it, or attributes of EventBridge's."""
+    """Return why it was not handled: from Lambda's record, or from EventBridge's attributes."""
     attributes = message.get("MessageAttributes", {})
     told = [attributes.get(name, {}).get("StringValue") for name in ("ERROR_CODE", "ERROR_MESSAGE")]
     try:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; it does not return where the script is run.
 
     Args:
-        arguments: What stands behind the command's name.
+        arguments: Arguments after the command's name.
 
     Returns:
         The exit status.

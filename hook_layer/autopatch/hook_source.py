@@ -160,5 +160,5 @@ class HookSource:
 
     @classmethod
     def of_environment(cls) -> HookSource:
-        """Return the source of a process that was not told of one by its command line."""
+        """Return the source of a process whose command line names none."""
         return cls(out_dir=os.environ.get(OUT_DIR_VARIABLE) or None)

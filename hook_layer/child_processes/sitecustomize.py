@@ -12,7 +12,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - i
 
 
 class _Teller:
-    """Tells once, of all Pythons of a command, that a framework is imported and nobody watches."""
+    """Reports once per command that a framework is imported in a Python without Stepwatch."""
 
     def __init__(self, notes: str) -> None:
         self._notes = notes
@@ -31,7 +31,7 @@ class _Teller:
         try:
             with open(os.path.join(self._notes, "lacking"), "x") as file:  # noqa: PTH118, PTH123
                 file.write(sys.executable)
-        except OSError:  # another one has told it
+        except OSError:  # another process has reported it
             return
         sys.stderr.write(
             f"stepwatch: {sys.executable} has no stepwatch installed: the run continues unwatched\n"

@@ -90,7 +90,7 @@ def read_configuration_file(
 
 
 def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell, without reading it, whether a variable names a file that is not on this machine.
+    """Return, without reading it, whether a variable names a file that is not on this machine.
 
     Args:
         environ: The environment.

@@ -16,7 +16,7 @@ class Patience:
 
     Args:
         max_wait_s: Bound of all waits from one step that left the memory to the next, seconds.
-        counters: Where the waits are counted, and what tells that a step left.
+        counters: Counts the waits, and signals that a step left.
     """
 
     def __init__(self, max_wait_s: float, counters: WriterCounters) -> None:

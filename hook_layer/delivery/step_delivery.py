@@ -1,19 +1,19 @@
-"""What the writer's threads do with steps: they store them, and account for what failed.
+"""Stores steps on the writer's threads, and counts those that could not be stored.
 
-**Nothing is lost while the store is away.** A step that cannot be stored goes to the spool, a
-folder on local disk, under the number that it has; those behind it go there too, and all are
-delivered in their order once the store takes them (`hook_layer.delivery.circuit_breaker` says when
-it is tried). Only what finds no room there is lost.
+**Nothing is lost while the store is unavailable.** A step that cannot be stored goes to the spool,
+a folder on local disk, with its number. Later steps follow it there. All are delivered in order
+once the store is back; `hook_layer.delivery.circuit_breaker` decides when to try. Steps are lost
+only if the spool is full.
 
-**No gap goes unnoticed.** Every step that is handed over has a number, also one that is lost. An
-index file says how many numbers right before its own will never come, so a reader does not wait for
-them; what is lost behind the last index file shows in the end marker.
+**Every gap is visible.** Each step has a number, even if it is lost. An index file says how many
+numbers right before its own will never come, so a reader does not wait for them. The end marker
+counts the steps that are lost after the last index file.
 
-**No file is in doubt for long.** An index file whose storing failed may be there all the same (the
-answer was lost, not the request). It waits with its step and is stored again, before any other.
+**An index file whose storing failed is stored again, before any other.** It may exist already,
+because the answer can be lost after the request succeeded.
 
-**No step holds up the others for long.** One that fails again and again while the next one is taken
-is set aside: it stays in the spool, is tried once more at the end, and then comes late or never.
+**A step that keeps failing does not delay the others.** If the store takes the next step, the
+failing one stays in the spool and is tried once more at the end.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class StepDelivery:
     def _try_to_store(
         self, encoded: EncodedStep, number: int
     ) -> tuple[Exception | None, tuple[WaitingStep, StepFiles] | None]:
-        """Return the error, and what is told of the step if its event file is stored."""
+        """Return the error, and the description of the step if its event file is stored."""
         key = event_key(encoded.record.step, self._identity.worker)
         error = self._put(key, encoded.events) if encoded.events.nbytes else None
         described = None if error is not None else self._described(encoded, number)
@@ -202,7 +202,7 @@ class StepDelivery:
         with self._lock:
             try:
                 self.backlog.add(step, files, encoded.events if encoded.events.nbytes else None)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the step is lost, and told
+            except Exception as error:  # noqa: BLE001 - any error loses the step, and is counted
                 self.health.lost(error)
                 if is_doubtful:
                     self.backlog.add_index(step, files)
@@ -211,7 +211,7 @@ class StepDelivery:
             self._count_backlog()
 
     def _described(self, encoded: EncodedStep, number: int) -> tuple[WaitingStep, StepFiles] | None:
-        """Return what is told of a step, and its index file; None, and it is lost, if it has none.
+        """Return the description of a step and its index file; None if the step is lost.
 
         The checksums in it are known once the event file was gone through.
         """

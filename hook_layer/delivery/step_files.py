@@ -58,7 +58,7 @@ class EncodedStep:
     Attributes:
         record: What was captured.
         events: Content of the event file; empty when no value is stored.
-        shapes: Tensors of which no value is stored.
+        shapes: Tensors without a stored value.
         errors: What could not be encoded and was left out.
         num_tensors: How many tensors are stored, in whatever form.
         first_rows: How many first rows are stored of values that were cut.
@@ -207,7 +207,7 @@ def encode_step(record: StepRecord) -> EncodedStep:
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
 def _locations(names: tuple[str, ...], lengths: tuple[int, ...]) -> tuple[TensorLocation, ...]:
-    """Return where records are that stand one behind the other; often as in the step before."""
+    """Return the positions of consecutive records; often the same as in the previous step."""
     starts = accumulate(lengths, initial=0)
     return tuple(map(TensorLocation, names, starts, lengths))
 

@@ -1,4 +1,4 @@
-"""Values of which only the first rows are stored, and how that is said."""
+"""Describes tensors that are stored with their first rows only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CutValue:
 
 
 def listed(cuts: Sequence[CutValue]) -> str:
-    """Return what was cut as one line, those of which the least is stored first."""
+    """Return one line about cut tensors, the one with the smallest stored share first."""
     ordered = sorted(cuts, key=lambda cut: (cut.rows / cut.of_rows, cut.name))
     more = len(ordered) - _MAX_LISTED
     return "; ".join(map(str, ordered[:_MAX_LISTED])) + (f"; and {more:,} more" if more > 0 else "")

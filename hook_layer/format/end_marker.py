@@ -27,8 +27,8 @@ class EndMarker:
         sequences: Number of the last step of each worker that the writer of the marker knows of:
             of its last index file, or of a later step that could not be stored. A reader that has
             seen that many index files needs to look for no more; what it has not seen is missing.
-        exit_status: With which status the training script ended, as a shell tells it (128 and the
-            number of the signal that ended it); None where nobody who watched it has told.
+        exit_status: Exit status of the training script, as a shell reports it (128 plus the
+            number of the signal that ended it); None if unknown.
     """
 
     run_id: str | None = None

@@ -69,7 +69,7 @@ class IndexFile:
         mode_step: Step within the mode.
         event_file_name: Key of the event file, None when no value is stored.
         locations: The tensors that have a value, in the order of the event file.
-        shapes: The tensors of which only the shape is stored here.
+        shapes: Tensors with a stored shape only.
         statistics: The statistics block, None in files of the original client.
         run: RunId of the run that wrote the file, None in files of the original client.
         workers: How many workers write index files in this run; None likewise.
@@ -250,7 +250,7 @@ def _parsed(pieces: IndexPieces) -> _Parsed | None:
         locations, shapes = payload(pieces.payload)
         return locations, shapes, statistics_of_pieces(pieces)
     except FormatError:
-        return None  # the whole file tells what is wrong, and in which place
+        return None  # parsing the whole file finds the error and its place
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
@@ -271,7 +271,7 @@ def _locations(
     try:
         found = tuple(map(_LOCATION_MEMBERS, items))
     except (KeyError, TypeError):
-        found = ()  # what is wrong is told below
+        found = ()  # reported below
     # What equals a name is a name; but `true` and 1.0 equal a number and are none.
     if found and found == like and set(map(type, chain.from_iterable(found))) <= {str, int}:
         return like

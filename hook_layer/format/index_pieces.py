@@ -1,4 +1,4 @@
-"""Cutting an index file into pieces, most of which stand the same in its worker's next file.
+"""Cuts an index file into pieces; most are the same in the next file of its rank.
 
 Parsing a piece once and not once a step is what makes reading a long run fast. Only files that are
 written as `json.dumps` writes them, with their members in the order that this client and the
@@ -102,13 +102,13 @@ def members_of(piece: bytes) -> dict[str, Any]:
 
 def _content(meta: re.Match[bytes], own: bytes) -> dict[str, Any] | None:
     mode, mode_step, event_file = meta.groups()
-    told: dict[str, Any] = {"mode": mode.decode(), "mode_step": int(mode_step)}
+    meta: dict[str, Any] = {"mode": mode.decode(), "mode_step": int(mode_step)}
     if event_file is not None:
-        told["event_file_name"] = event_file.decode()
+        meta["event_file_name"] = event_file.decode()
     try:
         members = members_of(own[len(_NEXT) :]) if own else {}
     except IndexFileError:
         return None
     if not _ELSEWHERE.isdisjoint(members):
         return None
-    return {"meta": told, **members}
+    return {"meta": meta, **members}

@@ -1,12 +1,10 @@
-"""Which metrics of boosted trees fall while a model learns, told by their names.
+"""Decides by name which metrics of boosted trees fall while a model learns.
 
-XGBoost says of no metric whether it is better the smaller or the larger it is. A loss that is taken
-for a score is not judged; a score that is taken for a loss is accused of growing. So only names
-that are known to fall are losses: those of XGBoost's own, and of a script's own those that are made
-of words for losses and of words that turn nothing round, as `my_log_loss`, `val_wmape@10` or
-`PyRMSLE`. Any other word may turn it round or make it something else, as in `neg_rmse`,
-`pct_within_error` and `profit_and_loss`; so may a number in front, as in `1-error`. Of those
-nothing is known.
+XGBoost does not say whether a smaller or a larger metric is better. A score that is mistaken for a
+loss would get false findings. So a loss is a metric of XGBoost that is known to fall, or a name
+made only of words for losses and neutral words, such as `my_log_loss`, `val_wmape@10` or `PyRMSLE`.
+Other words can reverse the direction or change the meaning, as in `neg_rmse`, `pct_within_error`
+and `profit_and_loss`; so can a leading number, as in `1-error`. The direction of those is unknown.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ __all__ = [
 ]
 
 FALLING_METRICS: Final = "falling_metrics"
-"""The collection of a script's own metrics of which it says `maximize=False`."""
+"""Collection of custom metrics that the script declares with `maximize=False`."""
 GROWING_METRICS: Final = "growing_metrics"
-"""The collection of a script's own metrics of which it says `maximize=True`."""
+"""Collection of custom metrics that the script declares with `maximize=True`."""
 
 _FALLING: Final = frozenset(
     {
@@ -46,7 +44,7 @@ _LOSS_WORDS: Final = (
     r"|coverage_error"  # Of rankings of labels; coverage by itself is better the larger it is.
 )
 _NEUTRAL_WORDS: Final = (
-    # Whose it is, and of which data.
+    # Owner and data set.
     r"my|own|custom(?:i[sz]ed)?|user|new|py(?:thon)?|numpy|np|torch|xgb(?:oost)?|sk(?:learn)?"
     r"|f?eval(?:uation)?|valid(?:ation)?|val|train(?:ing)?|test(?:ing)?|dev|hold|out|oof|oob|cv|fold"
     r"|data|set|overall|global|func(?:tion)?|fn|metric"

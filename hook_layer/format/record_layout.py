@@ -19,8 +19,8 @@ from hook_layer.format.wire import FIXED64, VARINT, key
 
 __all__ = ["RecordLayout"]
 
-_TIME_AT: Final = 13  # behind the frame's header and the key of the time
-_STEP_AT: Final = _TIME_AT + 9  # behind the time and the key of the step
+_TIME_AT: Final = 13  # after the frame's header and the key of the time
+_STEP_AT: Final = _TIME_AT + 9  # after the time and the key of the step
 _TIME_KEY: Final = key(WALL_TIME, FIXED64)
 _STEP_KEY: Final = key(STEP, VARINT)
 _CONTINUED: Final = 0x80  # in every byte of an integer but its last
@@ -30,7 +30,7 @@ _METADATA: Final = re.compile(
     rb"\n\t\n\x04mode\x12\x01[1-4]" + re.escape(PAYLOAD_CHECKSUM),
     re.DOTALL,
 )
-"""What stands behind the elements: the step of the mode, and the mode."""
+"""Bytes after the elements: the step of the mode, and the mode."""
 
 
 class RecordLayout:
@@ -73,7 +73,7 @@ class RecordLayout:
         self._length = len(data)
 
     def value(self, data: bytes, crc32c: int | None) -> npt.NDArray[Any] | None:
-        """Return the tensor of another record, None if only parsing tells what it holds.
+        """Return the tensor of another record, None if it must be parsed.
 
         Args:
             data: The record, not trusted.

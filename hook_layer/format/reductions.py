@@ -1,4 +1,4 @@
-"""Names under which reductions of a tensor are stored beside it."""
+"""Names of the stored reductions of a tensor."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def statistics_of_pieces(pieces: IndexPieces) -> Statistics | None:
         pieces: The file.
 
     Raises:
-        FormatError: The pieces are no statistics. The whole file tells what they are.
+        FormatError: The pieces are not statistics; parse the whole file to find out why.
     """
     if pieces.description is None:
         return None

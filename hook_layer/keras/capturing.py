@@ -1,4 +1,4 @@
-"""What the hook for Keras captures: of which tensors, under which names."""
+"""Captures tensors of Keras under their names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KerasCapture(BaseHook):
         return _any_matches(self._due, prefix)
 
     def before_update(self) -> None:
-        """Capture variables of a model that was built behind the beginning of the step."""
+        """Capture variables of a model that was built after the step began."""
         model, self._wants_variables_of = self._wants_variables_of, None
         if model is not None:
             self._capture_variables(model, may_wait=False)

@@ -29,7 +29,7 @@ _MODES: Final = {
 
 
 class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]  # untyped
-    """A hook that knows what Keras tells its callbacks.
+    """A hook that handles the callbacks of Keras.
 
     Args:
         setup: What the hook is made of.

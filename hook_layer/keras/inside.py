@@ -101,7 +101,7 @@ class BaseInside:
             self.take(name, [gradient if factor is None else gradient / factor])
 
     def before_update(self) -> None:
-        """Tell that variables are about to be changed."""
+        """Report that variables are about to change."""
         self._listener.before_update()
 
     # Parts of `run` ------------------------------------------------------------------------------

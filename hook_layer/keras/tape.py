@@ -35,7 +35,7 @@ __all__ = ["TapeListener", "WatchedTape", "is_of_variables", "take_step", "wrapp
 
 
 class TapeListener(Protocol):
-    """What is told of tapes."""
+    """Callbacks of tapes."""
 
     failures: FailureLog
     stopwatch: Stopwatch
@@ -67,7 +67,7 @@ class TapeListener(Protocol):
 
 
 class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
-    """A tape that tells of what is recorded; `wrapped` makes one of any tape."""
+    """A tape that reports what is recorded; `wrapped` makes one of any tape."""
 
     _stepwatch: _Recording
 

@@ -51,7 +51,7 @@ class WatchedModel:
 
     Args:
         model: The model.
-        wants: Tells of a name, without a number, whether tensors of it are wanted.
+        wants: Returns for a name without a number whether its tensors are wanted.
         sink: What takes them; must not raise.
         outer: Whether an optimiser around another one is looked at, instead of the inner one.
     """

@@ -83,7 +83,7 @@ class BlockCall:
 
 
 class BlockWatch:
-    """Calls back behind the forward passes of chosen blocks.
+    """Calls back after the forward passes of chosen blocks.
 
     Args:
         callback: The method; its owner is known weakly.

@@ -1,4 +1,4 @@
-"""What the hook for MXNet captures: of which arrays, under which names."""
+"""Captures arrays of MXNet under their names."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Numbering:
 
 
 class _Trace:
-    """Which values of a graph are what of which block.
+    """Maps values of a graph to blocks.
 
     MXNet names values by the prefix of the block that computes them, so those of a block that is
     called twice have the same names. While a graph is traced here each call has a prefix of its
@@ -110,7 +110,7 @@ class _Trace:
 
 @dataclass
 class _Twin:
-    """A graph that tells of its values.
+    """A graph that reports its values.
 
     Attributes:
         original: What it takes the place of.

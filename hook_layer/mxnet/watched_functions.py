@@ -120,11 +120,11 @@ class Listening:
         self._function.forget(self)
 
     def tell_before(self, *args: Any, **kwargs: Any) -> None:
-        """Tell that the function is about to be called."""
+        """Report that the function is about to be called."""
         self._tell(self._before, args, kwargs)
 
     def tell_behind(self, *args: Any, **kwargs: Any) -> None:
-        """Tell that the function returned."""
+        """Report that the function returned."""
         self._tell(self._behind, args, kwargs)
 
     def _tell(

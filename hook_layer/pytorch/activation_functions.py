@@ -48,7 +48,7 @@ _CACHE: Final = "cached_backends"
 
 
 class _Mode(TorchFunctionMode):
-    """Tells of activations; does nothing once it `is_over`, should it stay where it is."""
+    """Reports activations until it `is_over`."""
 
     def __init__(self, tell: Callable[[str, Tensor | None, Tensor], None]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class _Mode(TorchFunctionMode):
 
 
 class ActivationFunctions:
-    """Tells of the activations that are called as functions in one pass of a model.
+    """Reports activations that are called as functions in one pass of a model.
 
     Args:
         callback: What to tell; must not raise, and its owner is known weakly.

@@ -130,7 +130,7 @@ class ModuleCall:
             callback(module, inputs, outputs)
 
     def note_compilation(self) -> None:
-        """Tell the owner that this call is being compiled."""
+        """Notify the owner that this call is being compiled."""
         module = self._module()
         on_compile = None if self._on_compile is None else self._on_compile()
         if module is not None and on_compile is not None:
@@ -138,7 +138,7 @@ class ModuleCall:
 
 
 def _note_compilation(key: str) -> bool:
-    """Tell the owner of a call that it is being compiled, and return whether it must be seen."""
+    """Notify the owner of a call that it is being compiled, and return whether it must be seen."""
     if _is_exporting():
         return False
     call = _calls.get(key)

@@ -1,4 +1,4 @@
-"""What the hook for PyTorch captures: of which tensors, under which names."""
+"""Captures tensors of PyTorch under their names."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class CriterionCall:
         self._versions = versions_of(tensors_in(inputs))
 
     def take_inputs(self) -> Any:
-        """Let go of what it was called with, and return it; nothing if it was overwritten since."""
+        """Release and return the arguments of the call; nothing if they were overwritten since."""
         inputs, self._inputs = self._inputs, ()
         return inputs if self._versions == versions_of(tensors_in(inputs)) else ()
 

@@ -1,4 +1,4 @@
-"""Who this process is among the workers of torch.distributed, and what they tell each other.
+"""The rank of this process in torch.distributed, and messages between ranks.
 
 They talk through the key-value store of the process group rather than through collectives, which
 could get between those of the training script.

@@ -20,7 +20,7 @@ _PATIENCE: Final = 8
 
 
 class FollowedSteps(StepBounds):
-    """Tells where steps begin and end by whatever optimiser trains the models.
+    """Decides where steps begin and end by the optimizer that trains the models.
 
     A step begins with the first forward pass behind the one before, and is complete when all
     optimisers have stepped that did in the step before, or one of them for the second time: so
@@ -45,7 +45,7 @@ class FollowedSteps(StepBounds):
 
     @property
     def knows_optimizers(self) -> bool:
-        """Whether it tells by itself which optimisers count."""
+        """Whether it decides by itself which optimisers count."""
         return False
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:

@@ -1,4 +1,4 @@
-"""The graph of a loss that a backward pass starts from: of which calls of functions it is a sum.
+"""Finds the function calls whose sum is the loss that a backward pass starts from.
 
 Behind nothing but views, copies, means and sums of elements, products with a constant, and sums and
 differences. What needs no gradient may be added, and what else there is to learn is told.

@@ -1,4 +1,4 @@
-"""Lets one hook of a process watch a module: the one that was told to last.
+"""Lets one hook of a process watch a module: the one that registered it last.
 
 A cell of a notebook that makes a hook is run again and again, on the same model.
 """

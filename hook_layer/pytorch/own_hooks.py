@@ -48,7 +48,7 @@ def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[
     """Drop hooks of ours.
 
     Args:
-        is_dropped: Tells of a hook whether it must be dropped.
+        is_dropped: Returns whether a hook must be dropped.
         hooks: Where they are, by number.
         *flags: What else is kept by their numbers.
     """

@@ -19,7 +19,7 @@ class Remarks:
     """Says what is not watched.
 
     Attributes:
-        passed_over: Class of the module of torch.jit that it has told of; empty for none.
+        passed_over: Class of the torch.jit module that it has reported; empty for none.
         has_met_another: Whether it has told of another model than the one that is watched, or may.
     """
 
@@ -28,7 +28,7 @@ class Remarks:
         self.has_met_another = False
 
     def pass_over(self, module: nn.Module) -> None:
-        """Tell of a module of torch.jit."""
+        """Report a module of torch.jit."""
         if not self.passed_over:
             self.passed_over = getattr(module, "original_name", type(module).__name__)
             logger.warning(
@@ -38,7 +38,7 @@ class Remarks:
             )
 
     def meet_another(self, module: nn.Module, model: nn.Module | None) -> None:
-        """Tell of another model, unless it returns a number: then it computes a loss.
+        """Report another model, unless it returns a number: then it computes a loss.
 
         Args:
             module: The other model, which is about to be called.

@@ -55,7 +55,7 @@ class Pass(Enum):
 
 
 class StepBounds:
-    """Tells where steps begin and end.
+    """Decides where steps begin and end.
 
     Attributes:
         is_aside: Whether the newest forward pass belongs to no step.
@@ -83,7 +83,7 @@ class StepBounds:
 
     @property
     def knows_optimizers(self) -> bool:
-        """Whether it tells by itself which optimisers count."""
+        """Whether it decides by itself which optimisers count."""
         return self._by_optimizer
 
     def others_stepped(self) -> None:

@@ -1,4 +1,4 @@
-"""A hook in a trainer, as of Lightning or Hugging Face: their callback tells it what happens.
+"""A hook in a trainer of Lightning or Hugging Face, whose callback drives it.
 
 A trainer has a loop of its own. Its model need not be called where a step begins, or at all
 (Lightning calls `training_step`), and its validation calls the model as training does. So with
@@ -6,7 +6,7 @@ A trainer has a loop of its own. Its model need not be called where a step begin
 `trainer_begins_step`, and end with `trainer_ends_step`. What is captured in between, and under
 which names, is the same as ever.
 
-A trainer also has its own way to end: a stop request does not raise, but is told by
+A trainer also ends in its own way: a stop request does not raise, and calls
 `stop_asked_of_trainer`.
 """
 
@@ -39,7 +39,7 @@ _SCALAR: Final = "scalar/"
 
 
 class TrainerEvents(TorchEvents):
-    """A hook that a trainer's callback may tell where steps begin and end.
+    """A hook whose steps a trainer's callback may begin and end.
 
     Args:
         setup: What the hook is made of.
@@ -123,7 +123,7 @@ class TrainerEvents(TorchEvents):
 
     @guarded("termination")
     def trainer_starts(self) -> None:
-        """Be told of SIGTERM again, for which a trainer may have installed a handler of its own."""
+        """Handle SIGTERM again, for which a trainer may have installed its own handler."""
         self._watch_termination()
 
     @guarded("steps")
@@ -218,7 +218,7 @@ class TrainerEvents(TorchEvents):
         if not self._due or self._steps.is_aside:
             return
         first = next(iter(tensors_in(outputs)), None)
-        # Compiled models tell their outputs without the names.
+        # Compiled models return outputs without names.
         has_name = not isinstance(outputs, dict) or outputs.get("loss") is not None
         if first is not None and first.ndim == 0 and has_name:
             name = f"{self._registered.models[model]}_loss_output_"

@@ -10,7 +10,7 @@ __all__ = ["summarise"]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def summarise(base, pieces, results, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Summarise a piece of a tensor, of which each element is read once.
+    """Summarise a piece of a tensor, and read each element once.
 
     Sums are float64. Deviations are from the mean of the first block with finite elements, so that
     a std of float32 is no difference of nearly equal numbers.

@@ -104,7 +104,7 @@ class _Trainings:
         return _Search(self._source, self._losses, self._on_optimizer_made, earlier)
 
     def begin(self) -> None:
-        """Look at every module that is called, and at what tells of losses and modes."""
+        """Watch every module that is called, and the sources of losses and modes."""
         # torch's warning that it is called for the wrapper, too, which is looked through.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         prepare_scripting()  # scripts may import the function by its name

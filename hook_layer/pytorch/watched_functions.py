@@ -1,4 +1,4 @@
-"""Functions of torch that tell of their calls, as long as somebody listens.
+"""Reports calls of torch functions while a hook listens.
 
 Where torch has no hook its function is wrapped: once in a process, when the first listener comes,
 and back again when the last one goes. Listeners are known weakly.

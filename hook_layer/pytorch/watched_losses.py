@@ -1,11 +1,10 @@
-"""Torch's loss functions, as `torch.nn.functional.cross_entropy`, that tell of their calls.
+"""Reports calls of torch's loss functions, such as `torch.nn.functional.cross_entropy`.
 
 Scripts keep references to them (`criterion = F.cross_entropy`), tensors of classes of their own
-look them up in tables, and torch.compile knows them by identity. So while somebody listens a
-function stays the object that it is, and only its code is another: it calls a copy of the function,
-and tells of that. Graphs that are compiled, traced or scripted are made as of the function itself,
-and tell nothing. Warnings of a function, as of sizes that differ, name the line of its caller, as
-without listeners: the copy knows that it stands deeper.
+look them up in tables, and torch.compile knows them by identity. So the function object stays the
+same while a hook listens, and only its code is replaced: it calls a copy of the function and
+reports the call. Graphs that are compiled, traced or scripted use the original function and report
+nothing. Warnings of a function, such as about sizes that differ, still name the line of the caller.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class WatchedLoss(WatchedFunction):
         return {name: given[name] for name in others if name != "reduction"}
 
     def reduction(self, given: Mapping[str, Any]) -> str | None:
-        """Return `mean`, `sum`, `none` or the like; None if it is told in an outdated way."""
+        """Return `mean`, `sum`, `none` or the like; None if it is given in a deprecated way."""
         if any(given.get(name) is not None for name in _SET_OTHERWISE):
             return None
         reduction = given["reduction"]
@@ -93,7 +92,7 @@ class WatchedLoss(WatchedFunction):
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether the function tells of its calls at present."""
+        """Whether the function currently reports its calls."""
         return self._code is not None
 
     def _wrap(self) -> None:
@@ -169,7 +168,7 @@ def _renamed(code: CodeType, names: Mapping[str, str]) -> CodeType:
 
 
 class _Inside(threading.local):
-    """How deep this thread is within loss functions that tell nothing new."""
+    """Depth of nested loss functions in this thread that report nothing new."""
 
     depth = 0
     is_silent = False

@@ -1,3 +1,3 @@
-"""How a training that was interrupted continues: checkpoints, the state beside them, numbers."""
+"""Continues an interrupted run: checkpoints, their state file, step numbers."""
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class CheckpointKeeper:
         return start
 
     def _choose(self, states: list[SavedState]) -> int | None:
-        """Return which state the checkpoints are of: the newest of which no file is missing."""
+        """Return the state of the checkpoints: the newest without a missing file."""
         sizes = self._files.sizes
         for at in range(len(states) - 1, -1, -1):
             files = states[at].files
@@ -190,7 +190,7 @@ class CheckpointKeeper:
         return start
 
     def _warn_of_unknown(self, state: SavedState) -> None:
-        """Log that there is a checkpoint of which no state tells the step."""
+        """Log that the step of a checkpoint is unknown."""
         newest = self._files.newest
         if newest is None or not state.files:
             return

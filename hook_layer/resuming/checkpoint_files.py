@@ -32,7 +32,7 @@ _TICK_S: Final = 0.02
 
 
 class FileMark(NamedTuple):
-    """What tells one version of a file from another."""
+    """Identifies a version of a file."""
 
     inode: int
     size: int
@@ -223,7 +223,7 @@ _NO_NEWS: Final[dict[str, FileMark]] = {}
 
 
 def open_inodes() -> set[int]:
-    """Return the inodes of the files that this process has open; empty where nobody can tell."""
+    """Return the inodes of the files that this process has open; empty if unknown."""
     found: set[int] = set()
     with suppress(OSError):
         for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208

@@ -1,4 +1,4 @@
-"""What the trial's folder tells of the run that a training continues with."""
+"""Reads from the trial's folder which run a process continues."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class CreateStore(Store, Protocol):
-    """A store that several writers may ask for one key, of which one gets it."""
+    """A store that gives a key to the first of several writers."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Store an object unless one has this key; return whether it was stored."""

@@ -198,7 +198,7 @@ class LocalStore:
 
 
 def _append(descriptor: int, data: Buffers, size: int) -> None:
-    """Write behind the first `size` bytes of a file, or change nothing."""
+    """Write after the first `size` bytes of a file, or change nothing."""
     if os.fstat(descriptor).st_size < size:
         raise OSError(errno.EINVAL, f"some of its {size} bytes are missing")
     try:

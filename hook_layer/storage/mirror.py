@@ -1,4 +1,4 @@
-"""A store with a copy beside it, such as S3 and a folder of this machine."""
+"""A store with a second copy, such as S3 and a local folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MirrorStore:
 
     Args:
         primary: The store that counts.
-        copy: The store beside it.
+        copy: The store of the second copy.
     """
 
     def __init__(self, primary: Store, copy: Store) -> None:
@@ -82,7 +82,7 @@ class MirrorStore:
 
 
 def reopened(store: Store, rename: Callable[[str], str]) -> Store:
-    """Return the store at another URI, with a copy beside it where this one has one.
+    """Return the store at another URI, with a second copy if this one has one.
 
     Args:
         store: The store.

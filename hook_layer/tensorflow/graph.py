@@ -45,7 +45,7 @@ class Graphs:
 
         Args:
             graph: The graph.
-            is_wanted: Tells by its name whether a tensor is wanted.
+            is_wanted: Returns by its name whether a tensor is wanted.
         """
         variables = graph_variables(graph)
         return {

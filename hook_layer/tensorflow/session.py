@@ -28,7 +28,7 @@ _WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]  # unknown to mypy
-    """A hook that knows what a monitored session tells its hooks.
+    """A hook that handles the callbacks of a monitored session.
 
     Args:
         setup: What the hook is made of.

@@ -152,7 +152,7 @@ class RunContract(ContractTraining):
     def test_a_training_goes_on_at_its_last_checkpoint(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A second process continues in the same run, with the step behind the checkpoint."""
+        """A second process continues the same run, with the step after the checkpoint."""
         folder = tmp_path / "checkpoints"
         folder.mkdir()
         (tmp_path / "checkpoint.json").write_text(json.dumps({"LocalPath": str(folder)}))

@@ -83,7 +83,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("reductions")
     def test_reductions_are_those_of_the_value(self) -> None:
-        """Each reduction agrees with numpy's of the value that is stored beside it."""
+        """Each reduction agrees with numpy's reduction of the stored value."""
         config = ReductionConfig(
             ["min", "max", "mean", "median", "std", "variance", "sum", "prod"],
             ["max", "std"],

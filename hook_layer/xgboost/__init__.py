@@ -45,13 +45,13 @@ training ask for 1 there, so that with the rules of `stepwatch run` these number
 of them. Nothing is predicted or explained in a round in which it is not due: SHAP values take many
 times as long as the round.
 
-A stop request ends training behind the round in progress: `xgboost.train` returns the model as it
+A stop request ends training after the round in progress: `xgboost.train` returns the model as it
 is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training continues.
 In a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
 hook in each of them, with `include_workers="all"`.
 
 The end of the training is the end of the trial. To train several times into one trial (rounds count
-on), or to save something behind the training, use the hook in a `with` block: then the trial ends
+on), or to save something after the training, use the hook in a `with` block: then the trial ends
 with the block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves
 nothing, and says so.
 

@@ -51,7 +51,7 @@ def direction_of(
 
 
 def collection_of_direction(grows: bool | None) -> str | None:
-    """Return the collection of metrics of which a script says this; None where it says nothing.
+    """Return the collection for metrics with this direction; None if the script declares none.
 
     Args:
         grows: What `direction_of` returned.

@@ -1,4 +1,4 @@
-"""Who this process is among the workers of xgboost.collective, and what rank 0 tells the others."""
+"""The rank of this process in xgboost.collective, and messages of rank 0 to the others."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _OF_TRAINING: Final = re.compile(r"d?train(ing)?([_ ]?(set|data|\d{1,4}))?", re.
 def arguments_of_training() -> Mapping[str, Any]:
     """Return the arguments of the `xgboost.train` or `xgboost.cv` that calls this; empty if none.
 
-    A callback is not told them; so they are looked up where they are.
+    XGBoost does not pass them to a callback, so they are looked up.
     """
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to it
     while frame is not None and frame.f_globals.get("__name__") != "xgboost.training":

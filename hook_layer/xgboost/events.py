@@ -48,7 +48,7 @@ _NO_TENSOR: Final = "?"
 
 
 class BoosterEvents(BaseHook, TrainingCallback):
-    """A hook that knows what XGBoost tells its callbacks.
+    """A hook that handles the callbacks of XGBoost.
 
     Args:
         setup: What the hook is made of.
@@ -173,8 +173,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
             plan = self._plan(name, collections_of(metric, grows))
             if plan is not None:
                 wanted[name] = ComputedArray(np.array([value], np.float64)), plan
-                told = collection_of_metric(name, self._evaluated), collection_of_direction(grows)
-                for each in filter(None, told):
+                names = collection_of_metric(name, self._evaluated), collection_of_direction(grows)
+                for each in filter(None, names):
                     self.collection_manager.get(each).add_tensor_name(name)
         self._capture(wanted)
 
@@ -210,7 +210,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         return (*due, *(each for each in evaluated if each.name not in known))
 
     def _wanted_groups(self, round_tensors: RoundTensors) -> Iterable[TensorGroup]:
-        """Return the groups of which anything is due in this step."""
+        """Return the groups with anything due in this step."""
         key = (self.collection_manager.version, *(collection.name for collection in self._due))
         if key not in self._wanted:
             self._wanted[key] = tuple(g for g in GROUPS if self._is_wanted(g, round_tensors))

@@ -60,7 +60,7 @@ class RoundTensors:
 
     Args:
         inputs: What the hook was given.
-        model: The booster behind the round; None where there is not just one.
+        model: The booster after the round; None if there are several.
     """
 
     def __init__(self, inputs: BoosterInputs, model: Booster | None) -> None:

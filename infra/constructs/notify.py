@@ -1,4 +1,4 @@
-"""Tells people of findings and of alarms."""
+"""Sends messages about findings and alarms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = FunctionSettings(
 
 
 class AlertTopic(Construct):
-    """The topic of all that people are told.
+    """The topic of all messages.
 
     Attributes:
         topic: The topic.
@@ -74,7 +74,7 @@ class AlertTopic(Construct):
 
 
 class Notify(Construct):
-    """The function that writes what people are told of a job.
+    """The function that writes the messages about jobs.
 
     Attributes:
         function: The function.

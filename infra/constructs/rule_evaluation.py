@@ -50,7 +50,7 @@ class Evaluated:
     Attributes:
         name: Its name in names of resources.
         title: What it is, for people.
-        environment: The environment variables that tell it.
+        environment: The environment variables that name it.
     """
 
     name: str
@@ -78,7 +78,7 @@ class RuleQueues:
     by_rule: Mapping[str, sqs.Queue]
 
     def urls(self) -> str:
-        """Return the environment variable that tells a function of them."""
+        """Return the environment variable that names them to a function."""
         return json.dumps({rule: queue.queue_url for rule, queue in self.by_rule.items()})
 
     def allow_sending(self, function: StepwatchFunction) -> None:

@@ -30,7 +30,7 @@ class WatchedState:
     table: dynamodb.Table
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that tell a function of them."""
+        """Return the environment variables that name them to a function."""
         return {
             environment.STATE_TABLE_NAME: self.table.table_name,
             environment.TENSOR_BUCKET_NAMES: ",".join(self.bucket_names()),

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the target until it is interrupted; return the exit status.
 
     Args:
-        arguments: What stands behind the command's name; None: the process's own.
+        arguments: Arguments after the command's name; None: the process's own.
     """
     options = _parser().parse_args(arguments)
     context = dict(item.split("=", 1) for item in options.context)
@@ -63,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="CDK context that wins over cdk.json, e.g. stepwatch:stop_rules=NonFinite",
     )
-    parser.add_argument("--json", action="store_true", help="tell the variables as JSON, in a line")
+    parser.add_argument(
+        "--json", action="store_true", help="print the variables as JSON, in one line"
+    )
     return parser
 
 

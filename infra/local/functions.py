@@ -27,7 +27,7 @@ class DeployedFunction:
         arn: Its ARN.
         handler: Dotted path of the handler.
         timeout_s: Time limit of an invocation in seconds.
-        memory_mb: Memory in MB, as the handler is told.
+        memory_mb: Memory in MB that the handler sees.
         environment: The function's own environment variables.
         code: Folder of the unpacked code.
         layers: Folders of the unpacked layers, in order.

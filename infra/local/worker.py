@@ -30,7 +30,7 @@ Handler = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """What a handler is told about its invocation, named as in Lambda's Python runtime."""
+    """A handler's context, named as in Lambda's Python runtime."""
 
     aws_request_id: str
     deadline_ms: int

@@ -41,8 +41,8 @@ class StepwatchStack(cdk.Stack):
         sweep: What looks after evaluations that no event comes for.
         finish_job: What ends the evaluations of jobs that ended.
         stop_job: What stops training jobs.
-        alerts: The topic that people are told by.
-        notify: What tells people of findings.
+        alerts: The topic that messages are sent to.
+        notify: The function that sends messages about findings.
         monitoring: Alarms and dashboard.
     """
 
@@ -178,7 +178,7 @@ class StepwatchStack(cdk.Stack):
             cdk.CfnOutput(self, name, value=value, description=description)
 
     def _outputs_of_functions(self) -> dict[str, tuple[str, str]]:
-        """Return names and queues of the functions whose events can be handed over once more."""
+        """Return names and queues of the functions whose events can be delivered again."""
         told: dict[str, tuple[FinishJob | Notify | StopJob, str]] = {
             "StopJob": (self.stop_job, "stops training jobs"),
             "FinishJob": (self.finish_job, "learns of the end of training jobs"),

@@ -97,10 +97,10 @@ RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
 """sweep, finish_job: JSON object of the evaluators' queue URLs by rule configuration name."""
 
 MAX_SILENCE_S: Final = "STEPWATCH_MAX_SILENCE_S"
-"""sweep: seconds without output after which a run that never told its end is taken for ended."""
+"""sweep: seconds without output after which a run without an end marker counts as ended."""
 
 TOPIC_ARN: Final = "STEPWATCH_TOPIC_ARN"
-"""notify: ARN of the topic that tells people of findings."""
+"""notify: ARN of the topic that messages about findings go to."""
 
 STOP_OBSERVED_RULES: Final = "STEPWATCH_STOP_OBSERVED_RULES"
 """stop_job: comma-separated names of the deployed rules whose finding never stops a job."""

@@ -42,9 +42,9 @@ NATIVE_SOURCE: Final = "aws.sagemaker"
 STATUS_DETAIL_TYPE: Final = "SageMaker Training Job State Change"
 STATUS_SCHEMA_VERSION: Final = 1
 STOP_OVERDUE_DETAIL_TYPE: Final = "Stepwatch Stop Overdue"
-"""Tells that a job continues although it was asked to stop, twice."""
+"""Reports that a job continues although it was asked to stop twice."""
 STOP_CONFIRMATION_DETAIL_TYPE: Final = "Stop Confirmation Due"
-"""Tells stop_job to look after the jobs that it asked to stop."""
+"""Makes stop_job check the jobs that it asked to stop."""
 WAKE_DETAIL_TYPE: Final = "Evaluation Due"
 """Messages of ours in an evaluator's queue, beside the bucket's events."""
 
@@ -147,7 +147,7 @@ def training_job_changed_pattern() -> dict[str, Any]:
 
 
 def notable_statuses_pattern(statuses: list[str]) -> dict[str, Any]:
-    """Return the event pattern of the statuses of rules, native and ours, that people are told of.
+    """Return the event pattern of the statuses of rules, native and ours, that cause messages.
 
     Args:
         statuses: The statuses, such as `IssuesFound`.

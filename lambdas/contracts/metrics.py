@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["DEFAULT_NAMESPACE", "namespace_of"]
 
 DEFAULT_NAMESPACE: Final = "Stepwatch"
-"""Of a function that is not told any, as in calls by hand."""
+"""Default of a function without the setting, as in calls by hand."""
 
 
 def namespace_of(stage: str) -> str:

@@ -1,7 +1,7 @@
 """Attempts at jobs that never came to an end, because the process died in between.
 
 Anyone who is about to look at a job notes it first, and takes the note back afterwards, whatever
-came of it. A note that is still there tells of a process that ran out of memory or of time. The
+came of it. A remaining note shows that a process ran out of memory or of time. The
 notes are only kept for records that come back, so that an ordinary batch costs nothing.
 """
 

@@ -105,7 +105,7 @@ def _open_store(uri: str) -> Store:
 
 
 def lambda_handler(event: dict[str, Any], context: Any) -> Any:
-    """Evaluate the function's rules on what an SQS batch tells of.
+    """Evaluate the function's rules on the jobs of an SQS batch.
 
     Args:
         event: SQS event whose records are EventBridge events of the tensor bucket, or wakes.

@@ -1,4 +1,4 @@
-"""One look at a job: which runs the messages tell of, what is new of each, and for which rules."""
+"""Finds the runs that messages are about, the new files of each, and the rules to evaluate."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class _Due:
 
     Attributes:
         marker: The end marker, if it was looked for and there is one.
-        tells_end: Whether a message tells of the marker, so that its run is due.
+        tells_end: Whether a message is about the end marker, so that its run is due.
         wakes: What calls for another look at runs.
         created_at: When the newest of the objects was created, seconds since the epoch.
         turn: The time that there is.
@@ -229,7 +229,7 @@ class _Due:
 
 
 def _newest(objects: Iterable[TensorObject]) -> float | None:
-    """Return when the newest object was created, None if that is not told."""
+    """Return when the newest object was created, None if unknown."""
     return max((at for found in objects if (at := found.created_at) is not None), default=None)
 
 

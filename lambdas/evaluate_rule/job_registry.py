@@ -76,7 +76,7 @@ class JobRegistry:
 
         Args:
             store: The trial's root.
-            wants: Tells it from the registration.
+            wants: Decides it from the registration.
             has_ended: True when the run's end marker was written.
         """
         if wants(self.current(store)):

@@ -1,7 +1,7 @@
 """The rules that a job's `job.json` configures, and that have no function of their own.
 
 Two functions share them. One runs the files that the deployer pinned, and nothing else; the other
-evaluates the built-in rules, and tells of every configuration that nobody can evaluate. Whose a
+evaluates the built-in rules, and reports every configuration that nobody can evaluate. Whose a
 configuration is follows from its name and parameters alone, so both always agree.
 """
 
@@ -70,7 +70,7 @@ class JobRules:
     def includes(self, name: str, job: Registration) -> bool:
         """Return whether a rule that somebody calls for is evaluated here.
 
-        What no job configures any more is told by the function that has no files to run.
+        The function without files reports rules that no job configures any more.
         """
         return name not in self._deployed and self._is_here(name, job)
 
@@ -127,13 +127,13 @@ class JobRules:
         files = self._custom.sha256_by_key
         if not files:
             return (
-                f"{_SOURCE} is {source!r:.200}, but this deployment runs no rules of one's own: "
-                "whoever deploys it has to pin the file in the setting stepwatch:custom_rules"
+                f"{_SOURCE} is {source!r:.200}, but this deployment runs no custom rules: "
+                "its deployer must pin the file in the setting stepwatch:custom_rules"
             )
         shown = ", ".join(f"{self._custom.uri}/{key}" for key in islice(sorted(files), _MAX_SHOWN))
         more = f" and {len(files) - _MAX_SHOWN} more" if len(files) > _MAX_SHOWN else ""
         return (
-            f"{_SOURCE} is {source!r:.200}, which whoever deploys did not pin in the setting "
+            f"{_SOURCE} is {source!r:.200}, which the deployer did not pin in the setting "
             f"stepwatch:custom_rules; pinned are {shown}{more}"
         )
 

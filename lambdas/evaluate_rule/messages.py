@@ -43,7 +43,7 @@ class TensorObject:
     Attributes:
         root_uri: The trial's root, ending in "/".
         key: The object's key inside it: an index file or the end marker.
-        created_at: When the object was created, seconds since the epoch; None when not told.
+        created_at: When the object was created, seconds since the epoch; None if unknown.
     """
 
     root_uri: str

@@ -1,4 +1,4 @@
-"""What is in the way of an evaluation, as its state tells it."""
+"""What prevents an evaluation, as its state reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of which nothing has come for a while: what the rule says to it, and when it is over."""
+"""A run without recent files: what the rule reports, and when the run counts as ended."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class QuietRun:
 
 
 def _last_step(progress: Progress) -> int:
-    """Return the last step of which a file was seen, -1 if there was none."""
+    """Return the last step that has a file, -1 if there is none."""
     steps = [progress.fed_step]
     for worker in progress.workers.values():
         steps += [worker.passed_step, *(step for step, _ in worker.pending)]

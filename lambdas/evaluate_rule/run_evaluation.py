@@ -1,4 +1,4 @@
-"""One look at one rule over one run of a job: advance the state, save it, tell what changed.
+"""Evaluates one rule on one run of a job: advances the state, saves it, reports changes.
 
 The order matters. The state is written first, with its transition counted; then the event goes out;
 then the transition is noted as announced. A crash in between leaves the two counters apart, and
@@ -6,7 +6,7 @@ anyone who sees them so announces again: nobody misses a verdict, and some see o
 
 A call that has no time for everything saves what it has done, and only then has a later call go on.
 
-Three things can be in the way of an evaluation, and all are told as Error with their reason. When
+Three things can prevent an evaluation. Each ends as Error with its reason. When
 the parameters make no rule, all that was learned is kept, and every look tries again: somebody may
 have corrected the deployment. When the rule itself fails, or the state does not fit into the table,
 the run is given up for good. A verdict never turns back.
@@ -59,7 +59,7 @@ class ContendedStateError(Exception):
 
 
 class Announcer(Protocol):
-    """Tells the status of an evaluation to anyone who wants to know."""
+    """Reports the status of an evaluation."""
 
     def announce(self, registration: Registration, stored: StoredState) -> None:
         """Publish the status of `stored`; raises when that failed."""
@@ -73,7 +73,7 @@ class RunFiles:
     Attributes:
         store: The trial's root.
         registration: The job, with the run in hand.
-        files: The run's index files that events told of.
+        files: The run's index files that events name.
         has_ended: True when the run's end marker was seen.
         last_sequences: Number of the last index file of each worker that the end marker names.
         created_at: When the newest of the objects was created, seconds since the epoch.
@@ -209,7 +209,7 @@ class RunEvaluation:
         if run.has_ended or run.wake is None or run.reason is None:
             return True
         if stored is None:
-            self.telemetry.info("no state of the run that is to be looked at again")
+            self.telemetry.info("no stored state of the run that should be evaluated again")
             return False
         if run.reason is not WakeReason.CONTINUE:
             return True
@@ -265,7 +265,7 @@ class RunEvaluation:
         """Announce what changed, and pass on what is left."""
         stored = result.stored
         if result.has_advanced and stored.state.ended and stored.state.is_announced:
-            # What was found behind the first finding changed no status, but the evidence.
+            # Findings after the first change the evidence, not the status.
             self.results.write(run.registration, stored)
         stored = self._announce(run, stored)
         if run.reason is WakeReason.SWEEP and stored.state.ended:

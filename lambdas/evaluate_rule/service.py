@@ -1,4 +1,4 @@
-"""Evaluates one rule for the jobs that a batch of messages tells of, each job once.
+"""Evaluates one rule for the jobs in a batch of messages, each job once.
 
 A job's files may be more than the process can take: it runs out of memory or of time, and all
 records of the batch come back, the innocent ones too. So an attempt at a job whose records were
@@ -37,7 +37,7 @@ class PutBackError(Exception):
 
 @dataclass
 class _JobMessages:
-    """The messages of a batch that tell of one trial."""
+    """The messages of a batch about one trial."""
 
     message_ids: list[str] = field(default_factory=list)
     objects: list[TensorObject] = field(default_factory=list)
@@ -74,7 +74,7 @@ class EvaluateRuleService:
     def evaluate(
         self, records: Iterable[Mapping[str, Any]], remaining_ms: Callable[[], float]
     ) -> dict[str, Exception]:
-        """Evaluate what a batch of SQS records tells of.
+        """Evaluate the jobs in a batch of SQS records.
 
         Jobs are taken one after the other, those whose records are all new first, while at least a
         quarter of the time is left; every job's state is saved before the next one's turn. Each has
@@ -96,7 +96,7 @@ class EvaluateRuleService:
         for root_uri, messages in jobs.items():
             failure: Exception | None = None
             if root_uri in put_back:
-                failure = PutBackError(f"{root_uri} is to be looked at apart from the others")
+                failure = PutBackError(f"{root_uri} is evaluated apart from the others")
                 self._telemetry.count("JobsPutBack")
             elif not turn.may_go_on():
                 failure = OutOfTimeError(f"no time left for {root_uri}")

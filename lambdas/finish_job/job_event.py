@@ -42,7 +42,7 @@ def parse_job_event(event: object, context: object = None) -> JobEvent | None:
 
     Args:
         event: An EventBridge event; whatever JSON it is, nothing is raised.
-        context: Lambda's context, by which events of other accounts and regions are told apart.
+        context: Lambda's context. Events of other accounts and Regions are ignored.
     """
     if not isinstance(event, Mapping) or not is_native_event(event, context):
         return None

@@ -1,4 +1,4 @@
-"""That the evaluation of a rule came to an end, as our own events tell it."""
+"""Reads events that report the end of a rule's evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entry point of the function that tells people what the rules found."""
+"""Entry point of the function that sends messages about what the rules found."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _service() -> NotifyService:
 
 
 def lambda_handler(event: Any, context: Any) -> None:
-    """Tell people of the changes in an event, one message each.
+    """Send one message for each change in an event.
 
     Args:
         event: A "SageMaker Training Job State Change" event of EventBridge, SageMaker's or ours, or

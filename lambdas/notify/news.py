@@ -1,4 +1,4 @@
-"""What the function is told: that statuses of rules changed, or that a job does not end."""
+"""Reads the events of the function: changed statuses of rules, and jobs that do not end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MAX_STATUSES: Final = 50
 
 @dataclass(frozen=True)
 class StatusChange:
-    """A rule's status, as an event tells it.
+    """A rule's status, as an event reports it.
 
     Attributes:
         training_job_name: Name of the job.
         rule: Configuration name of the rule.
         status: Its status.
         details: `StatusDetails` of a native event; empty for ours, whose words are not taken.
-        changed_at: When the status changed, as a native event tells it.
+        changed_at: When the status changed, as a native event reports it.
         root_uri: The trial's root that one of our events names; None for native events.
         run_id: The run, likewise.
     """
@@ -52,12 +52,12 @@ class OverdueStop:
 
 
 def parse_news(event: object, context: object = None) -> list[StatusChange | OverdueStop]:
-    """Return what an event tells; nothing if it is none of the expected shape.
+    """Return what an event reports; nothing if it does not have the expected shape.
 
     Args:
         event: An EventBridge event; whatever JSON it is, nothing is raised: an error would bring
             the same event back twice, and then to the dead letters.
-        context: Lambda's context, which tells the account that native events must be of.
+        context: Lambda's context. Native events must come from its account.
     """
     whole = event if isinstance(event, Mapping) else {}
     detail, is_native = whole.get("detail"), is_native_event(whole, context)

@@ -37,7 +37,7 @@ _HEADLINES: Final = {
     RuleStatus.STOPPED: "{rule} was stopped for {job}",
 }
 _SCHEME: Final = "s3://"
-_OVERDUE_HEADLINE: Final = "{job} goes on although it was asked to stop"
+_OVERDUE_HEADLINE: Final = "{job} continues although it was asked to stop"
 _SILENT_HEADLINE: Final = "{job} does not say that it stopped"
 """Where only the training loop was asked: it may have died without a word."""
 
@@ -70,8 +70,8 @@ class StatusFacts:
         root_uri: Where the tensors are; empty when not known.
         run_id: The run; empty when not known.
         is_sagemaker_job: Whether there is a page of the job in the console.
-        emails: Whom the job wants told by e-mail.
-        phones: Whom the job wants told by text message.
+        emails: Addresses of the job's `Email` actions.
+        phones: Numbers of the job's `SMS` actions.
     """
 
     training_job_name: str

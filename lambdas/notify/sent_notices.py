@@ -1,4 +1,4 @@
-"""Which messages were sent, so that an event that comes twice is told once.
+"""Which messages were sent, so that a repeated event sends no second message.
 
 A message is claimed before it is sent, and noted as sent after. One that was claimed by a process
 that died is sent by anyone who gets the event next, once the claim is too old to be of a live

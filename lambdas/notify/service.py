@@ -1,4 +1,4 @@
-"""Tells people of each change of a rule's status, once.
+"""Sends one message for each change of a rule's status.
 
 An event of ours is only a hint, which anybody may send who may put events on the bus: what is told
 is what the table says. SageMaker's own events are taken as they are, for nobody else can send them.
@@ -78,7 +78,7 @@ class NotifyDependencies:
 
 
 class NotifyService:
-    """Tells people what the rules found.
+    """Sends messages about what the rules found.
 
     Args:
         settings: The function's settings.
@@ -91,7 +91,7 @@ class NotifyService:
         self._telemetry = dependencies.telemetry
 
     def tell(self, news: Sequence[StatusChange | OverdueStop]) -> None:
-        """Send a message for each change that is worth one and was not told yet.
+        """Send a message for each change that is worth one and has none yet.
 
         Raises:
             ClientError: A message could not be sent; all others were.
@@ -147,7 +147,9 @@ class NotifyService:
         is_quiet = _is_without_news(state) and not self._settings.tells_not_judged
         file = self._job_file(job) if is_finding or is_quiet else None
         if is_quiet and not _asks_by_name(file, change.rule):
-            self._telemetry.info("nobody is told: nothing to judge", reason=state.reason)
+            self._telemetry.info(
+                "no message: the rule had nothing to evaluate", reason=state.reason
+            )
             return None
         actions = JobActions.of(job.training_job_name, file) if is_finding else None
         facts = StatusFacts(
@@ -183,7 +185,7 @@ class NotifyService:
 
     def _send(self, key: NoticeKey, notice: Notice) -> None:
         if not self._use.sent.claim(key):
-            self._telemetry.info("told already", subject=notice.subject)
+            self._telemetry.info("message was sent before", subject=notice.subject)
             return
         try:
             self._use.topic().publish(
@@ -197,12 +199,12 @@ class NotifyService:
             raise
         self._use.sent.mark_sent(key)
         self._telemetry.count("NoticesSent")
-        self._telemetry.info("told", subject=notice.subject)
+        self._telemetry.info("message sent", subject=notice.subject)
 
     def _refuse(self, why: str, news: StatusChange | OverdueStop) -> None:
         self._telemetry.count("NoticesRefused")
         self._telemetry.warning(
-            "nobody is told: " + why,
+            "no message: " + why,
             event_training_job_name=news.training_job_name,
             debug_output_uri=news.root_uri,
             event_run_id=news.run_id,

@@ -82,7 +82,7 @@ def sqs() -> SQSClient:
 
 @cache
 def sns() -> Any:
-    """Return the client of the topic that people are told through."""
+    """Return the client of the topic that messages are sent to."""
     return _client("sns")
 
 

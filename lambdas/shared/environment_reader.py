@@ -61,7 +61,7 @@ class EnvironmentReader:
         self._problems: list[str] = []
 
     def raise_problems(self) -> None:
-        """Tell all that was found to be wrong.
+        """Report everything that was found to be wrong.
 
         Raises:
             SettingsError: Something was.

@@ -71,7 +71,7 @@ class JobActions:
         return None if actions is None else any(map(self._stops_this_job, actions))
 
     def endpoints(self, rule_configuration_name: str, action: str) -> list[str]:
-        """Return whom the job wants told of a finding of a rule, at most 10.
+        """Return the addresses that the job names for a finding of a rule, at most 10.
 
         Args:
             rule_configuration_name: The rule.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Telemetry"]
 
 _REQUESTS: Final = "Requests"
-"""Requests to AWS, repeated ones counted; told beside other metrics only, for each metric costs."""
+"""Requests to AWS, repeated ones counted. Sent only with other metrics, as each metric costs."""
 
 
 class Telemetry:

@@ -1,4 +1,4 @@
-"""Registrations: which run of which job writes below which root, and what it asks for.
+"""Registrations: which run of which job writes below which root, and what it requests.
 
 A job is registered by the evaluators from its `job.json`. Functions that act on a job, and must not
 believe the events that name it, look here. The items lie in the table of evaluation states, one for
@@ -111,7 +111,7 @@ class Registration:
     def of_root(cls, root_uri: str) -> Registration:
         """Return the registration of a job without `job.json`, from where its tensors are.
 
-        SageMaker itself puts `debug-output` behind the job's name, nobody else does.
+        Only SageMaker itself appends `debug-output` to the job's name.
         """
         on_sagemaker = root_uri.endswith(_SAGEMAKER_OUTPUT)
         return cls(

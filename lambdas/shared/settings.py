@@ -106,7 +106,7 @@ class StopJobSettings:
         platforms: Platforms beside SageMaker whose API may be called, of `batch` and `ecs`.
         tag: The tag by which a job names the folder whose findings may stop it.
         confirm_s: Time in seconds that a job has to end before it is asked again.
-        event_bus_name: The bus that is told of jobs that do not end.
+        event_bus_name: The bus that gets events about jobs that do not end.
     """
 
     state_table_name: str
@@ -223,7 +223,7 @@ class SweepSettings:
 
 @dataclass(frozen=True)
 class NotifySettings:
-    """What the function that tells people must know.
+    """Settings of the function that sends messages.
 
     Attributes:
         state_table_name: The table of evaluation states and registrations.

@@ -1,4 +1,4 @@
-"""The event that tells a rule's status, in the shape of SageMaker's own (frozen: see the tests)."""
+"""Events with a rule's status, in the shape of SageMaker's own (frozen: see the tests)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EventBridgeAnnouncer:
 
 
 def status_detail(registration: Registration, stored: StoredState) -> dict[str, Any]:
-    """Return the detail of the event that tells the status of `stored`.
+    """Return the detail of the event that reports the status of `stored`.
 
     An event that is sent again for the same transition has the same status and time.
 

@@ -33,7 +33,7 @@ def watched_job_file(
         root_uri: The trial's root.
         bucket_names: Buckets that are watched; nothing is read elsewhere.
         open_store: Returns the store at a root.
-        telemetry: Is told why one cannot be used.
+        telemetry: Logs why one cannot be used.
 
     Raises:
         StorageError: It cannot be read now.
@@ -47,5 +47,5 @@ def watched_job_file(
     try:
         return usable_job_file(open_store(root_uri), tell)
     except StoreRefusedError as error:
-        tell(str(error))  # to come back would not help
+        tell(str(error))  # a retry would not help
         return None

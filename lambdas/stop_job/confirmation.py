@@ -1,6 +1,6 @@
 """Looks after the jobs that were asked to stop, until they have ended.
 
-A job that continues is asked once more; one that continues after that is told on the bus, and
+A job that continues is asked once more. If it still continues, an event reports it, and
 counted, for then a person has to end it.
 """
 
@@ -117,13 +117,13 @@ class StopConfirmation:
         elif item.num_requests < _MAX_REQUESTS:
             # Counted first: a request that always fails must not keep the job from being late.
             if self._use.stops.ask_again(item):
-                self._telemetry.warning("the job goes on: it is asked to stop once more")
+                self._telemetry.warning("the job continues: it is asked to stop once more")
                 self._use.stopper.stop(item.target, item.reason)
         else:
             self._tell(item)
             if self._use.stops.close(item, LATE):
                 self._telemetry.count("StopsNotConfirmed")
-                self._telemetry.error("the job goes on although it was asked to stop twice")
+                self._telemetry.error("the job continues although it was asked to stop twice")
 
     @property
     def _longest_end_s(self) -> float:
@@ -134,7 +134,7 @@ class StopConfirmation:
             return self._use.stopper.life(item.target)
         except (ClientError, BotoCoreError, StorageError) as error:
             self._telemetry.count("StopChecksFailed")
-            self._telemetry.error("it cannot be told whether the job ended", exception=error)
+            self._telemetry.error("the platform did not say whether the job ended", exception=error)
             return Life.RUNNING
 
     def _tell(self, item: StopItem) -> None:
@@ -153,7 +153,7 @@ class StopConfirmation:
         if answer["FailedEntryCount"]:
             entry = answer["Entries"][0]
             raise AnnouncementError(
-                f"the bus {bus} refused the news that {item.target.training_job_name} goes on: "
+                f"the bus {bus} refused the event that {item.target.training_job_name} continues: "
                 f"{entry.get('ErrorCode')}: {entry.get('ErrorMessage')}"
             )
 

@@ -11,5 +11,5 @@ class Life(Enum):
     """What its platform, or its files, say of a job."""
 
     RUNNING = "nothing says that it ends"
-    ENDING = "it was told to stop, and saves what it has"
+    ENDING = "it was asked to stop, and saves what it has"
     ENDED = "it runs no more, or there is no such job"

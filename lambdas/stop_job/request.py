@@ -24,12 +24,12 @@ class Origin(Enum):
 
     NATIVE = "SageMaker, whose events nobody can forge"
     DIRECT = "somebody who may invoke the function"
-    EVENT_BUS = "whoever may put events on the bus: to be confirmed"
+    EVENT_BUS = "anyone who may put events on the bus: needs confirmation"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that found an issue, as the event tells it."""
+    """A rule that found an issue, as the event reports it."""
 
     rule: str
     details: str
@@ -42,7 +42,7 @@ class StopRequest:
     Attributes:
         training_job_name: Name of the job; empty when the event has none.
         findings: The rules that found issues; empty when none did.
-        origin: Who tells it.
+        origin: Who reports it.
         root_uri: The trial's root that the event names; it only serves to look the job up.
         run_id: The run that the event names.
     """
@@ -60,7 +60,7 @@ def parse_request(event: object, context: object = None) -> StopRequest:
     Args:
         event: An EventBridge event, or only its detail; whatever JSON it is, nothing is raised: an
             error would bring the same event back twice, and then to the dead letters.
-        context: Lambda's context, which tells the account that native events must be of.
+        context: Lambda's context. Native events must come from its account.
     """
     whole = event if isinstance(event, Mapping) else {}
     detail = whole.get("detail", whole)

@@ -98,7 +98,7 @@ class StopJobService:
             nothing to do or the request was refused; the log says why.
 
         Raises:
-            AmbiguousJobError: It cannot be told which of several jobs is meant.
+            AmbiguousJobError: Several jobs fit the request.
             ClientError: A platform did not stop the job, for another reason than that it ends.
             StorageError: The stop signal could not be written.
         """
@@ -107,7 +107,7 @@ class StopJobService:
             return False
         if self._settings.policy == OBSERVE:
             self._telemetry.info(
-                "issues found, and the policy is to observe: the job goes on",
+                "issues found, and the policy is `observe`: the job continues",
                 rules=[finding.rule for finding in findings],
             )
             return False
@@ -142,8 +142,8 @@ class StopJobService:
         rules = self._agreeing(jobs, wanted)
         if not wanted or len(rules) < self._settings.min_rules:
             self._telemetry.info(
-                "the job goes on: it did not opt in, its actions do not ask to stop it, or too few "
-                "rules found issues",
+                "the job continues: it did not opt in, its actions do not ask to stop it, or too "
+                "few rules found issues",
                 stop_policy=self._settings.policy,
                 rules=sorted(reason.rule for reason in reasons),
                 agreeing_rules=sorted(rules),

@@ -1,4 +1,4 @@
-"""Asks one run to end, in the way of its platform, and tells later whether it has.
+"""Asks one run to end through its platform, and later checks whether it ended.
 
 The platform is asked only with the consent of the job's tag, as the stop policy says.
 SageMaker is asked before the stop signal is written: the other order would let the training loop
@@ -146,7 +146,7 @@ class JobStopper:
         """Return how far a run is known to be on its way to its end.
 
         Raises:
-            ClientError: The platform cannot tell now.
+            ClientError: The platform does not answer.
             StorageError: The trial cannot be read now.
         """
         if target.platform == ON_SAGEMAKER:

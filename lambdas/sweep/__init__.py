@@ -1,1 +1,1 @@
-"""The function that looks after the runs of which nothing comes any more."""
+"""The function that re-evaluates runs without recent files."""

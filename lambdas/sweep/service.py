@@ -213,7 +213,7 @@ def silence_of(updated_at: float, sign: LifeSign | None, now: float) -> float:
     """
     if sign is None:
         return max(now - updated_at, 0.0)
-    # Files that came long after the interruption tell that it is over.
+    # Files long after the interruption show that it is over.
     if sign.is_interrupted and updated_at <= sign.at + _FAREWELL_S:
         return 0.0
     return max(now - max(updated_at, sign.at), 0.0)

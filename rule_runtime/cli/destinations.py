@@ -1,4 +1,4 @@
-"""Where what a command tells goes: to standard output, which programs may read, or to a file."""
+"""Output destination of a command: standard output or a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def printed_aside(output: Enum) -> AbstractContextManager[object]:
     standard error then.
 
     Args:
-        output: How the command tells what it found; a table is for people, and keeps it.
+        output: Format of the results.
     """
     is_table = output.value == OutputFormat.TABLE.value
     return nullcontext() if is_table else redirect_stdout(sys.stderr)

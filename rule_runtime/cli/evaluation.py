@@ -32,7 +32,7 @@ _IN_FILE = re.compile(r"(?!\w+:\w+=)(?P<source>.+?\.py):(?P<rule>[A-Za-z_]\w*(:.
 
 
 class ExitStatus(IntEnum):
-    """What the command `evaluate` tells the shell."""
+    """Exit status of `evaluate`."""
 
     NO_ISSUE = 0
     ISSUE_FOUND = 1
@@ -93,7 +93,7 @@ def class_name(name: str) -> str:
 
 
 def _unnamed_rule(source: str) -> str:
-    """Return how to name a rule of a file, with those that it has as far as reading it tells."""
+    """Return how to name a rule of a file, with the rules that the file seems to have."""
     from rule_runtime.custom_rules.loader import MAX_SOURCE_BYTES  # noqa: PLC0415 - few ask for it
     from rule_runtime.custom_rules.rule_names import rule_names  # noqa: PLC0415 - as above
 
@@ -142,9 +142,9 @@ def evaluate_run(
 def exit_status_of_runs(
     runs: Sequence[Mapping[str, EvaluationState]], *, required: Collection[str] = ()
 ) -> ExitStatus:
-    """Return what to tell the shell: an issue in any run outweighs what could not be judged.
+    """Return the exit status: an issue in any run outweighs rules that were not evaluated.
 
-    A rule that failed is no success, and neither are rules of which none could judge.
+    A rule that failed is no success, and neither is a run without any evaluated rule.
 
     Args:
         runs: The final states by the names of the rules, of each run; none: nothing was judged.
@@ -161,7 +161,7 @@ def exit_status_of_runs(
 
 
 def exit_status_of_told(statuses: Collection[str]) -> ExitStatus:
-    """Return what to tell the shell of statuses as people are told them.
+    """Return the exit status for statuses as they are displayed.
 
     Args:
         statuses: Those of all rules; `NOT_EVALUATED` for one that had nothing to judge.
@@ -174,7 +174,7 @@ def exit_status_of_told(statuses: Collection[str]) -> ExitStatus:
 
 
 def told_status(state: EvaluationState) -> str:
-    """Return the status as people are told it; an Error may be that there was nothing to judge.
+    """Return the status to display; an Error can mean that there was nothing to evaluate.
 
     Args:
         state: The state of a rule.

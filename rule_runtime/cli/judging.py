@@ -245,7 +245,7 @@ def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
 
 
 def _tell_cautions(chosen: ChosenRules) -> None:
-    """Tell what users must know of the defaults of rules that judge by them."""
+    """Print notes about the defaults of rules that use them."""
     judging = [rule.judging_class() for _, rule in chosen.all if rule.has_defaults]
     cautions = {judge.__name__: getattr(judge, "caution", "") for judge in judging}
     for name, caution in cautions.items():
@@ -259,7 +259,7 @@ def _tell(message: str) -> None:
 
 
 def _tell_damage(states: Mapping[str, EvaluationState]) -> None:
-    """Tell of index files that could not be parsed: verdicts are given without them."""
+    """Report index files that could not be parsed. Verdicts do not include them."""
     counts = max((s.counts for s in states.values()), key=lambda c: c.unreadable, default=None)
     if counts is not None and counts.unreadable:
         line = f"{counted(counts.unreadable, 'index file')} damaged and ignored"

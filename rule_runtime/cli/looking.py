@@ -100,7 +100,7 @@ def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
 
 
 def _facts(trial: Trial, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what is told of each tensor, with its name and its collections."""
+    """Return the facts about each tensor, with its name and its collections."""
     collections = list(trial.collections().values())
     return [
         {

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and how a mistake in them is told."""
+"""Arguments that several commands share, and their error messages."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class ChosenRules:
 
     @property
     def all(self) -> list[tuple[str, Rule]]:
-        """Every rule, with the name under which it is told."""
+        """Every rule, with its displayed name."""
         return [*self.named, *self.asked, *(self.pack.rules().items() if self.pack else ())]
 
     @property
@@ -283,7 +283,7 @@ class Bar:
         self._task = shown.add_task("", total=None)
 
     def begin(self, total: int) -> None:
-        """Tell how many things there are to do from now on.
+        """Set the number of things to do from now on.
 
         Args:
             total: Their number.
@@ -291,7 +291,7 @@ class Bar:
         self._shown.reset(self._task, total=total)
 
     def done(self, name: str) -> None:
-        """Tell of a thing that has been done.
+        """Count a thing that has been done.
 
         Args:
             name: Its name.

@@ -94,7 +94,7 @@ def _verdicts(states: Mapping[str, EvaluationState]) -> Records:
         told = without_api_prefix(status_details(name, state))
         details = state.reason if state.has_found_nothing_to_judge else told
         if evidence is not None:
-            details += f"\n{evidence.seen} {evidence.remedy}"
+            details += f". {evidence.seen} {evidence.remedy}"
         table.add_row(
             Text(name),
             Text(told_status(state), style=STATUS_COLOURS.get(state.status, "")),

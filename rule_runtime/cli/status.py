@@ -149,7 +149,7 @@ def _is_place(job: str) -> bool:
 
 
 def _told_status(rule: dict[str, Any]) -> str:
-    """Return the status; an Error of a rule that had nothing to judge is told as what it is."""
+    """Return the status to display; an Error can mean that there was nothing to evaluate."""
     details = rule.get("StatusDetails") or ""
     return NOT_EVALUATED if is_insufficient(details) else str(rule["RuleEvaluationStatus"])
 

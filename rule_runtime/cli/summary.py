@@ -49,6 +49,7 @@ class Summary:
         """Yield the lines."""
         findings = list(self._findings())
         each = max(1, min(_MAX_LINES_OF_ONE, _MAX_LINES // max(1, len(findings))))
+        is_cut = False
         for finding in findings[:_MAX_LINES]:
             lines = finding.wrap(console, options.max_width, overflow="fold")
             for line in lines[:each]:
@@ -56,10 +57,13 @@ class Summary:
             if len(lines) > each:
                 lines[each - 1].truncate(options.max_width - 1)
                 lines[each - 1].append("…")
+                is_cut = True
             yield from lines[:each]
         if len(findings) > _MAX_LINES:
             yield Text(f"... and {len(findings) - _MAX_LINES} more; `-v` shows them")
         yield self._others()
+        if is_cut:
+            yield Text("`-v` shows the whole text of the findings")
 
     def _findings(self) -> Iterator[Text]:
         for run in self.runs:

@@ -152,7 +152,7 @@ def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None
 
 
 def _meant(store: Store) -> str:
-    """Return which folder beside it may have been meant; nothing where none has such a name."""
+    """Return a sibling folder with a similar name; nothing without one."""
     if not isinstance(store, LocalStore) or not store.path.parent.is_dir():
         return ""
     beside = [each for each in store.path.parent.iterdir() if each.is_dir()]
@@ -243,7 +243,7 @@ def shown(numbers: JobNumbers) -> RenderableType:
         numbers: The run.
     """
     reading = numbers.reading
-    state = "has ended" if reading.has_ended else "goes on"
+    state = "has ended" if reading.has_ended else "continues"
     state = state if reading.stop is None else reading.end
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
     told = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")

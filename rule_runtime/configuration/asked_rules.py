@@ -17,7 +17,7 @@ PACK: Final = "Pack"
 """Member of an entry that names the pack by which the rule came; absent where it was asked for by
 its own name."""
 PROBLEMS: Final = "DebugRuleConfigurations"
-"""Name under which is told what is wrong with the whole list; no rule can have it."""
+"""Name for errors of the whole list; no rule can have it."""
 
 _MAX_NAME: Final = 256
 _NAME: Final = f"1 to {_MAX_NAME} printable characters, no '#' first"

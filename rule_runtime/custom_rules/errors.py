@@ -24,7 +24,7 @@ class RuleEvaluationConditionMet(TrialError):  # noqa: N818
 
 
 class InsufficientInformationForRuleInvocation(TrialError):  # noqa: N818
-    """A rule was not told what to look at."""
+    """A rule has no tensors or collections to evaluate."""
 
     def __init__(self, rule_name: str, message: str) -> None:
         super().__init__(f"Insufficient information to invoke rule {rule_name}: {message}")

@@ -99,8 +99,8 @@ def _read(
     if not any(folder.startswith(place) for place in places):
         shown = ", ".join([os.fspath(place) for place in allowed]) or "none is"
         raise CustomRuleError(
-            f"custom rule {source!r} lies in no place that rules may be loaded from (allowed: "
-            f"{shown}); move it there, or let whoever runs the evaluation allow its folder"
+            f"custom rule {source!r} is not in a folder that rules may be loaded from (allowed: "
+            f"{shown}); move it there, or allow its folder"
         )
     try:
         data = open_folder(found).get(name, 0, MAX_SOURCE_BYTES + 1)

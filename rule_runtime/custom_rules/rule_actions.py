@@ -91,7 +91,7 @@ class Actions:
         """Remember in each action that the rule fired.
 
         Args:
-            message: What to tell.
+            message: The message.
         """
         for action in self.actions:
             action.invoke(message)

@@ -204,7 +204,7 @@ class SmdebugRule(Rule):
             value=math.nan,
             threshold=math.nan,
             sentence=f"{tensor or name}: {name}.invoke_at_step({step.step}) is true",
-            remedy=f"See what the rule {name} looks for{': ' if about else ''}{about}",
+            remedy=f"{name}: {about}" if about else f"Read the source of {name}.",
         )
 
 

@@ -1,4 +1,4 @@
-"""How a watched script ended, told in the end marker of its run."""
+"""Writes into the end marker of a run how the watched script ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TERMINATED: Final = _OF_SIGNALS + signal.SIGTERM
 
 
 def shell_status(status: int) -> int:
-    """Return an exit status as a shell tells it: 128 and the number of the signal that ended it.
+    """Return an exit status as a shell reports it: 128 plus the number of the signal.
 
     Args:
         status: The exit status; below 0 for a signal.

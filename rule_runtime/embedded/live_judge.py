@@ -35,7 +35,7 @@ class LiveJudge:
         store: The trial's root.
         rules: The rules and the names under which they are told, or what returns them: it is asked
             when the run is found.
-        stops: Tells of a rule's name whether its finding is to end the training.
+        stops: Returns by a rule's name whether its finding ends the run.
         run: RunId of the run to judge, of which nothing may be stored yet; None: the one that is
             there first.
         clock: Seconds since the epoch.

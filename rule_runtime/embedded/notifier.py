@@ -1,4 +1,4 @@
-"""Telling somebody of a run, by messages to a URL, as chats take them."""
+"""Posts messages about a run to the webhook of a chat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Notifier", "message"]
 
 _TIMEOUT_S: Final = 10.0
 _PAUSES_S: Final = (1.0, 4.0)
-"""Ahead of each further try, seconds."""
+"""Waiting time before each further try, seconds."""
 _MAX_WAITING: Final = 100
 _MAX_TEXT: Final = 1500
 """Characters; chats take some 2,000."""
@@ -47,7 +47,7 @@ def message(
 class Notifier:
     """Posts messages as JSON, in a thread of its own: who sends one never waits.
 
-    The URL is a secret, and told to nobody. What cannot be sent is told once, and left.
+    The URL is a secret and never printed. Messages that cannot be sent are reported once.
 
     Args:
         url: Where to post.

@@ -22,7 +22,7 @@ _States = Mapping[str, EvaluationState]
 class ResultWriter:
     """Writes `rule-output/<rule>/status.json` of one run.
 
-    A file that cannot be written is told once and changes no verdict.
+    A file that cannot be written is reported once and changes no verdict.
 
     Args:
         store: The trial's root.

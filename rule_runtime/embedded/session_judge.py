@@ -57,7 +57,7 @@ class SessionJudge:
         store: The session's folder.
         notes: What the processes of the session note.
         rules: The rules and the names under which to report them.
-        stops: Tells of a rule's name whether its finding is to end the session.
+        stops: Returns by a rule's name whether its finding ends the session.
         session: What `session.json` says so far.
     """
 

@@ -52,13 +52,14 @@ def filled_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evide
 
 
 def _placed(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) -> Evidence:
-    about = f": {summary}" if (summary := rule.summary()) else "."
+    name, summary = rule.__name__, rule.summary()
+    about = f"{name}: {summary}" if summary else f"Read the source of {name}."
     return replace(
         evidence,
         step=step,
         mode=mode.name,
         measure=evidence.measure or _MEASURE,
-        remedy=evidence.remedy or f"See what {rule.__name__} looks for{about}",
+        remedy=evidence.remedy or about,
         first_step=step,
         last_step=step,
     )

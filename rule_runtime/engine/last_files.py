@@ -1,4 +1,4 @@
-"""What the end marker tells of a run's files: how many each worker wrote."""
+"""Uses the number of files per rank that the end marker has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LastFiles"]
 
 
 class LastFiles:
-    """Tells which files of a run may still be unknown, now that no more are written.
+    """Decides which files of a finished run may still be unknown.
 
     A folder may hold thousands of files of an earlier run, and only reading a file tells whose it
     is. Since a worker numbers its files in step order, nothing of it lies behind its last one.

@@ -1,4 +1,4 @@
-"""What a rule answers for one step, and how a verdict is told to people and to the training API."""
+"""Outcomes of a rule for a step, and texts of verdicts for people and the training API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_STATUS_DETAILS_LENGTH: Final = 1024
 """Characters; the limit of `StatusDetails` in the training API."""
 
 NOT_EVALUATED: Final = "not evaluated"
-"""What people are told of a rule that had nothing to judge, whose status is an Error to the API."""
+"""Status to display for a rule without data, whose status in the API is Error."""
 
 _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
 _API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
@@ -169,7 +169,7 @@ class Missing(Exception):  # noqa: N818 - it is an answer
 class NotApplicable(NotEvaluated):
     """The step is none of those that the rule judges: one of another mode, say.
 
-    Such steps are counted by themselves, and their reason is told only where no other is known.
+    Such steps are counted separately. Their reason is shown only if there is no other.
     """
 
 
@@ -195,7 +195,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
 
     Args:
         rule_configuration_name: The name under which the rule is configured.
-        state: The state to tell about.
+        state: The state.
     """
     counts = state.counts
     if state.evidence is not None:

@@ -210,7 +210,7 @@ class ProgressTracker:
             return len(behind), _told(behind, 0)
         self.unseen_given_up = True
         if self.num_workers is None:
-            return len(behind), "workers of which it is not known how many there are"
+            return len(behind), "workers whose number is unknown"
         unseen = self.num_workers - len(self.workers)
         return len(behind) + unseen, _told(behind, unseen)
 
@@ -295,5 +295,5 @@ def _told(names: Sequence[str], unseen: int) -> str:
     if len(names) > len(message):
         message.append(f"{len(names) - len(message)} more workers")
     if unseen:
-        message.append(f"{unseen} workers of which nothing was seen")
+        message.append(f"{unseen} workers without any file")
     return ", ".join(message)

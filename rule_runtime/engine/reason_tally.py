@@ -21,7 +21,7 @@ class Reason:
     """Why some steps of one mode were not evaluated.
 
     Attributes:
-        text: Why, as told of the last of them; numbers may have been others before.
+        text: The reason of the latest step; earlier steps can have other numbers in it.
         mode: The mode of the steps; empty for steps that could not be shown to the rule.
         count: How many they were.
     """

@@ -35,7 +35,7 @@ class Repair:
         self._tracker = feed.tracker
 
     def look_if_needed(self, *, has_news: bool) -> None:
-        """List the index if, and only if, the files seen do not tell which others exist.
+        """List the index only if the known files do not show which others exist.
 
         Args:
             has_news: True if a file was seen that was not known when the index was last listed.
@@ -55,7 +55,7 @@ class Repair:
             self._go_on(self._begun(Scan(tracker.fed_step, last)))
 
     def look(self, *, brief: bool) -> None:
-        """List the index, whatever the files seen tell.
+        """List the index in any case.
 
         Args:
             brief: True to stop once 256 files were read in vain.

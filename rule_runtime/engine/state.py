@@ -130,7 +130,7 @@ class EvaluationState:
 
     @classmethod
     def initial(cls) -> EvaluationState:
-        """Return the state of a run of which nothing was seen, its InProgress not announced yet."""
+        """Return the state of a run without any file, before its InProgress is announced."""
         return cls(
             status=RuleStatus.IN_PROGRESS,
             progress=Progress(),

@@ -1,4 +1,4 @@
-"""Words that verdicts are told in."""
+"""Words of verdicts."""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ class Aws:
         return S3Store(uri, client=self.client("s3"))
 
     def region_of_bucket(self, bucket: str) -> str | None:
-        """Return the Region of a bucket; None if nobody tells.
+        """Return the Region of a bucket; None if unknown.
 
-        S3 tells it also to those who may not look into the bucket.
+        S3 returns it even without rights on the bucket.
         """
         try:
             answer = self.call("s3", "head_bucket", Bucket=bucket)

@@ -102,7 +102,7 @@ def _not_pinned(rule: Rule, path: Path, digest: str, files: CustomRuleFiles) -> 
     was = files.sha256_by_key.get(path.name)
     what = f"is pinned as {was} there" if was else "is not pinned there"
     return (
-        f"rule {rule.name!r}: the deployment runs only files that whoever deploys it pinned, and "
+        f"rule {rule.name!r}: the deployment runs only files that the deployer pinned, and "
         f"{path.name} with the SHA-256 {digest} {what}; after a review: "
         f"cdk deploy -c stepwatch:custom_rules='{json.dumps(pinned)}'"
     )

@@ -111,8 +111,8 @@ class FolderRules:
         lost = [name for name in names if self._files.result(name, job) is None]
         if lost:
             raise StorageError(
-                f"the verdicts of {', '.join(lost)} cannot be written beside "
-                f"{self._files.root.uri}: see the warning in the log, or judge without writing, "
+                f"the verdicts of {', '.join(lost)} cannot be written next to "
+                f"{self._files.root.uri}: see the warning in the log, or evaluate without writing, "
                 f"`stepwatch evaluate {self._files.root.uri}`"
             )
 

@@ -40,7 +40,7 @@ logger = logging.getLogger("stepwatch")
 
 _RESULT: Final = "/status.json"
 _INTERRUPTED: Final = 130
-"""What a shell tells of a script that Ctrl-C ended."""
+"""Exit status of a script that Ctrl-C ended."""
 
 
 @dataclass(frozen=True)

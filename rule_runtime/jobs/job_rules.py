@@ -56,7 +56,7 @@ class JobRules:
 
     @cached_property
     def _deployed(self) -> tuple[str, ...]:
-        """Names of the deployed rules; none where nobody tells."""
+        """Names of the deployed rules; none if unknown."""
         if self._deployment is None:
             return ()
         try:

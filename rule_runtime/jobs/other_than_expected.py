@@ -58,10 +58,11 @@ def unsent_messages(document: Mapping[str, Any]) -> tuple[str, ...]:
     kinds = {kind for _, kind in found}
     attributes = " and ".join(name for kind, name in _ATTRIBUTES.items() if kind in kinds)
     text = (
-        f"other than in the original, nothing is sent to {', '.join(each for each, _ in found)}: "
-        "the subscribers of the topic that is the deployment's output AlertTopicArn are told. Have "
-        "these subscribe to it; to get no other jobs' messages, they filter by "
-        f"the message attribute {attributes}"
+        f"unlike SageMaker Debugger, Stepwatch sends nothing to "
+        f"{', '.join(each for each, _ in found)}: "
+        "only subscribers of the deployment's topic (output AlertTopicArn) get messages. "
+        f"Subscribe these addresses, and filter by the message attribute {attributes} to get only "
+        "the messages of this job"
     )
     return (text,)
 

@@ -77,7 +77,7 @@ def deployed_collections() -> tuple[CollectionConfig, ...]:
 
 
 def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
-    """Return what must be told of rules that are deployed by default and lack what they judge.
+    """Return warnings about rules that are deployed by default and lack data.
 
     Args:
         hook: What the hook saves.

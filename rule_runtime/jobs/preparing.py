@@ -107,7 +107,7 @@ def prepare(
             together, take no such parameter, or would have nothing to judge; a bucket is in another
             Region than the session; the hook would refuse the configuration
             (`HookConfigurationError`).
-        DeploymentError: A custom rule is given as a file, and no deployment tells which it runs.
+        DeploymentError: A custom rule is a file, and no deployment says which files it runs.
         StorageError: The configuration cannot be stored.
     """
     now = clock()
@@ -134,7 +134,7 @@ def prepare(
 
 
 def _with_ranks(configuration: DebugConfiguration, ranks: Ranks) -> DebugConfiguration:
-    """Return the configuration with what it lacks of which ranks write."""
+    """Return the configuration with the ranks that write."""
     who = {"include_workers": include_workers(ranks)}
     hook = configuration.hook
     return configuration if hook is None else replace(configuration, hook=hook.completed_by(who))

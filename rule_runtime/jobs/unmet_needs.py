@@ -133,8 +133,8 @@ class SavedCollections:
         # Steps of the hook count for a collection only where no configuration of a rule has some.
         where = "them collections_to_save with" if any(told.values()) else "hook_parameters"
         text = (
-            f"what these rules judge is saved at few steps, as they ask for by default: "
-            f"{', '.join(told)}; of a shorter training they see one step. For more give {where} "
+            f"these rules save few steps by default: "
+            f"{', '.join(told)}; in a shorter run they see one step. To see more, give {where} "
             "a smaller save_interval"
         )
         return [text] if told else []

@@ -1,4 +1,4 @@
-"""Waiting until the rules of a job have ended, and telling what changes meanwhile."""
+"""Waits until the rules of a job have ended, and reports changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Patience:
 def wait_for_rules(
     look: Callable[[], tuple[Summary, bool]], patience: Patience, out: Callable[[str], None]
 ) -> Summary:
-    """Wait until every rule has ended; tell each status when it is new.
+    """Wait until every rule has ended; report each new status.
 
     Args:
         look: Returns the statuses, and whether these are all rules that there will be.

@@ -103,7 +103,7 @@ def _columns(statistic: str | None) -> list[str]:
 
 
 def _default(table: TidyTable) -> str:
-    """Return the number that tells most of all rows."""
+    """Return the most informative number of all rows."""
     if (table.columns["size"] == 1).all():
         return VALUE
     names = {table.tensor_names[at] for at in set(table.tensors)}

@@ -79,7 +79,7 @@ def shap_values(
 
 
 def _feature_names(file: StepFile, saved: list[str], count: int) -> list[str]:
-    """Return the features' names in the order of the columns, as far as files tell them."""
+    """Return the known names of features in the order of the columns."""
     for names in (saved, _names_in(file, _AVERAGE)):
         features = names[:-1] if names[-1:] == [_BIAS] else names
         if len(features) == count:

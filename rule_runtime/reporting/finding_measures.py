@@ -123,7 +123,7 @@ _UNCHANGED: Final = Measure(
     "least change since the step saved before, of its size",
     _least_ratios,
     agreement=Agreement.ZERO,
-    note="As far as its statistics tell; the rule counts steps at which nothing changed.",
+    note="Computed from statistics. The rule counts steps without any change.",
 )
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -190,7 +190,7 @@ MEASURES: Final[dict[str, Measure]] = {
         "least change since the step saved before, of its size",
         _least_ratios,
         agreement=Agreement.SIDE,
-        note="As far as its statistics tell: it may have changed by more.",
+        note="Computed from statistics: the true change may be larger.",
     ),
     "unchanged_steps": _UNCHANGED,
     "unchanged_saved_steps": _UNCHANGED,

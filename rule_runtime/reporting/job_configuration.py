@@ -71,7 +71,7 @@ class JobConfiguration:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What is told of the job, by name."""
+        """Facts about the job, by name."""
         if self.job is None:
             return {"job.json": self.problem}
         facts = {

@@ -53,7 +53,7 @@ class JobVerdict:
     Attributes:
         name: Name of the rule's configuration.
         status: Its status.
-        details: What is told of it, in a line.
+        details: One line about it.
         evidence: What a finding rests on.
         is_not_judged: Whether it could judge nothing, which is no mistake of the rule.
         summary: What the rule finds, if it is one that is known here.

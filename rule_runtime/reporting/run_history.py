@@ -1,4 +1,4 @@
-"""What the statistics of a run's index files tell over its steps, taken in file by file.
+"""Collects the statistics of a run over its steps, file by file.
 
 Of event files only shares of zeros are read, if a finding is about that, and small values where
 index files hold no statistics. What is kept of a file is
@@ -39,7 +39,7 @@ Rows = npt.NDArray[np.float64]
 
 
 class ScalarKey(NamedTuple):
-    """A curve: what it is, of which tensor and mode."""
+    """A curve: its kind, tensor and mode."""
 
     kind: str
     tensor: str
@@ -91,7 +91,7 @@ class RunHistory:
         num_files: How many files were taken in.
         num_bytes: How long they were, with the values that were read.
         without_statistics: How many of them hold no statistics.
-        cut: Values of which only the first rows are stored.
+        cut: Tensors that are stored with their first rows only.
         problems: What is wrong with files that cannot be parsed, the first few.
     """
 
@@ -144,7 +144,7 @@ class RunHistory:
         self._keep_watched(file, file.index, group, rows)
 
     def watch(self, file: StepFile) -> None:
-        """Keep what a file tells of the watched tensors, and nothing else of it.
+        """Keep what a file has about the watched tensors, and nothing else.
 
         Args:
             file: A file that may have been taken in already, before the tensors were watched.

@@ -69,7 +69,7 @@ class TensorGroup:
 
 
 class TensorKinds:
-    """Tells what the tensors of a run are.
+    """Classifies the tensors of a run.
 
     Args:
         store: The trial's root.

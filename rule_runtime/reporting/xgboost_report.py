@@ -44,7 +44,7 @@ _SECTIONS: Final = {
     ),
     "label_distribution": (
         "Labels of the validation data",
-        "Where there are few examples a model learns little, and its scores tell little.",
+        "With few examples, a model learns little, and its scores say little.",
     ),
     "feature_importance": (
         "Importance of the features",
@@ -100,7 +100,7 @@ def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> Xgbo
         `xgboost_report.json`.
 
     Raises:
-        ValueError: If nothing was saved that a report could tell of.
+        ValueError: If nothing was saved for a report.
         StorageError: If a storage cannot be read or written.
     """
     numbers = report_numbers(trial)

@@ -1,4 +1,4 @@
-"""How many elements of a few tensors are zero, of which only their values tell."""
+"""Counts the zero elements of a few tensors, from their values."""
 
 from __future__ import annotations
 

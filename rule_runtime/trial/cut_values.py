@@ -1,4 +1,4 @@
-"""Values of which a run stores only the first rows, as its index files say."""
+"""Lists tensors that a run stores with their first rows only."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def trial_html(
 
     Args:
         title: The trial's name.
-        facts: What is told of the trial.
+        facts: Facts about the trial.
         tensors: The tensors by name, and what `tensor_facts` told of each; only the first are
             looked at.
     """
@@ -59,8 +59,8 @@ def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -
 
     Args:
         title: The tensor's name.
-        facts: What is told of the tensor.
-        newest: The last file that tells of it.
+        facts: Facts about the tensor.
+        newest: The last file with the tensor.
     """
     rows = [] if newest is None else _statistics(newest, title)
     at = [] if newest is None or not rows else [("at step", f"{newest.step}, {newest.worker}")]
@@ -70,7 +70,7 @@ def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -
 def tensor_description(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, Any]:
-    """Return shape and type of a tensor in the last file that tells of it, and its steps, as JSON.
+    """Return shape and type of a tensor in its last file, and its steps, as JSON.
 
     Args:
         name: The tensor's name.
@@ -142,17 +142,18 @@ class CollectionsByName(dict[str, "TrialCollection"]):
 
 
 def steps_text(steps: Mapping[ModeKeys, Iterable[int]]) -> str:
-    """Return how many steps there are of each mode, and from where to where.
+    """Return the number, first and last step of each mode, without the name of GLOBAL.
 
     Args:
         steps: The steps by mode.
     """
-    told = []
+    texts = []
     for mode, of_mode in sorted(steps.items(), key=lambda item: int(item[0].value)):
         ordered = sorted(of_mode)
         if ordered:
-            told.append(f"{mode.name} {len(ordered)} ({ordered[0]} to {ordered[-1]})")
-    return ", ".join(told) or "none"
+            name = "" if mode is ModeKeys.GLOBAL else f"{mode.name} "
+            texts.append(f"{name}{len(ordered)} ({ordered[0]} to {ordered[-1]})")
+    return ", ".join(texts) or "none"
 
 
 def _statistics(file: StepFile, name: str) -> list[tuple[str, str]]:

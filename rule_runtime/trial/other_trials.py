@@ -81,7 +81,7 @@ class OtherTrials:
         if not self._allowed(store.uri):
             raise OtherTrialError(
                 f"other trial {text!r}: {store.uri} may not be read; give the name of a job, or "
-                f"the root of a trial, that lies beside {beside}"
+                f"the root of a trial, in the same folder as {beside}"
             )
         if next(list_index_files(store), None) is None:
             raise OtherTrialError(f"other trial {text!r}: no step is stored at {store.uri}")
@@ -169,7 +169,7 @@ def _beside(name: str, uri: str) -> str:
     folder, tail = _folder_of_jobs(uri)
     if folder is None or name in ("", ".", ".."):
         raise OtherTrialError(
-            f"other trial {name!r} cannot be found by its name beside {uri}; give its URI"
+            f"other trial {name!r} cannot be found by its name in the folder of {uri}; give its URI"
         )
     return f"{folder}{quote(name) if uri.startswith('file:') else name}/{tail}"
 

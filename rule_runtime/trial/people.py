@@ -115,7 +115,7 @@ class TrialForPeople(RunSteps):
         It has the columns `step` (global), `mode`, `mode_step`, `worker`, `tensor`, and one for
         each statistic. It is made of the index files: event files are read only where those hold no
         statistics (files of the original client), and for the sign of an infinite `value`. What one
-        of them has lost is NaN, and a warning tells of it.
+        of them has lost is NaN, with a warning.
 
         Args:
             regex: Regular expressions, one of which must be found in a tensor's name.
@@ -262,7 +262,7 @@ class TrialForPeople(RunSteps):
     def _state(self) -> str:
         if self.loaded_all_steps:
             return "training has ended"
-        return "training goes on" if self.has_begun else "nothing found yet"
+        return "training continues" if self.has_begun else "nothing found yet"
 
     @property
     def _trial(self) -> Trial:

@@ -1,4 +1,4 @@
-"""The files of a trial's root that tell which run it is about, and whether it has ended."""
+"""Reads from a trial's root which run it holds, and whether the run has ended."""
 
 from __future__ import annotations
 

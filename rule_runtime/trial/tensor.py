@@ -156,7 +156,7 @@ class Tensor(TensorReading):
         Raises:
             SMDebugValueError: If there is no such reduction; a ValueError, too.
             ValueError: If the elements are no numbers.
-            TensorUnavailableForStep: If nothing that was saved tells it.
+            TensorUnavailableForStep: If nothing that was saved contains it.
         """
         mode = as_mode(mode)
         file = self._file(step_num, mode, worker)

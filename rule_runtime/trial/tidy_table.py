@@ -1,4 +1,4 @@
-"""What index files tell of tensors, as the columns of one table.
+"""The content of index files as one table.
 
 Shape legend: R = rows of the table, one for each (step, tensor, worker); F = files.
 
@@ -94,7 +94,7 @@ def check_columns(names: Iterable[str]) -> tuple[str, ...]:
 def tidy_table(
     store: Store, files: Sequence[StepFile], names: Iterable[str], columns: Iterable[str]
 ) -> TidyTable:
-    """Return what files tell of tensors; shards of a tensor are merged.
+    """Return the statistics in files; shards of a tensor are merged.
 
     Event files are read only for what the index does not hold: the statistics of files of the
     original client, and the sign of an infinite value. What one of them has lost is NaN, and a

@@ -279,7 +279,10 @@ def test_what_is_no_event_stays_and_is_told(
     deployment.send("stop_job", body, FAILED_CALL)
     assert redrive.main(["stop_job"]) == 1
     printed = capsys.readouterr()
-    assert printed.out == "stop_job: 1 event handed over\nstop_job: 1 event waits\n    and 1 more\n"
+    assert (
+        printed.out
+        == "stop_job: 1 event delivered again\nstop_job: 1 event waits\n    and 1 more\n"
+    )
     assert f"not delivered, because it is not an event: {body}" in printed.err
 
 

@@ -168,7 +168,7 @@ class TestWhatNobodyCanEvaluate:
             (rule("x", "NonFinite", collection_names=["a"] * 20_000), "at most 65536 are allowed"),
             (
                 rule("x", "Mine", source_s3_uri="s3://sagemaker-eu-west-1/mine.py"),
-                "this deployment runs no rules of one's own",
+                "this deployment runs no custom rules",
             ),
         ],
     )

@@ -77,7 +77,7 @@ class TestOverdueStops:
         )
         mailbox.tell(self.EVENT)
         (message,) = mailbox.messages()
-        subject = "Stepwatch: mnist-7 goes on although it was asked to stop"
+        subject = "Stepwatch: mnist-7 continues although it was asked to stop"
         assert message["Subject"] == subject
         assert f"Job: {CONSOLE}/sagemaker/home" in message["Message"]
 

@@ -130,11 +130,14 @@ MISTAKES_OF_CLASS = {
     ),
     "collection is a text": (
         f"    bound: float = 1.0\n    collections = 'weights'\n{PASSES}",
-        ("collections is 'weights'; write a tuple of names, such as", "line 7: collections ="),
+        (
+            "collections='weights' is not valid; write a tuple of names, such as",
+            "line 7: collections =",
+        ),
     ),
     "collection is a number": (
         f"    collections = (5,)\n{PASSES}",
-        ("5 is no CollectionConfig; write a tuple of names", "line 6: collections = (5,)"),
+        ("5 is not a CollectionConfig; write a tuple of names", "line 6: collections = (5,)"),
     ),
     "parameters of a collection": (
         f"    collections = (stepwatch.CollectionConfig('weights', 'every 10'),)\n{PASSES}",
@@ -142,7 +145,7 @@ MISTAKES_OF_CLASS = {
     ),
     "requires answers a text": (
         f"    def requires(self):\n        return 'weights'\n\n{PASSES}",
-        ("collections is 'weights'; write a tuple", "line 6: def requires(self):"),
+        ("collections='weights' is not valid; write a tuple", "line 6: def requires(self):"),
     ),
     "requires raises": (
         f"    def requires(self):\n        return self.bound\n\n{PASSES}",
@@ -270,7 +273,7 @@ def test_a_finding_may_be_a_text(run: Path, tmp_path: Path) -> None:
     status, output = invoke("evaluate", run, "--rule", f"{file}:MyRule")
     assert status == 1
     assert "loss 12.3 above 5 (worker_0, TRAIN)" in output
-    assert "Seen at 3 steps, 0 to 2. See what MyRule looks for." in without_frame(output)
+    assert "Seen at 3 steps, 0 to 2. Read the source of MyRule." in without_frame(output)
 
 
 def test_a_misspelled_collection_is_refused_before_the_training(tmp_path: Path) -> None:

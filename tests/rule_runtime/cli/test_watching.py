@@ -39,7 +39,7 @@ def test_how_a_run_stands(tmp_path: Path) -> None:
         trial.step(step * 10, {"loss": np.float32([1.0 - step / 10])})
     status, output = invoke("watch", tmp_path / "run", "--once", "--rule", "non_finite")
     assert status == 0
-    assert "mnist-7: step 20, 3 saved, goes on" in output
+    assert "mnist-7: step 20, 3 saved, continues" in output
     assert "InProgress" in output
     assert "█▄▁" in output
     trial.step(30, {"loss": [np.nan]})
@@ -213,7 +213,7 @@ def test_it_is_shown_until_the_training_has_ended() -> None:
     assert numbers.reading.has_ended
     assert numbers.reading.last_step == 2
     text = written.getvalue()
-    assert "step 0, 1 saved, goes on" in text
+    assert "step 0, 1 saved, continues" in text
     assert "step 2, 3 saved, has ended" in text
     assert "NoIssuesFound" in text
 

@@ -115,7 +115,7 @@ class TestPlaces:
             "nowhere": path,
         }[way]
         allowed = [] if way == "nowhere" else [tmp_path / "allowed"]
-        with pytest.raises(CustomRuleError, match="lies in no place that rules may be loaded from"):
+        with pytest.raises(CustomRuleError, match="is not in a folder that rules may"):
             load_custom_rule(source, "Fine", allowed=allowed)
 
     def test_a_uri_below_an_allowed_one_is_loaded(self) -> None:
@@ -124,7 +124,7 @@ class TestPlaces:
         for allowed in ("memory://rules", "memory://rules/", "memory://rules/team/"):
             assert load_custom_rule(uri, "Fine", allowed=[allowed])
         for allowed in ("memory://rul", "memory://rules/te", "memory://other/", "/"):
-            with pytest.raises(CustomRuleError, match="lies in no place"):
+            with pytest.raises(CustomRuleError, match="is not in a folder"):
                 load_custom_rule(uri, "Fine", allowed=[allowed])
 
     def test_one_place_is_no_list_of_places(self, write: Callable[..., Path]) -> None:

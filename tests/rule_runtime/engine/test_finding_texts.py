@@ -42,7 +42,7 @@ def test_a_text_is_enough() -> None:
     assert (found.step, found.first_step, found.last_step, found.count) == (7, 7, 7, 1)
     assert (found.mode, found.worker, found.tensor) == ("EVAL", "worker_0", "")
     assert found.sentence == "loss 12.3 above 5"
-    assert found.remedy == "See what Finds looks for: Finds what the test says."
+    assert found.remedy == "Finds: Finds what the test says."
     assert math.isnan(found.value)
     assert Evidence.from_json(found.to_json()).sentence == found.sentence
 

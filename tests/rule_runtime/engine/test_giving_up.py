@@ -134,7 +134,7 @@ def test_a_worker_of_which_nothing_was_seen_is_given_up() -> None:
     run.look(now=1060.0)
     assert run.fed == [0, 1, 2, 3]
     assert run.state.counts.given_up == 2
-    assert "2 workers of which nothing was seen" in run.state.counts.last_problem
+    assert "2 workers without any file" in run.state.counts.last_problem
     run.look(run.write(4, worker=1), now=1061.0)
     assert run.fed[-1] == 4
     assert run.store.num_listings == 0

@@ -67,7 +67,7 @@ class TestMessages:
         job = in_folder(tmp_path, **arguments)
         (warning,) = job.warnings
         assert caplog.messages == [warning]
-        assert "nothing is sent to ops@example.com" in warning
+        assert "sends nothing to ops@example.com" in warning
         assert "AlertTopicArn" in warning
         assert "ActionEmail" in warning
 
@@ -79,7 +79,7 @@ class TestMessages:
         ]
         actions = ActionList(Email("a@example.com"), Email("b@example.com"))
         warning = in_folder(tmp_path, rules=rules, actions=actions).warnings[0]
-        assert "nothing is sent to b@example.com, a@example.com, +491234" in warning
+        assert "sends nothing to b@example.com, a@example.com, +491234" in warning
         assert "ActionEmail and ActionSMS" in warning
 
     def test_a_stop_is_no_message(self, tmp_path: Path) -> None:

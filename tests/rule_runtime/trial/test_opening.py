@@ -48,7 +48,7 @@ def test_a_folder_that_is_not_there_yet_may_be_opened(tmp_path: Path) -> None:
     assert "nothing found yet" in repr(trial)
     store.put(JOB_FILE, JobFile("later", "run-1", "", "").encode())
     trial.refresh()
-    assert "0 steps, 0 workers, training goes on" in repr(trial)
+    assert "0 steps, 0 workers, training continues" in repr(trial)
 
 
 def test_a_path_at_which_nothing_is_found_is_warned_of(

@@ -309,7 +309,7 @@ def test_a_notebook_sees_what_a_trial_is_without_a_request() -> None:
 def test_a_trial_that_goes_on_says_so() -> None:
     builder = TrialBuilder()
     builder.step(0, {"a": [1.0]})
-    assert "training goes on" in repr(opened(builder))
+    assert "training continues" in repr(opened(builder))
     empty = Trial(MemoryStore(), name="t")
     assert "0 steps" in repr(empty)
     assert "none" in empty._repr_html_()
