@@ -100,8 +100,8 @@ def members_of(piece: bytes) -> dict[str, Any]:
     return found
 
 
-def _content(meta: re.Match[bytes], own: bytes) -> dict[str, Any] | None:
-    mode, mode_step, event_file = meta.groups()
+def _content(found: re.Match[bytes], own: bytes) -> dict[str, Any] | None:
+    mode, mode_step, event_file = found.groups()
     meta: dict[str, Any] = {"mode": mode.decode(), "mode_step": int(mode_step)}
     if event_file is not None:
         meta["event_file_name"] = event_file.decode()
