@@ -94,7 +94,7 @@ class InputStatistics(Rule):
         scale = unreachable_targets(step, losses, streaks, self.max_rms, self.patience)
         if scale is None:
             return None
-        message = f"has targets with a root mean square of {scale.targets:.3g}, and outputs with "
+        message = f"has targets with a root mean square of {scale.targets:.3g}, where outputs are "
         message += f"{scale.outputs:.3g}: they are not scaled"
         issue = evidence(
             step,
