@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InputStatistics"]
 
-_NONE: Final = "no input of real numbers, that a layer of the model gets as it is, was saved"
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
@@ -80,8 +79,7 @@ class InputStatistics(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: Saved steps at which each of at most 2,048 inputs (`rows`) and the `targets` of
-                32 losses were bad; `loss`, the first one.
+            memory: `rows` and `targets`, saved steps at which each was bad; `loss`, the first one.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -114,7 +112,7 @@ class InputStatistics(Rule):
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
-            raise Missing(_NONE)
+            raise Missing("no input of real numbers, that a layer of the model gets, was saved")
         is_bad = self._is_bad(mean, std) & is_judged
         in_all = of_all_calls(step, rows, np.flatnonzero(is_bad.any(axis=0)))
         bad = is_judged & (is_bad & self._is_bad(*in_all)).any(axis=0)
