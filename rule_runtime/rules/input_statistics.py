@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InputStatistics"]
 
-_NONE: Final = "no input of real numbers, that a layer of the model gets as it is, was saved"
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
@@ -79,8 +78,7 @@ class InputStatistics(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: Saved steps at which each of at most 2,048 inputs (`rows`) and the `targets` of
-                32 losses were bad; `loss`, the first one.
+            memory: `rows` and `targets`, saved steps at which each was bad; `loss`, the first one.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -93,7 +91,7 @@ class InputStatistics(Rule):
         scale = unreachable_targets(step, losses, streaks, self.max_rms, self.patience)
         if scale is None:
             return None
-        message = f"has targets with a root mean square of {scale.targets:.3g}, and outputs with "
+        message = f"has targets with a root mean square of {scale.targets:.3g}, where outputs are "
         message += f"{scale.outputs:.3g}: they are not scaled"
         issue = evidence(
             step,
@@ -113,7 +111,7 @@ class InputStatistics(Rule):
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
-            raise Missing(_NONE)
+            raise Missing("no input of real numbers, that a layer of the model gets, was saved")
         is_bad = self._is_bad(mean, std) & is_judged
         in_all = of_all_calls(step, rows, np.flatnonzero(is_bad.any(axis=0)))
         bad = is_judged & (is_bad & self._is_bad(*in_all)).any(axis=0)
