@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.loss import Loss, LossFacts
-from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.numerics.activations import (
     activated_twice,
     in_range_of_two,
@@ -72,7 +72,7 @@ class ActivatedTensors:
         losses = step.fact(LossFacts)
         if {*self.rows.names} <= {*losses.rows.names}:
             lacking = "neither inputs of losses nor of activations were saved"
-            raise Missing(lacking, loss_inputs_advice(step))
+            raise Missing(lacking, how_to_save_loss_inputs(step))
         self._ends = np.stack([self.rows.column("min"), self.rows.column("max")], axis=1)
         pairs = list(zip(self.rows.workers, self.rows.column("size").tolist(), strict=True))
         groups = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}

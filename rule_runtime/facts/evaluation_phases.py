@@ -34,7 +34,6 @@ __all__ = [
     "finished_phases",
     "is_share_of_errors",
     "loss_side",
-    "no_loss_saved",
     "usual_names",
 ]
 
@@ -98,15 +97,6 @@ def finished_phases(
             finished += _add(pair, list(group), MAX_PAIRS - others)
     memory["pairs"] = [[*names, pair] for names, pair in pairs.items()]
     return finished, "" if finished else _why_not_finished(list(pairs.values()), losses)
-
-
-def no_loss_saved(step: StepView) -> str:
-    """Return that no loss was saved.
-
-    Args:
-        step: The step.
-    """
-    return str(missing_loss(step))
 
 
 def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> list[_Loss]:

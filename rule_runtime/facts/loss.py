@@ -10,8 +10,8 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.loss_advice import loss_inputs_advice
 from rule_runtime.facts.loss_inputs import Input, LossInputs, LossKind, size_of_error
+from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finite_means
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class LossFacts:
 
     def why_no_inputs(self) -> str:
         """Return why nothing is known about what losses compare, and what to change."""
-        return f"no inputs of losses were saved: {loss_inputs_advice(self._step)}"
+        return f"no inputs of losses were saved: {how_to_save_loss_inputs(self._step)}"
 
     def is_sum(self, loss: Loss, most: float) -> bool:
         """Return whether a loss is a sum over the batch: too large for a mean of its outputs.

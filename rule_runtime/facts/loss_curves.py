@@ -11,15 +11,14 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import (
     IssueFound,
-    Missing,
     NotApplicable,
     NotEvaluated,
     Outcome,
     Passed,
 )
 from rule_runtime.facts.constant_targets import with_constant_targets
-from rule_runtime.facts.evaluation_phases import loss_side, no_loss_saved, usual_names
-from rule_runtime.facts.missing_reasons import why_no_loss
+from rule_runtime.facts.evaluation_phases import loss_side, usual_names
+from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.binned_means import BinnedMeans
 from rule_runtime.numerics.robust import noise
@@ -107,9 +106,9 @@ class TrainingLosses:
         self.at = training_losses(step, self.rows, means)
         self.values = {names: float(means[at]) for names, at in self.at.items()}
         if not len(self.rows):
-            raise Missing(no_loss_saved(step))
+            raise missing_loss(step)
         if not self.at:
-            raise Missing(why_no_loss(self.rows, means, "is no training loss that should fall"))
+            raise missing_counted_loss(self.rows, means, "is no training loss that should fall")
 
 
 def training_losses(

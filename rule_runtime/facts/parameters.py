@@ -17,7 +17,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.gradient_names import UNTOLD, parameters_of
 from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
-from rule_runtime.facts.missing_reasons import why_no_gradient
+from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Gradients:
 
     def require(self) -> None:
         """Raise `Missing` unless some gradient is not zero and belongs to a known parameter."""
-        if reason := why_no_gradient(self.rows, ("abs_mean",)):
-            raise Missing(reason)
+        if missing := missing_gradients(self.rows, ("abs_mean",)):
+            raise missing
         if not (self.sizes > 0).any():
             raise Missing("all gradients that are known are zero")
         if not any(self.owners):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rule_runtime.engine.wording import counted
 from rule_runtime.facts.comparing import frozen_rows, matched, statistics_of
-from rule_runtime.facts.missing_reasons import are_not_finite
+from rule_runtime.facts.missing import are_not_finite
 from rule_runtime.numerics.closeness import Tolerance, are_identical
 from rule_runtime.numerics.update_ratio import ratio_bounds, update_ratio
 from rule_runtime.trial.value_pairs import value_pairs

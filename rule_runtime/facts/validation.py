@@ -16,7 +16,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.baseline import LossTargets, constant_loss, labels_of_trees, targets_of
 from rule_runtime.facts.evaluation_phases import is_share_of_errors, loss_side, usual_names
-from rule_runtime.facts.loss_advice import why_no_validation
+from rule_runtime.facts.missing import missing_validation
 from rule_runtime.facts.selection import declared, finite_means, is_training
 from rule_runtime.numerics.course import Course
 from rule_runtime.numerics.robust import noise
@@ -216,12 +216,12 @@ class ValidationHistory:
         if not (step.mode is ModeKeys.EVAL and is_empty and "training" in self._memory):
             raise Missing("no finite loss was saved")
         if "validation" not in self._memory:
-            raise Missing(why_no_validation(step))
+            raise missing_validation(step)
 
     def _raise_without_validation(self, step: StepView, losses: StepLosses) -> None:
         if not any(loss_side(name, step.mode)[1] for name, _ in losses.at_row):
             raise Missing(_NO_TRAINING_LOSS, _EVALS)
-        raise Missing(why_no_validation(step))
+        raise missing_validation(step)
 
     def _add_training(self, step: StepView, losses: StepLosses) -> dict[Series, float]:
         """Add losses of training; return the losses of validation that XGBoost saved beside."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing, NotEvaluated
-from rule_runtime.facts.missing_reasons import why_no_drift
+from rule_runtime.facts.missing import missing_drift
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def weight_movement(step: StepView, memory: Memory) -> WeightMovement | NotEvalu
     ratio, moved, names = drift.advance(step.mode_step, pairs, columns)
     memory["drift"] = drift.to_json()
     if since is None or not names:
-        return NotEvaluated(why_no_drift(rows, since, step.mode_step))
+        return NotEvaluated(str(missing_drift(rows, since, step.mode_step)))
     return WeightMovement(rows, since, names, ratio, moved)
 
 

@@ -10,7 +10,7 @@ from rule_runtime.detectors.loss_formulas import DOUBLE_ACTIVATIONS, recognise
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.activated_tensors import ActivatedTensors
-from rule_runtime.facts.linear_layers import MODULE_IO
+from rule_runtime.facts.layers import MODULE_IO
 from rule_runtime.facts.loss import Loss, LossFacts
 from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.selection import evidence, is_training, worst

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import (
+    IssueFound,
+    Missing,
+    NotApplicable,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.missing_reasons import why_no_gradient
+from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 
@@ -80,8 +86,8 @@ class GradientNormExplosion(Rule):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")
         gradients = _norms(step, "gradients")
         if not gradients:
-            unknown = why_no_gradient(step.tensors(collections=("gradients",)), ("l2",))
-            return NotEvaluated(unknown or "the norm of all gradients is not finite")
+            unknown = missing_gradients(step.tensors(collections=("gradients",)), ("l2",))
+            raise unknown or Missing("the norm of all gradients is not finite")
         weights = _norms(step, "weights")
         history = SeriesMemory(memory, num_first=_NUM_FIRST, num_latest=_NUM_LATEST + 1)
         found = {}

@@ -17,8 +17,8 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.loss import Loss, LossFacts
-from rule_runtime.facts.loss_advice import loss_inputs_advice
 from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossKind
+from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, is_training
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class InitialLossMismatch(Rule):
         )
         memory["seen"] = seen + 1
         if not can_be_judged:
-            return NotEvaluated(f"the loss of guessing is unknown: {loss_inputs_advice(step)}")
+            return NotEvaluated(f"the loss of guessing is unknown: {how_to_save_loss_inputs(step)}")
         return _finding(step, facts, worst, limits[worst]) if ratios[worst] > 0 else Passed()
 
     def _limit(self, loss: Loss) -> float:

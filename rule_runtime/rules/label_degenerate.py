@@ -8,9 +8,9 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.labels import SORTED_SHARE, Labels, LabelSeries, OtherLabels, labels_of
-from rule_runtime.facts.loss_advice import loss_inputs_advice
 from rule_runtime.facts.loss_inputs import LOSS_INPUTS
 from rule_runtime.facts.loss_owners import input_patterns
+from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -86,7 +86,7 @@ class LabelDegenerate(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         others.end_phase()
         if not labels:
-            raise Missing("no finite labels were saved", loss_inputs_advice(step))
+            raise Missing("no finite labels were saved", how_to_save_loss_inputs(step))
         known: dict[str, list[Any]] = memory.setdefault("series", {})
         found = []
         for each in labels:

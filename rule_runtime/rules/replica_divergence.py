@@ -10,7 +10,7 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.missing_reasons import why_unknown
+from rule_runtime.facts.missing import missing_statistics
 from rule_runtime.facts.selection import evidence, is_training, worst
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ReplicaDivergence(Rule):
 
 def _why_unlike(rows: TensorRows) -> str:
     """Return why no parameter of several workers can be compared."""
-    return why_unknown(rows, ("size", *_COLUMNS), "parameter") or _UNLIKE
+    return str(missing_statistics(rows, ("size", *_COLUMNS), "parameter") or _UNLIKE)
 
 
 def _names(rows: TensorRows, chosen: np.ndarray) -> set[str]:

@@ -13,9 +13,9 @@ from rule_runtime.detectors.baseline import is_about_to_pass, is_on_its_way
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, is_sum_over_rows, targets_of
-from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.loss_curves import training_losses
 from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossKind
-from rule_runtime.facts.loss_rule import training_losses
+from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
 
@@ -84,7 +84,7 @@ class WorseThanGuessing(Rule):
             if targets is not None:
                 seen[series] = targets
         if not seen:
-            raise Missing("no loss was saved with its inputs", loss_inputs_advice(step))
+            raise Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
         values = {series: float(means[at_row[series]]) for series in seen}
         found = self._judge(values, seen, num_steps, memory)
