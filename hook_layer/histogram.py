@@ -133,7 +133,7 @@ class _Sums:
         self._sum = self._sum_squares = 0.0
 
     def add(self, values: NDArray[Any], sum_: float, sum_squares: float) -> None:
-        """Add finite numbers, [numbers], of which there is at least one, and their sums."""
+        """Add finite numbers, [numbers], at least one, and their sums."""
         self.num += values.size
         self._min = min(self._min, float(values.min()))
         self._max = max(self._max, float(values.max()))

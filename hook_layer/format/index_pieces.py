@@ -100,15 +100,15 @@ def members_of(piece: bytes) -> dict[str, Any]:
     return found
 
 
-def _content(found: re.Match[bytes], own: bytes) -> dict[str, Any] | None:
-    mode, mode_step, event_file = found.groups()
-    meta: dict[str, Any] = {"mode": mode.decode(), "mode_step": int(mode_step)}
+def _content(meta: re.Match[bytes], own: bytes) -> dict[str, Any] | None:
+    mode, mode_step, event_file = meta.groups()
+    about: dict[str, Any] = {"mode": mode.decode(), "mode_step": int(mode_step)}
     if event_file is not None:
-        meta["event_file_name"] = event_file.decode()
+        about["event_file_name"] = event_file.decode()
     try:
         members = members_of(own[len(_NEXT) :]) if own else {}
     except IndexFileError:
         return None
     if not _ELSEWHERE.isdisjoint(members):
         return None
-    return {"meta": meta, **members}
+    return {"meta": about, **members}

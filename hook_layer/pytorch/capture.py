@@ -152,7 +152,7 @@ class TorchBackend:
         return self._batches.send()
 
     def forget_statistics(self) -> None:
-        """Let go of what devices computed and nobody refers to."""
+        """Release unreferenced results of devices."""
         self._batches.forget()
 
     def snapshot(self, value: Tensor, rows: int | None = None) -> Snapshot:

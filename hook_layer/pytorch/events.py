@@ -210,7 +210,7 @@ class TorchEvents(LossCapture):
 
     @guarded("steps")
     def _begin_anew(self) -> None:
-        """Let go of what was captured of this step."""
+        """Release what was captured of this step."""
         self._gradients.take()
         with self._lock:
             if self._record is not None:
@@ -332,13 +332,13 @@ class TorchEvents(LossCapture):
             arrived = self._gradients.take()
             self._num_gradients += len(arrived)
             self._capture_all(arrived | self._found_gradients(optimizer))
-        elif optimizer is not None:  # before, scaled as they are, they tell nothing
+        elif optimizer is not None:  # before, their scale is unknown
             arrived = self._gradients.take(parameters_of(optimizer))
             self._num_gradients += len(arrived)
             self._capture_all(unscaled(optimizer, arrived | self._found_gradients(optimizer)))
 
     def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
-        """Return the gradients that an optimiser is about to use, and no backward pass told of."""
+        """Return the gradients that an optimiser is about to use and no backward pass reported."""
         if optimizer is None or self._gradients.all_announced:
             return {}
         return self._gradients.find(self._awaited_gradients(parameters_of(optimizer)))

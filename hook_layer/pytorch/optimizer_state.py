@@ -30,7 +30,7 @@ def state_tensors(
 
     Args:
         optimizer: The optimiser.
-        named: Parameters with their names, of which one may have several; others are left out.
+        named: Parameters with their names. One may have several; others are left out.
     """
     names: dict[int, list[str]] = {}
     for name, parameter in named:

@@ -3,7 +3,7 @@
 A layer that is kept in a plain list, tuple or dictionary, instead of `nn.ModuleList` or
 `nn.ModuleDict`, is called and gets gradients, but `model.parameters()` lacks it: no optimiser moves
 it, `state_dict` forgets it, and nothing says so. Some keep a frozen teacher so on purpose; it gets
-no gradient. The flat parameter of FSDP1, of which the listed ones are views, is left out.
+no gradient. The flat parameter of FSDP1 is left out: the listed ones are views of it.
 """
 
 from __future__ import annotations

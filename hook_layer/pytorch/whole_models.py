@@ -80,7 +80,7 @@ class MadeOptimizers:
         return True
 
     def train_more_than(self, part: nn.Module, whole: nn.Module) -> bool:
-        """Return whether one trains the whole of a module, of which a part is not all."""
+        """Return whether one trains the whole of a module, not only a part."""
         least, most = _ids_in(part), _ids_in(whole)
         return least < most and any(most <= trained for trained in self._trained())
 

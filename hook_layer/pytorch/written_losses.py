@@ -1,7 +1,7 @@
 """Distances that a script writes itself, as `((model(x) - y) ** 2).mean()`: what they compare.
 
-No function tells of them, but the graph of the loss does: behind means, sums and constants stands a
-square or an absolute value, which keeps the difference D that it is of; the difference is between
+No function call shows them, but the graph of the loss does: after means, sums and constants stands
+a square or an absolute value, which keeps the difference D that it is of; the difference is between
 what the model returned, O, but for views and selections, and something that needs no gradient. So
 the targets are O - D, or O + D. For that O is kept in steps that are saved from the model's forward
 pass until a backward pass begins, or the model is called again.
@@ -110,7 +110,7 @@ class WrittenLosses:
         ][:_MOST_OUTPUTS]
 
     def forget(self) -> None:
-        """Let go of what the model returned, and wait for nothing."""
+        """Release the output of the model, and wait for nothing."""
         self._outputs = []
         if self._handle is not None:
             self._handle.remove()
@@ -223,7 +223,7 @@ def _behind(node: Any, value: Tensor) -> _Difference:
 
 
 def _seen_in(node: Any, known: Sequence[_Output]) -> _Seen:
-    """Return what a model returned, of which a node computes the difference from a constant."""
+    """Return the model output from which a node subtracts a constant."""
     at = [number for number, (before, _) in enumerate(node.next_functions) if before is not None]
     if len(at) != 1 or node._saved_alpha != 1:  # noqa: SLF001 - no public way
         raise UnknownGraphError

@@ -30,7 +30,7 @@ __all__ = ["Housekeep", "StateFile"]
 logger = logging.getLogger("stepwatch")
 
 Housekeep = Callable[[str, Callable[[], object]], None]
-"""Does something, of which it is told what, in the background."""
+"""Runs a function in the background."""
 
 _FETCH_TIMEOUT_S: Final = 20.0
 

@@ -14,7 +14,7 @@ __all__ = ["ACCOUNT_ID", "CREDENTIAL", "REGION", "client_factory", "service_envi
 ACCOUNT_ID = "123456789012"
 REGION = "us-east-1"
 CREDENTIAL = "local"
-"""Access key of all but the functions, of which each has its own."""
+"""Access key of everything except the functions, which have their own."""
 
 
 def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:

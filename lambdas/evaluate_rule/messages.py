@@ -1,4 +1,4 @@
-"""What a queue's message says: which object of which trial was created, or which run is due.
+"""Parses messages of a queue: a created object of a trial, or a run that is due.
 
 A message that can never lead anywhere raises `IgnoredMessageError` here, before anything is read,
 so that it is logged and dropped instead of being delivered again and again.

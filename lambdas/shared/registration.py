@@ -1,4 +1,4 @@
-"""Registrations: which run of which job writes below which root, and what it requests.
+"""Registrations: the runs of jobs, their roots and what they request.
 
 A job is registered by the evaluators from its `job.json`. Functions that act on a job, and must not
 believe the events that name it, look here. The items lie in the table of evaluation states, one for

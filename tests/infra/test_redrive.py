@@ -188,7 +188,7 @@ def test_help_says_what_each_argument_is(capsys: pytest.CaptureFixture[str]) -> 
         redrive.main(["--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert "stage of the deployment, whose stack is Stepwatch-STAGE; default: dev" in said
-    assert "default: none, only tell" in said
+    assert "default: only show" in said
 
 
 NOW = 1_800_000_000.0
@@ -308,7 +308,7 @@ def test_a_name_that_nobody_has_is_told(
     del deployment
     with pytest.raises(SystemExit):
         redrive.main(["Explosio"])
-    assert "unknown: Explosio; there are Explosion, finish_job" in capsys.readouterr().err
+    assert "unknown: Explosio; give one of Explosion, finish_job" in capsys.readouterr().err
 
 
 def test_a_stage_that_is_not_deployed_is_told(deployment: Deployment) -> None:

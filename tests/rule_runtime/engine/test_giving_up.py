@@ -148,7 +148,7 @@ def test_a_number_of_workers_that_nothing_tells_is_not_waited_for_for_ever() -> 
     assert run.fed == []
     run.look(now=1060.0)
     assert run.fed == [0, 1, 2, 3]
-    assert "not known how many" in run.state.counts.last_problem
+    assert "workers whose number is unknown" in run.state.counts.last_problem
 
 
 def test_a_hole_that_nothing_fills_is_not_waited_for_for_ever() -> None:

@@ -160,7 +160,7 @@ def test_an_entry_without_a_name_is_told_and_the_others_judge(
     tmp_path: Path, entry: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with_entries(tmp_path, entry)
-    with pytest.raises(ValueError, match=r"entry 1 of DebugRuleConfigurations is left out"):
+    with pytest.raises(ValueError, match=r"entry 1 of DebugRuleConfigurations is ignored"):
         waited(elsewhere(tmp_path))
     job = elsewhere(tmp_path)
     for _ in range(2):
