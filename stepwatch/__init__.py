@@ -27,6 +27,7 @@ __all__ = [
     "LessThan",
     "LocalStore",
     "Memory",
+    "Missing",
     "ModeKeys",
     "NotApplicable",
     "NotEvaluated",
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from rule_runtime.engine.outcome import (
         Evidence,
         IssueFound,
+        Missing,
         NotApplicable,
         NotEvaluated,
         Outcome,
@@ -154,6 +156,7 @@ else:
             "Unit": "rule_runtime.engine.constraints",
             "Evidence": "rule_runtime.engine.outcome",
             "IssueFound": "rule_runtime.engine.outcome",
+            "Missing": "rule_runtime.engine.outcome",
             "NotApplicable": "rule_runtime.engine.outcome",
             "NotEvaluated": "rule_runtime.engine.outcome",
             "Outcome": "rule_runtime.engine.outcome",

@@ -68,4 +68,6 @@ def test_today_equals_what_was_frozen_today(
     assert {row["fault"] for row in rows} == {"dead_relu"}
     assert any("DeadRelu" in row["findings"] for row in rows)
     assert main(["--all", "--rule=DeadRelu", *options]) == 0
-    assert "gate: passed" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{len(rows)} of {len(rows)} runs are frozen" in printed
+    assert "gate: passed" in printed
