@@ -71,7 +71,7 @@ class Match(NamedTuple):
         name: Name of the formula.
         message: What is wrong.
         remedy: What to do.
-        expected: What a right formula gives.
+        expected: What the nearest right formula gives.
     """
 
     name: str
@@ -119,7 +119,8 @@ def recognise(
         count = candidates[key][0] + 1
         candidates[key] = [count, sorted({*candidates[key][1]} & fitting)]
         if count >= _MIN_STEPS and not candidates[key][1]:
-            expected = next(iter(right.values()), 0.0)
+            known = [value for value in right.values() if math.isfinite(value)]
+            expected = min(known, key=lambda value: abs(value - loss), default=0.0)
             return Match(formula.name, formula.message.format(text), formula.remedy, expected)
     return None
 
@@ -364,7 +365,7 @@ WRONG_LOSSES: Final = (
     ),
     Formula(
         "scores",
-        lambda p: p.is_elementwise and p.o.shape[1:2] == (1,),
+        lambda p: p.is_elementwise and p.are_shares and p.o.shape[1:2] == (1,),
         lambda _: 0.0,
         "is exactly 0, as a cross entropy of one score is",
         _ONE_SCORE,

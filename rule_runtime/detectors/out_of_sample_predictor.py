@@ -206,10 +206,11 @@ def _without_missing(
 
 
 def _are_classes(targets: _Numbers, *, is_known: bool) -> bool:
-    """Return whether targets are classes: whole numbers of such a loss, or few values."""
+    """Return whether targets are classes: whole numbers of such a loss, or values that repeat."""
     if is_known and (targets == np.rint(targets)).all():
         return True
-    return len(np.unique(targets)) <= min(len(targets) / 2, _MAX_VALUES)
+    _, counts = np.unique(targets, return_counts=True)
+    return len(counts) <= _MAX_VALUES and bool(np.median(counts) > 1)
 
 
 def _num_shown(targets: _Numbers, are_classes: bool) -> int:

@@ -33,6 +33,7 @@ MODEL_OUTPUT_VALUES: Final = CollectionConfig(
 """Asks the hook for the values of what models return, at every 100th step up to step 300."""
 
 _OUTPUT: Final = "_output_"
+_FIRST_CALL: Final = "_output_0"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
 _OF_MODELS: Final = (r"^[A-Z]\w*_output_[0-9]+$",)
@@ -138,6 +139,8 @@ class LossFacts:
         found = []
         for row, (name, worker) in enumerate(zip(self.rows.names, workers, strict=True)):
             outputs, targets, others = (inputs.of(name, worker, number) for number in range(3))
+            if f"{name.rpartition(_OUTPUT)[0]}{_OUTPUT}1" in self.rows.names:
+                others = None  # it is of the next call
             loss = Loss(
                 row=row,
                 name=name,
@@ -194,6 +197,8 @@ class LossFacts:
         names = (f"{loss.owner}_input_0", f"{loss.owner}_input_1")
         if loss.name == _OF_KERAS:
             names = _PAIR_OF_KERAS
+        elif not loss.name.endswith(_FIRST_CALL):
+            return None
         values = self._step.values(names, loss.worker)
         if len(values) < len(names):
             return None

@@ -40,6 +40,7 @@ INPUT_VALUES: Final = CollectionConfig(
 
 _OUTPUT: Final = "_output"
 _FUNCTION: Final = "Loss"
+_FIRST_CALL: Final = "_0"
 _OF_FUNCTIONS: Final = f"{_FUNCTION}{_OUTPUT}_0"
 _OF_ITS_INPUTS: Final = (f"{_FUNCTION}_input_0", f"{_FUNCTION}_input_1")
 _OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
@@ -129,9 +130,9 @@ class LossInputs:
             worker: The worker.
             number: 0 for outputs of the model, 1 for targets, 2 for a third input.
         """
-        owner = loss.rpartition(_OUTPUT)[0]
-        is_other = owner == _FUNCTION and loss != _OF_FUNCTIONS
-        return None if is_other else self._inputs.get((f"{owner}_input_{number}", worker))
+        owner, _, call = loss.rpartition(_OUTPUT)
+        is_later_call = bool(owner) and call != _FIRST_CALL  # its inputs have other numbers
+        return None if is_later_call else self._inputs.get((f"{owner}_input_{number}", worker))
 
     def kind(self, loss: str, worker: str) -> LossKind:
         """Return the kind of a loss."""

@@ -99,14 +99,14 @@ class GeneralisationGap(Rule):
             return NotApplicable("no validation pass ended at this step")
         if memory["settles"] and ended[0].num_steps < SETTLED_STEPS:
             return NotEvaluated(_SETTLING)
-        before, streaks, found = memory.get("streaks", {}), {}, {}
+        streaks: dict[str, int] = memory.setdefault("streaks", {})
+        found = {}
         for validation in filter(None, map(on_one_scale, ended)):
             gap = self._judge(validation)
             key = f"{validation.worker}/{validation.name}"
-            streaks[key] = min(before.get(key, 0) + 1, self.patience) if gap else 0
+            streaks[key] = min(streaks.get(key, 0) + 1, self.patience) if gap else 0
             if gap is not None and streaks[key] >= self.patience:
                 found[validation.name, validation.worker] = gap
-        memory["streaks"] = streaks
         losses = step.fact(StepLosses)
         found = {series: gap for series, gap in found.items() if series in losses.at_row}
         if not found:

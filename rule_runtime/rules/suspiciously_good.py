@@ -90,13 +90,15 @@ class SuspiciouslyGood(Rule):
             return next((one for one in found if one is not None), Passed())
         if "is_judged" in memory:
             return NotApplicable("no values of inputs are saved at this step")
+        if memory["targets"]:
+            raise Missing(f"fewer than {self.rows} rows of inputs and targets were saved so far")
         raise Missing(
             "no values of the model's inputs were saved beside those of its targets",
             how_to_save_input_values(step),
         )
 
     def _leaks(self, step: StepView, memory: Memory) -> Iterator[IssueFound | None]:
-        """Yield a finding for each target that columns of an input predict, None for others."""
+        """Yield a finding, or None, for each target of which enough rows were seen."""
         states: dict[str, Any] = memory.setdefault("targets", {})
         for rows in step.fact(supervised_rows):
             if rows.key in states or len(states) < _MAX_TARGETS:
@@ -107,7 +109,8 @@ class SuspiciouslyGood(Rule):
                     are_classes=rows.are_classes,
                     min_rows=self.rows,
                 )
-                yield _leak(rows, found) if found and found.columns else None
+                if found is not None:
+                    yield _leak(rows, found) if found.columns else None
 
     def _perfect_losses(self, step: StepView, memory: Memory) -> Iterator[_Suspicion]:
         """Yield validation losses of boosted trees, with a finding for those next to zero."""

@@ -20,10 +20,10 @@ from tests.examples.running import example
 
 
 def test_the_tour_goes_as_it_must(tmp_path: Path) -> None:
-    printed = example("configuration_tour", tmp_path)
+    printed = example("configuration_tour", "--requests", tmp_path)
     assert printed.endswith("tour: ok\n")
     for stop in stops.STOPS:
-        assert f"== {stop.name}: " in printed
+        assert f"== {stop.name}\n" in printed
         assert json.dumps(stop.request(), indent=2) in printed
     board = EventAccumulator(str(tmp_path / "tensorboard" / "tensorboard-output" / "TRAIN"))
     board.Reload()

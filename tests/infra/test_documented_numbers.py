@@ -62,7 +62,7 @@ def test_how_many_evaluations_may_run_at_once() -> None:
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        ("docs/tutorials/first-run.md", f"judges: {len(RULES)} rules"),
+        ("docs/tutorials/first-run.md", f": {len(RULES)} rules that rarely"),
         ("docs/how-to/jobs.md", f"evaluates the first {MAX_JOB_RULES} of the rules"),
         (
             "docs/explanation/functions.md",

@@ -213,7 +213,7 @@ def test_losses_without_another_call_of_the_model_fill_no_step_beyond_the_queue(
             search.loss(nn.Linear(4, 1), 6_000)
     assert search.hook._record is None
     assert search.numbers()[-1] < 100
-    assert "take up queue_bytes=1000000" in caplog.text
+    assert "tensors fill queue_bytes=1000000" in caplog.text
 
 
 def test_a_model_that_others_have_followed_is_let_go_of_or_goes_on(trial: WrittenTrial) -> None:

@@ -23,7 +23,7 @@ def test_append_keeps_what_is_there_or_says_that_it_is_gone(tmp_path: Path) -> N
     assert store.get("a/b") == b"one2"
     store.append("a/b", b"new", 0)
     assert store.get("a/b") == b"new"
-    with pytest.raises(StorageError, match="gone"):
+    with pytest.raises(StorageError, match="some of its 9 bytes are missing"):
         store.append("a/b", b"x", 9)
     with pytest.raises(ObjectNotFoundError):
         store.append("a/c", b"x", 9)

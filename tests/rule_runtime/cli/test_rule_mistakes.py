@@ -273,7 +273,7 @@ def test_a_finding_may_be_a_text(run: Path, tmp_path: Path) -> None:
     status, output = invoke("evaluate", run, "--rule", f"{file}:MyRule")
     assert status == 1
     assert "loss 12.3 above 5 (worker_0, TRAIN)" in output
-    assert "Seen at 3 steps, 0 to 2. Read the source of MyRule." in without_frame(output)
+    assert "Seen at 3 steps, 0 to 2." in " ".join(without_frame(output).split())
 
 
 def test_a_misspelled_collection_is_refused_before_the_training(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_rule_with_its_parameters_and_the_pack_that_it_came_by() -> None:
 def test_a_name_that_no_verdict_could_be_stored_by_is_left_out_and_told(name: Any) -> None:
     rules, (problem,) = asked_rules([entry(name), "no object", entry()][::2])
     assert set(rules) == {"Mine"}
-    assert problem.startswith("entry 1 of DebugRuleConfigurations is left out")
+    assert problem.startswith("entry 1 of DebugRuleConfigurations is ignored")
     assert len(problem) < 300
 
 

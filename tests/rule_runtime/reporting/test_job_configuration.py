@@ -30,7 +30,7 @@ def test_rules_with_their_parameters_and_what_is_wrong_with_them() -> None:
 
 def test_an_entry_without_a_usable_name_is_told() -> None:
     (problem,) = told({"RuleConfigurationName": "#x"})
-    assert problem.startswith("entry 1 of DebugRuleConfigurations is left out")
+    assert problem.startswith("entry 1 of DebugRuleConfigurations is ignored")
 
 
 def test_a_damaged_file_is_told_and_a_missing_one() -> None:

@@ -132,7 +132,7 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
         ({"gradient/Net_a.weight": [0.0]}, "all gradients that are known are zero"),
         ({"gradient/Net_a.weight": [np.nan]}, "no saved gradient is finite"),
         ({}, "no tensor of the collection gradients was saved"),
-        (None, "of 1 saved gradient statistics are not known (abs_mean): save their values"),
+        (None, "saved gradients have no abs_mean: save their values"),
     ],
 )
 def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, message: str) -> None:
