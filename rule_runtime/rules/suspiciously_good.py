@@ -16,6 +16,7 @@ from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
 from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows
 from rule_runtime.facts.token_losses import token_losses
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -26,12 +27,11 @@ _Suspicion = tuple[str, IssueFound | None]  # what names a loss, and the finding
 
 _MAX_TARGETS: Final = 8
 """Targets that are followed; further ones are skipped, to bound the memory."""
-_MAX_STREAKS: Final = 32
-"""Losses that are followed."""
 _SHOWN: Final = 4
 """Columns that a finding names."""
 _AS_GOOD: Final = 1.1
 """Validation loss, in training losses; without a leak it is seldom that small."""
+_NO_VALUES: Final = "no values of the model's inputs were saved beside those of its targets"
 _DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
 _MASK: Final = "Check the causal mask, the direction of recurrent layers and the shift of targets."
 
@@ -92,10 +92,7 @@ class SuspiciouslyGood(Rule):
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
             raise Missing(f"fewer than {self.rows} rows of inputs and targets were saved so far")
-        raise Missing(
-            "no values of the model's inputs were saved beside those of its targets",
-            how_to_save_input_values(step),
-        )
+        raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
     def _leaks(self, step: StepView, memory: Memory) -> Iterator[IssueFound | None]:
         """Yield a finding, or None, for each target of which enough rows were seen."""
@@ -125,7 +122,7 @@ class SuspiciouslyGood(Rule):
     def _lasts(self, memory: Memory, key: str, *, is_bad: bool) -> bool:
         """Return whether a loss is bad `patience` times in a row, this time included."""
         streaks: dict[str, int] = memory.setdefault("streaks", {})
-        if key in streaks or len(streaks) < _MAX_STREAKS:
+        if key in streaks or len(streaks) < MAX_SERIES:
             streaks[key] = min(streaks.get(key, 0) + 1, self.patience) if is_bad else 0
         return streaks.get(key, 0) >= self.patience
 
