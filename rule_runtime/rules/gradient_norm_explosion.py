@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    Missing,
-    NotApplicable,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.facts.selection import evidence, is_training
