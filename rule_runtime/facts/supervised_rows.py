@@ -92,9 +92,9 @@ def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, 
     """Yield columns [N, C] and targets [N, T]: of whole examples, and of each place of them."""
     if values.dtype.kind not in "biuf" or targets.dtype.kind not in "biuf":
         return
-    targets = targets[: len(values)]  # of boosted trees only the first rows are saved
     if not 0 < values.size <= _MAX_ELEMENTS or values.ndim < _TABLE or not targets.ndim:
         return
+    targets = targets[: len(values)]  # of boosted trees only the first rows are saved
     pairs = [("examples", _flat(values), _flat(targets))]
     if values.ndim == _SERIES and targets.ndim in (_TABLE, _SERIES):
         length = targets.shape[1]  # the first times may be a warm-up

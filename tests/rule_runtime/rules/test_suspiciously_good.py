@@ -317,3 +317,12 @@ def test_trees_that_are_given_their_labels_in_another_form(
         assert (
             "input_values: column 10 predicts the target labels, in 142 rows" in evidence.sentence
         )
+
+
+def test_an_input_that_is_a_single_number_is_skipped() -> None:
+    trial = TrialBuilder()
+    targets = np.arange(8) % 2
+    for step in range(3):
+        saved = {LOSS: [1.0], "Net_input_0": np.array(7), "CrossEntropyLoss_input_1": targets}
+        trial.step(step, saved)
+    assert {type(outcome) for outcome in trial.outcomes(SuspiciouslyGood())} == {NotEvaluated}
