@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = [
+    "SURELY_MEAN",
     "LossTargets",
     "constant_loss",
     "is_sum_over_rows",
@@ -37,7 +38,7 @@ _FAR: Final = 5.0
 _DOMINATING: Final = 0.1
 """Share of the variance that makes it one: then the variance says little of the other rows."""
 
-_SURELY_MEAN: Final = 3.0
+SURELY_MEAN: Final = 3.0
 """Times the loss of a constant predictor below which a first loss is no sum over rows."""
 
 _ROUNDING: Final = 1e-6
@@ -153,8 +154,8 @@ def is_sum_over_rows(step: StepView, name: str, worker: str, first: float) -> bo
         first: The loss at that step, before it can have grown.
     """
     inputs = step.fact(LossInputs)
-    largest = _SURELY_MEAN * inputs.guess(name, worker)
-    least = largest / _SURELY_MEAN**2 if first > largest else math.inf
+    largest = SURELY_MEAN * inputs.guess(name, worker)
+    least = largest / SURELY_MEAN**2 if first > largest else math.inf
     return inputs.is_sum(name, worker, first, least=least, most=largest)
 
 

@@ -14,7 +14,13 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.baseline import LossTargets, constant_loss, labels_of_trees, targets_of
+from rule_runtime.facts.baseline import (
+    SURELY_MEAN,
+    LossTargets,
+    constant_loss,
+    labels_of_trees,
+    targets_of,
+)
 from rule_runtime.facts.evaluation_phases import is_share_of_errors, loss_side, usual_names
 from rule_runtime.facts.missing import missing_validation
 from rule_runtime.facts.selection import declared, finite_means, is_training
@@ -61,9 +67,6 @@ _OTHER_SIZE: Final = 1.5
 
 _NEAR_BASELINE: Final = (0.8, 1.5)
 """A plain cross entropy begins between so many times the loss of a constant predictor."""
-
-_SURELY_MEAN: Final = 3.0
-"""Times the loss of a constant predictor below which a first loss is no sum over rows."""
 
 _LARGEST: Final = 1e300
 """Losses from here on count as infinite, so that their sums are numbers."""
@@ -354,7 +357,7 @@ def on_one_scale(validation: Validation) -> Validation | None:
     spreads = sorted((of.std, beside.std))
     if of.are_numbers and 0 < _OTHER_UNITS * spreads[0] < spreads[1]:
         return None
-    if course.start <= _SURELY_MEAN * constant_loss(validation.name, of._replace(is_sum=False)):
+    if course.start <= SURELY_MEAN * constant_loss(validation.name, of._replace(is_sum=False)):
         return None if of.is_sum else validation
     times = of.rows / of.steps / beside.rows
     share = course.first / course.training_at_first if course.training_at_first else 0.0

@@ -13,6 +13,7 @@ from rule_runtime.detectors.generalisation import (
     has_turned,
     is_learned_by_heart,
 )
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
@@ -104,8 +105,7 @@ class GeneralisationGap(Rule):
         for validation in filter(None, map(on_one_scale, ended)):
             gap = self._judge(validation)
             key = f"{validation.worker}/{validation.name}"
-            streaks[key] = min(streaks.get(key, 0) + 1, self.patience) if gap else 0
-            if gap is not None and streaks[key] >= self.patience:
+            if streak(streaks, is_bad=gap is not None, name=key) >= self.patience and gap:
                 found[validation.name, validation.worker] = gap
         losses = step.fact(StepLosses)
         found = {series: gap for series, gap in found.items() if series in losses.at_row}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.layer_links import LayerLinks, Link
@@ -61,8 +62,7 @@ class MissingActivation(Rule):
         if not layers.linear:
             return NotEvaluated(layers.why_none_is_linear)
         links = _chosen(step.fact(LayerLinks))
-        memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if links else 0
-        if memory["streak"] < self.patience:
+        if streak(memory, is_bad=bool(links)) < self.patience:
             return Passed()
         rows = step.fact(Signals).rows
         first = min(links, key=lambda link: (rows.names[link.path[-1]], link.source.worker))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_statistics
@@ -77,8 +78,7 @@ class ReplicaDivergence(Rule):
         if differs and not memory.get("agreed"):
             return NotEvaluated("the workers' parameters differ from the start")
         memory["agreed"] = True
-        memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if differs else 0
-        if memory["streak"] < self.patience:
+        if streak(memory, is_bad=differs) < self.patience:
             return Passed()
         return self._finding(step, rows, difference)
 

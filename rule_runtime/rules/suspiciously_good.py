@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.out_of_sample_predictor import Prediction, best_predictors
+from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_place_worst
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
@@ -122,9 +123,8 @@ class SuspiciouslyGood(Rule):
     def _lasts(self, memory: Memory, key: str, *, is_bad: bool) -> bool:
         """Return whether a loss is bad `patience` times in a row, this time included."""
         streaks: dict[str, int] = memory.setdefault("streaks", {})
-        if key in streaks or len(streaks) < MAX_SERIES:
-            streaks[key] = min(streaks.get(key, 0) + 1, self.patience) if is_bad else 0
-        return streaks.get(key, 0) >= self.patience
+        is_followed = key in streaks or len(streaks) < MAX_SERIES
+        return is_followed and streak(streaks, is_bad=is_bad, name=key) >= self.patience
 
 
 def _leak(rows: SupervisedRows, found: Prediction) -> IssueFound:
