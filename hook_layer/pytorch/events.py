@@ -223,7 +223,7 @@ class TorchEvents(LossCapture):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
-        self._optimizer_steps.backward_begins()
+        self._optimizer_steps.backward_begins(is_recorded=self._record is not None)
         self._capture_losses_of(args)
         self._written.forget()
         self._scaling.backward_began()

@@ -1,19 +1,22 @@
-"""Counts optimizer steps that had no effect, for rules: the collection `optimizer_steps`.
+"""Counts optimizer steps that go wrong, for rules: the collection `optimizer_steps`.
 
-The counts tell why no weight changes: the optimizer got no gradient, it trains other parameters, or
-a `GradScaler` skipped its steps.
+The counts show why no weight changes (the optimizer got no gradient, it trains other parameters, or
+a `GradScaler` skipped its steps), and whether gradients of earlier steps were cleared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import parameters_of
+from hook_layer.pytorch.capture import is_capturable
+from hook_layer.pytorch.values import own_shard
 
 __all__ = ["MANY_IN_VAIN", "OptimizerSteps", "has_gradient"]
 
@@ -35,15 +38,36 @@ class OptimizerSteps:
         self._had_gradient = False
         self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
         self._skipped: dict[int, int | Tensor] = {}
+        self._last: ReferenceType[Optimizer] | None = None
+        self._are_left: Tensor | None = None  # gradients of the step before, as far as was seen
         self._scale: Tensor | None = None
 
-    def backward_begins(self) -> None:
-        """Note that a backward pass begins."""
+    def backward_begins(self, *, is_recorded: bool) -> None:
+        """Note that a backward pass begins.
+
+        Args:
+            is_recorded: Whether this step is saved.
+        """
         self._backward_passes += 1
+        if is_recorded:
+            self._look_for_gradients()
 
     def recording_begins(self) -> None:
         """Note that a step begins that is saved."""
         self._ungraded = 0
+        self._are_left = None
+
+    def _look_for_gradients(self) -> None:
+        """Note whether the optimizer still has a gradient before a backward pass adds to it.
+
+        One parameter shows it. The answer stays on the device, so that nothing waits for it.
+        """
+        optimizer = None if self._last is None else self._last()
+        gradients = () if optimizer is None else _dense_gradients(optimizer)
+        first = next(iter(gradients), None)
+        is_left = torch.tensor(data=False) if first is None else first.ne(0).any()
+        # Before one of several backward passes of a step they are cleared.
+        self._are_left = is_left if self._are_left is None else self._are_left & is_left
 
     def step_begins(self, optimizer: Optimizer) -> None:
         """Note that an optimizer is about to step."""
@@ -64,6 +88,8 @@ class OptimizerSteps:
         self._backward_passes = 0
         self._num_steps += 1
         self._done.add(id(optimizer))
+        if is_ours:
+            self._last = ref(optimizer)
         if is_ours and is_recorded:
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
             self._ungraded += sum(p.grad is None for p in trained)
@@ -101,6 +127,8 @@ class OptimizerSteps:
         if self._num_steps:
             counts["backward_passes_since"] = self._backward_passes
             counts["parameters_without_gradient"] = self._ungraded
+        if self._are_left is not None:
+            counts["gradients_left"] = self._are_left
         if self._scale is not None:
             counts["loss_scale"] = self._scale
         return {f"optimizer_steps/{name}": _as_tensor(count) for name, count in counts.items()}
@@ -109,6 +137,19 @@ class OptimizerSteps:
 def has_gradient(optimizer: Optimizer) -> bool:
     """Return whether any parameter of an optimizer has a gradient."""
     return any(parameter.grad is not None for parameter in parameters_of(optimizer))
+
+
+def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
+    """Yield the gradients of an optimizer; of a sharded one what this rank has.
+
+    What one computes of a whole DTensor would wait for the other ranks.
+    """
+    for parameter in parameters_of(optimizer):
+        gradient = parameter.grad
+        if gradient is None or gradient.layout is not torch.strided:
+            continue
+        if is_capturable(gradient):
+            yield own_shard(gradient.detach())
 
 
 def _largest(counts: Iterable[int | Tensor]) -> int | Tensor:
