@@ -1,7 +1,8 @@
-"""Counts optimizer steps that go wrong, for rules: the collection `optimizer_steps`.
+"""Counts what goes wrong in a training loop, for rules: the collection `optimizer_steps`.
 
 The counts show why no weight changes (the optimizer got no gradient, it trains other parameters, or
-a `GradScaler` skipped its steps), and whether gradients of earlier steps were cleared.
+a `GradScaler` skipped its steps), whether gradients of earlier steps were cleared, and whether
+validation runs in training mode.
 """
 
 from __future__ import annotations
@@ -11,21 +12,32 @@ from typing import Any, Final
 from weakref import ReferenceType, ref
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.capture import is_capturable
 from hook_layer.pytorch.values import own_shard
 
-__all__ = ["MANY_IN_VAIN", "OptimizerSteps", "has_gradient"]
+__all__ = ["MANY_IN_VAIN", "LoopCounts", "has_gradient"]
 
 MANY_IN_VAIN: Final = 5
 """Steps in a row without any gradient after which this is no accident."""
+_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_DROPOUTS: Final = (
+    nn.AlphaDropout,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.FeatureAlphaDropout,
+)
+_CHANGED_BY_MODE: Final = (*_NORMS, *_DROPOUTS)
+"""Layers that compute something else in training mode than in evaluation mode."""
 
 
-class OptimizerSteps:
-    """Counts the steps of all optimizers of a process.
+class LoopCounts:
+    """Counts what goes wrong in the training loop, for all optimizers of a process.
 
     Attributes:
         without_gradient: Steps in a row in which no parameter of the optimizer had a gradient.
@@ -41,6 +53,9 @@ class OptimizerSteps:
         self._last: ReferenceType[Optimizer] | None = None
         self._are_left: Tensor | None = None  # gradients of the step before, as far as was seen
         self._scale: Tensor | None = None
+        self._rate: float | Tensor | None = None
+        self._in_training_mode = 0
+        self._validated: ReferenceType[nn.Module] | None = None  # without gradients, by mistake
 
     def backward_begins(self, *, is_recorded: bool) -> None:
         """Note that a backward pass begins.
@@ -69,6 +84,24 @@ class OptimizerSteps:
         # Before one of several backward passes of a step they are cleared.
         self._are_left = is_left if self._are_left is None else self._are_left & is_left
 
+    def pass_begins(self, model: nn.Module) -> None:
+        """Note that a model is called."""
+        is_validation = model.training and not torch.is_grad_enabled()
+        self._validated = ref(model) if is_validation else None
+
+    def loss_aside(self) -> None:
+        """Note that a loss is computed after a forward pass that belongs to no step."""
+        model = None if self._validated is None else self._validated()
+        if model is None or torch.is_grad_enabled():
+            return
+        self._validated = None  # several losses of a pass count once
+        # Without dropout and batch normalisation a model computes the same in both modes.
+        self._in_training_mode += any(
+            part.training and (isinstance(part, _NORMS) or getattr(part, "p", 0) > 0)
+            for part in model.modules()
+            if isinstance(part, _CHANGED_BY_MODE)
+        )
+
     def step_begins(self, optimizer: Optimizer) -> None:
         """Note that an optimizer is about to step."""
         self._had_gradient = has_gradient(optimizer)
@@ -91,6 +124,7 @@ class OptimizerSteps:
         if is_ours:
             self._last = ref(optimizer)
         if is_ours and is_recorded:
+            self._rate = _largest_rate(optimizer)
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
             self._ungraded += sum(p.grad is None for p in trained)
         found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips by itself
@@ -119,14 +153,17 @@ class OptimizerSteps:
         Args:
             are_all_of_others: Whether no optimizer that was made holds parameters of the model.
         """
-        counts: dict[str, int | Tensor] = {
+        counts: dict[str, float | Tensor] = {
             "without_gradient": self.without_gradient,
             "of_other_parameters": self._of_others if are_all_of_others else 0,
             "skipped": _largest(self._skipped.values()),
+            "validation_passes_in_training_mode": self._in_training_mode,
         }
         if self._num_steps:
             counts["backward_passes_since"] = self._backward_passes
             counts["parameters_without_gradient"] = self._ungraded
+        if self._rate is not None:
+            counts["learning_rate"] = self._rate
         if self._are_left is not None:
             counts["gradients_left"] = self._are_left
         if self._scale is not None:
@@ -137,6 +174,14 @@ class OptimizerSteps:
 def has_gradient(optimizer: Optimizer) -> bool:
     """Return whether any parameter of an optimizer has a gradient."""
     return any(parameter.grad is not None for parameter in parameters_of(optimizer))
+
+
+def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
+    """Return the largest learning rate of the groups of an optimizer; None if it has none."""
+    rates = [group["lr"] for group in optimizer.param_groups if "lr" in group]
+    if any(isinstance(rate, Tensor) for rate in rates):
+        return torch.stack([torch.as_tensor(rate).detach().float() for rate in rates]).max()
+    return max(map(float, rates), default=None)
 
 
 def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
@@ -156,5 +201,5 @@ def _largest(counts: Iterable[int | Tensor]) -> int | Tensor:
     return max((int(count) for count in counts), default=0)
 
 
-def _as_tensor(count: int | Tensor) -> Tensor:
+def _as_tensor(count: float | Tensor) -> Tensor:
     return count.detach().float() if isinstance(count, Tensor) else torch.tensor(float(count))
