@@ -45,7 +45,7 @@ class LoopCounts:
 
     def __init__(self) -> None:
         self.without_gradient = 0
-        self._of_others = self._backward_passes = self._num_steps = 0
+        self._of_others = self._backward_passes = self._most_passes = self._num_steps = 0
         self._ungraded = 0  # parameters without a gradient, in the step that is open
         self._had_gradient = False
         self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
@@ -118,6 +118,7 @@ class LoopCounts:
         is_in_vain = not self._had_gradient and not has_gradient(optimizer)
         self.without_gradient = self.without_gradient + 1 if is_in_vain else 0
         self._of_others = 0 if is_ours else self._of_others + 1
+        self._most_passes = max(self._most_passes, self._backward_passes)
         self._backward_passes = 0
         self._num_steps += 1
         self._done.add(id(optimizer))
@@ -161,6 +162,7 @@ class LoopCounts:
         }
         if self._num_steps:
             counts["backward_passes_since"] = self._backward_passes
+            counts["backward_passes_per_step"] = self._most_passes
             counts["parameters_without_gradient"] = self._ungraded
         if self._rate is not None:
             counts["learning_rate"] = self._rate
