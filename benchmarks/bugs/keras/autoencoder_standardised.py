@@ -1,4 +1,4 @@
-"""The autoencoder's loss is stuck, and its pictures are much too bright.
+"""The autoencoder's loss is stuck at half of the variance.
 
 Cause: the inputs are standardised, so half are negative; a sigmoid output cannot rebuild them.
 """

@@ -1,4 +1,4 @@
-"""Loss jumps between 0.5 and 8, and many runs end with all answers in one class.
+"""The loss stays above 0.6 and accuracy near 70 % on an easy table.
 
 Cause: `binary_crossentropy` expects probabilities, but the last layer is linear without sigmoid.
 """

@@ -1,4 +1,4 @@
-"""The convolutional network on colour images is worse than a single dense layer.
+"""The convolutional network on colour images learns slowly and stays near 75 %.
 
 Cause: images of shape (3, 24, 24) in a network for (rows, columns, channels), without transpose.
 """

@@ -1,4 +1,4 @@
-"""With class weights against the imbalance, the network finds even fewer of the ill people.
+"""With class weights against the imbalance, the network finds none of the ill people.
 
 Cause: the weights are swapped: the frequent class gets the large one.
 """

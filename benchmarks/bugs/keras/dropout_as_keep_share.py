@@ -1,4 +1,4 @@
-"""Training accuracy stays near chance; more units per layer help a little.
+"""Training accuracy stays near chance.
 
 Cause: `Dropout(0.95)` was meant as the share to keep, but it is the share to drop.
 """

@@ -1,4 +1,4 @@
-"""The loss is negative and falls to minus thousands, accuracy stays near one quarter.
+"""The loss is negative and falls without end, and accuracy stays low.
 
 Cause: labels 0 to 3 with one unit and binary cross-entropy.
 """

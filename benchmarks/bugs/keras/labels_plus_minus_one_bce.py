@@ -1,4 +1,4 @@
-"""The loss becomes negative, and the network calls each point inside the circle or none.
+"""The loss becomes negative, and accuracy stays near one half.
 
 Cause: labels are -1 and +1 as in a textbook, but binary cross-entropy expects 0 and 1.
 """

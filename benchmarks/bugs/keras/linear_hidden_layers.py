@@ -1,4 +1,4 @@
-"""Accuracy on the two spirals stays near 60 %, no matter how many layers are added.
+"""Accuracy on the two spirals stays near 65 %, with any number of layers.
 
 Cause: the hidden layers have no activation, so the whole model is one linear map.
 """

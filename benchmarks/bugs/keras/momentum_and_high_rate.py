@@ -1,4 +1,4 @@
-"""The loss rises for many epochs, oscillates, and accuracy ends near chance.
+"""The loss oscillates far above its start, and accuracy stays below one half.
 
 Cause: momentum 0.99 with a learning rate of 0.5 makes steps that are 100 times too large.
 """

@@ -1,4 +1,4 @@
-"""Accuracy on 8 groups of customers stays below one half.
+"""Accuracy on 8 groups of customers stays near one half.
 
 Cause: a layer with a single relu unit in the middle of the network lets almost nothing through.
 """

@@ -1,4 +1,4 @@
-"""The first two epochs learn well, from the fourth on nothing changes any more.
+"""The first two epochs learn well, from the fifth on nothing changes any more.
 
 Cause: the scheduler multiplies the current rate by 0.5 ** epoch, so the factors compound.
 """

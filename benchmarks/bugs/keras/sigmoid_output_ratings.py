@@ -1,4 +1,4 @@
-"""The recommender predicts 1 for each pair of user and film, and the loss stays near 7.
+"""The recommender predicts 1 for each pair of user and film, and the loss stays near 6.
 
 Cause: the ratings are 1 to 5, but a sigmoid output is at most 1.
 """

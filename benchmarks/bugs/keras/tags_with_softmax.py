@@ -1,4 +1,4 @@
-"""Each question gets at most one tag although most have three.
+"""Most questions get no tag although most have three.
 
 Cause: softmax over tags that do not exclude each other; each tag needs a sigmoid of its own.
 """

@@ -1,4 +1,4 @@
-"""The loss on photos that are centred by `x - 128` is much higher than without centring.
+"""The loss on photos that are centred by `x - 128` stays above the variance of the target.
 
 Cause: the images are uint8, so 100 - 128 wraps around to 228.
 """

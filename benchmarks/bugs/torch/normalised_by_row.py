@@ -1,4 +1,4 @@
-"""With normalised inputs the price model is worse than without; the prices hardly vary.
+"""With normalised inputs the price model is no better than a constant.
 
 Cause: mean and deviation are taken of each row (dim=1), and the year outweighs all else there.
 """

@@ -1,4 +1,4 @@
-"""The loss is 10^5 after one batch and nan after some more.
+"""The loss is nan before the first epoch ends.
 
 Cause: a learning rate of 0.1 for a regression whose inputs are up to 100.
 """

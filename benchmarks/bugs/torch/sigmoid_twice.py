@@ -1,4 +1,4 @@
-"""The loss does not fall below 0.5 although the classes are easy, and all answers are "yes".
+"""The loss stays near 0.67 although the classes are easy, and all answers are "yes".
 
 Cause: BCEWithLogitsLoss applies a sigmoid to outputs that have passed one.
 """
