@@ -1,0 +1,1 @@
+"""Training programs with bugs that people really had, each with its fix."""
