@@ -12,9 +12,9 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.baseline import is_about_to_pass, is_on_its_way
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.baseline import LossTargets, constant_loss, is_sum_over_rows, targets_of
+from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossKind
+from rule_runtime.facts.losses import LOSS_INPUTS, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
@@ -139,11 +139,9 @@ class WorseThanGuessing(Rule):
         if found is None or (key not in known and len(known) >= MAX_SERIES):
             return None
         kind = LossKind(found.kind)
-        if not (kind.is_of_numbers or found.guess) or kind is LossKind.BINARY:
+        if not (kind.is_of_numbers or found.uniform) or kind is LossKind.BINARY:
             return None  # classes of yes and no may have weights
-        if key not in known:
-            found = found._replace(is_sum=is_sum_over_rows(step, *series, loss))
-        else:
+        if key in known:
             found = LossTargets(*known[key]).latest(_WINDOW - 1).plus(found)
         known[key] = list(found)
         return None if found.is_sum else found
