@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.loss_pair import LossPair, log_softmax, loss_pair, rows_of_classes
+from rule_runtime.numerics.loss_pair import LossPair, log_softmax, loss_pair
 
 __all__ = ["DOUBLE_ACTIVATIONS", "WRONG_LOSSES", "Formula", "Match", "recognise"]
 
@@ -174,24 +174,13 @@ def _of_softmax(pair: LossPair) -> Iterator[tuple[str, float]]:
         yield "", float(pair.by_class.cross_entropy.mean())
 
 
-def _of_batch(pair: LossPair) -> Iterator[tuple[str, float]]:
-    """Yield the cross entropy over the rows of the batch."""
-    yield "", -float((pair.t * log_softmax(rows_of_classes(pair.o, 0)).T).sum())
-
-
-_SHAPES: Final = "Give outputs and targets the same shape: outputs.squeeze(-1)."
-_MULTI_LABEL: Final = (
-    "Use nn.BCEWithLogitsLoss if several classes can hold at once, nn.MSELoss for amounts."
-)
-_ONE_SCORE: Final = "Use nn.BCEWithLogitsLoss, or return one score for each class."
-
 WRONG_LOSSES: Final = (
     Formula(
         "elements",
         lambda pair: pair.is_elementwise and pair.o.shape[1] == 1,
         _of_each_pair,
         "is the mean {} of the differences of every output from every target",
-        _SHAPES,
+        "Give outputs and targets the same shape: outputs.squeeze(-1).",
     ),
     Formula(
         "means",
@@ -219,21 +208,14 @@ WRONG_LOSSES: Final = (
         _do_several_hold,
         _of_soft_classes,
         "is a cross entropy of classes, of targets that sum to more than 1 in a row",
-        _MULTI_LABEL,
-    ),
-    Formula(
-        "batch",
-        lambda pair: pair.is_elementwise and pair.o.shape[1] == 1 and pair.t.sum() > 1 + _SCATTER,
-        _of_batch,
-        "is a cross entropy over the rows of the batch, as if they were classes",
-        _ONE_SCORE,
+        "Use nn.BCEWithLogitsLoss if several classes can hold at once, nn.MSELoss for amounts.",
     ),
     Formula(
         "scores",
         lambda pair: pair.is_elementwise and pair.shape[1:2] == (1,),
         lambda _: [("", 0.0)],
         "is exactly 0, as a cross entropy of one score is",
-        _ONE_SCORE,
+        "Use nn.BCEWithLogitsLoss, or return one score for each class.",
     ),
     Formula(
         "classes",

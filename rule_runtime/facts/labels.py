@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rule_runtime.facts.losses import Loss, Losses, LossKind
 
@@ -22,7 +19,7 @@ SORTED_SHARE: Final = 0.5
 _LARGEST: Final = 1e100
 """Labels from here on are skipped: sums of them would not be finite."""
 _MIN_ROWS: Final = 32
-"""Rows from which a share of labels, or equality of rows, is no accident."""
+"""Rows from which a share of labels is no accident."""
 _ACCIDENT: Final = 1.5
 """Rows with other labels that may be an accident."""
 _MIN_IN_BATCH: Final = 8
@@ -44,7 +41,6 @@ class Labels(NamedTuple):
         high: Largest element.
         mean: Mean of the elements.
         num_rows: Number of rows; elements of a row, such as pixels, are alike.
-        row_sum: Mean sum of a row.
         is_single: Whether a row is one element.
         is_whole: Whether the elements have a type of whole numbers.
         task: What labels of the same task share: type, size of a row, columns of the scores.
@@ -58,7 +54,6 @@ class Labels(NamedTuple):
     high: float
     mean: float
     num_rows: float
-    row_sum: float
     is_single: bool
     is_whole: bool
     task: str
@@ -113,8 +108,7 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
         is_whole = (rows.dtypes[at] or "").startswith(("int", "uint", "bool"))
         is_single = bool(rows.shapes[at]) and math.prod(shape[1:]) == 1
         task = f"{is_whole} {shape[2:]} {loss and loss.num_classes}"
-        num_rows = shape[0] if shape else size
-        numbers = (low, high, mean, num_rows, mean * size / num_rows)
+        numbers = (low, high, mean, shape[0] if shape else size)
         found.append(Labels(at, name, worker, *numbers, is_single, is_whole, task, loss))
     return sorted(found, key=lambda labels: (labels.name, labels.worker))
 
@@ -171,8 +165,6 @@ class LabelSeries(NamedTuple):
         rows: Number of rows.
         steps: Number of saved steps.
         loss: The first loss whose targets they are.
-        equal_row: A number for the row that all rows equal; 0 if they differ or are unknown.
-        equal_steps: Saved steps in which rows were compared.
         batches: Batches of class labels, of 8 rows or more.
         one_class: Those of them with one class only.
         classes: The classes of these, 3 at most.
@@ -183,8 +175,6 @@ class LabelSeries(NamedTuple):
     rows: float = 0.0
     steps: int = 0
     loss: float | None = None
-    equal_row: int = 0
-    equal_steps: int = 0
     batches: int = 0
     one_class: int = 0
     classes: Sequence[float] = ()
@@ -195,12 +185,11 @@ class LabelSeries(NamedTuple):
         are_many = self.batches >= _MIN_BATCHES and len(self.classes) >= _MIN_CLASSES
         return are_many and self.one_class >= SORTED_SHARE * self.batches
 
-    def plus(self, labels: Labels, step: StepView) -> LabelSeries:
+    def plus(self, labels: Labels) -> LabelSeries:
         """Return the series with the labels of a step.
 
         Args:
             labels: The labels.
-            step: The step.
         """
         series = self._replace(
             low=min(self.low, labels.low),
@@ -209,36 +198,13 @@ class LabelSeries(NamedTuple):
             steps=self.steps + 1,
             loss=labels.loss_value if self.loss is None else self.loss,
         )
+        are_known = labels.loss is None or labels.loss.kind is not LossKind.UNKNOWN
         is_whole = labels.low >= 0 and labels.low.is_integer() and labels.high.is_integer()
-        if labels.loss is not None and labels.loss.kind is LossKind.UNKNOWN:
+        is_batch = are_known and is_whole and labels.are_classes and labels.is_single
+        if not is_batch or labels.num_rows < _MIN_IN_BATCH:
             return series
-        if is_whole and labels.are_classes and labels.is_single:
-            return _with_batch(series, labels)
-        return _with_row(series, labels, step)
-
-
-def _with_batch(series: LabelSeries, labels: Labels) -> LabelSeries:
-    """Count a batch of classes."""
-    if labels.num_rows < _MIN_IN_BATCH:
-        return series
-    if labels.low != labels.high:
-        return series._replace(batches=series.batches + 1)
-    classes = [*series.classes, *({labels.low} - set(series.classes))][:_MIN_CLASSES]
-    return series._replace(
-        batches=series.batches + 1, one_class=series.one_class + 1, classes=classes
-    )
-
-
-def _with_row(series: LabelSeries, labels: Labels, step: StepView) -> LabelSeries:
-    """Compare the rows of a step with those before, unless they differed already."""
-    is_open = bool(series.equal_row) or not series.equal_steps
-    if not is_open or labels.low == labels.high or labels.num_rows < _MIN_ROWS:
-        return series
-    values: Any = step.values((labels.name,), labels.worker).get(labels.name)
-    if values is None or labels.is_single or values.ndim <= 1:
-        return series
-    row = 0
-    if (values == values[0]).all():
-        row = zlib.crc32(np.ascontiguousarray(values[0]).tobytes())
-    is_same = not series.equal_steps or row == series.equal_row
-    return series._replace(equal_row=row if is_same else 0, equal_steps=series.equal_steps + 1)
+        if labels.low != labels.high:
+            return series._replace(batches=series.batches + 1)
+        classes = [*series.classes, *({labels.low} - set(series.classes))][:_MIN_CLASSES]
+        num = series.one_class + 1
+        return series._replace(batches=series.batches + 1, one_class=num, classes=classes)

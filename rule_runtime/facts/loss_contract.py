@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, LossValues
+from rule_runtime.facts.losses import Input, Loss, Losses, LossValues
 from rule_runtime.numerics.score_layout import are_scrambled, normalised_axis
 
 __all__ = ["LossMismatch", "broken_contract", "broken_layout"]
@@ -16,8 +16,6 @@ _ROUNDING: Final = 1e-3
 """How far elements may be out of their range."""
 _SUM_ROUNDING: Final = 0.01
 """How far the mean sum of a row of probabilities may exceed 1."""
-_TIMES_ZERO_OUTPUTS: Final = 2.0
-"""Times the loss of outputs that are all 0 that a cross entropy must be below 0."""
 _MATRIX: Final = 2
 _FUNCTION: Final = "Loss"
 _OF_NUMBERS: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", _FUNCTION)
@@ -99,7 +97,7 @@ def broken_contract(loss: Loss) -> LossMismatch | None:
     outputs, targets = loss.outputs, loss.targets
     if outputs is None:
         return None
-    found = _out_of_range(loss, outputs, targets) or _negative_loss(loss)
+    found = _out_of_range(loss, outputs, targets)
     if found is not None or targets is None:
         return found
     return _pairs(loss, outputs, targets) or _row_sum(loss, outputs, targets)
@@ -182,17 +180,3 @@ def _row_sum(loss: Loss, outputs: Input, targets: Input) -> LossMismatch | None:
     message += "the mean"
     remedy = "Use nn.BCEWithLogitsLoss if several classes can hold at once, or apply a softmax."
     return LossMismatch("row_sum", mean_sum, 1.0, message, remedy)
-
-
-def _negative_loss(loss: Loss) -> LossMismatch | None:
-    """Return whether a loss of one's own that looks like a cross entropy is far below 0."""
-    limit = -_TIMES_ZERO_OUTPUTS * max(loss.zero_output_loss, 1.0)
-    if (
-        loss.kind is not LossKind.LOOKS_LIKE_CLASSES
-        or loss.others is not None
-        or not loss.value < limit
-    ):
-        return None
-    message = f"is {loss.value:.4g}, and a loss of class scores should fall to 0 from above"
-    remedy = "Change the sign of the loss, or put log_softmax before it."
-    return LossMismatch("loss", loss.value, 0.0, message, remedy)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from rule_runtime.facts.model_inputs import is_of_keras
@@ -12,7 +10,7 @@ from rule_runtime.facts.model_inputs import is_of_keras
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["input_patterns", "input_target_pairs", "loss_owners"]
+__all__ = ["input_target_pairs", "loss_owners"]
 
 _LABELS: Final = "labels"
 _OF_TREES: Final = "input_values"
@@ -30,16 +28,6 @@ def loss_owners(step: StepView) -> list[tuple[str, str]]:
     pairs = set(zip(losses.names, losses.workers, strict=True))
     named = {(*name.rpartition("_output_")[:2], worker) for name, worker in pairs}
     return sorted((owner, worker) for owner, is_output, worker in named if is_output)
-
-
-def input_patterns(step: StepView, number: int) -> tuple[str, ...]:
-    """Return regular expressions of what the losses of a step compare, one for each name.
-
-    Args:
-        step: The step.
-        number: 0 for outputs of the model, 1 for targets.
-    """
-    return _patterns(tuple(sorted({owner for owner, _ in loss_owners(step)})), number)
 
 
 def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
@@ -67,8 +55,3 @@ def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int
                 yield at, f"{loss}_input_1"
         if worker in labels and (is_model or name == _OF_TREES):
             yield at, _LABELS
-
-
-@lru_cache(maxsize=64)
-def _patterns(owners: tuple[str, ...], number: int) -> tuple[str, ...]:
-    return tuple(f"^{re.escape(owner)}_input_{number}$" for owner in owners)

@@ -50,10 +50,8 @@ MODEL_OUTPUT_VALUES: Final = CollectionConfig(
 
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
-_FUNCTION: Final = "Loss"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
-_LABELS: Final = "labels"
 _OF_MODELS: Final = (r"^[A-Z]\w*_output_[0-9]+$",)
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 _EXTREMES: Final = ("size", "min", "max")
@@ -151,7 +149,6 @@ class Loss(NamedTuple):
         kind: Which kind of loss it is.
         outputs: Statistics of what the model returns; None if they were not saved.
         targets: The same of the targets.
-        others: The same of a third input, such as weights.
         num_classes: Number of classes; None if there are none, or scores were not saved.
         is_only: Whether it is the only loss of its worker.
     """
@@ -163,7 +160,6 @@ class Loss(NamedTuple):
     kind: LossKind
     outputs: Input | None
     targets: Input | None
-    others: Input | None
     num_classes: int | None
     is_only: bool
 
@@ -219,11 +215,6 @@ class Loss(NamedTuple):
         return _ROUNDING * largest
 
     @property
-    def is_sum(self) -> bool:
-        """Whether it is too large for a mean over the batch, such as a sum."""
-        return self.value > self.largest_mean
-
-    @property
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets
@@ -246,8 +237,7 @@ class Losses:
         self.rows: TensorRows = step.tensors(collections=("losses",))
         self._means = finite_means(self.rows).tolist()
         self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
-        self._inputs = _described(step.tensors(regex=(r"_input_[0-2]$",)))
-        self._inputs |= _inputs_of_function(step, self.rows)
+        self._inputs = _described(step.tensors(regex=(r"_input_[01]$",)))
         self._known: dict[tuple[str, str], Loss] = {}
         self.losses = tuple(self.find(*pair) for pair in sorted(self._places))
 
@@ -265,12 +255,12 @@ class Losses:
 
     def _loss(self, name: str, worker: str) -> Loss:
         owner = name.rpartition(_OUTPUT)[0]
-        inputs: list[Input | None] = [None] * 3
-        if not owner or name.endswith(_FIRST_CALL):  # inputs of later calls have other numbers
-            inputs = [self._inputs.get((f"{owner}_input_{number}", worker)) for number in range(3)]
-        outputs, targets, others = inputs
-        if f"{owner}{_OUTPUT}1" in self.rows.names:
-            others = None  # it belongs to the next call
+        # Inputs of later calls have other numbers.
+        is_first = not owner or name.endswith(_FIRST_CALL)
+        outputs, targets = (
+            self._inputs.get((f"{owner}_input_{number}", worker)) if is_first else None
+            for number in range(2)
+        )
         num_classes = _num_classes(outputs, targets)
         named = _BY_NAME.match(name)
         kind = LossKind.UNKNOWN if num_classes is None else LossKind.LOOKS_LIKE_CLASSES
@@ -281,8 +271,7 @@ class Losses:
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
         is_only = self.rows.workers.count(worker) == 1
-        given = (outputs, targets, others)
-        return Loss(name, worker, row, value, kind, *given, num_classes, is_only)
+        return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_only)
 
     def values(self, loss: Loss) -> LossValues | None:
         """Return the values of outputs and targets; None if either was saved without values.
@@ -389,28 +378,3 @@ def _described(rows: TensorRows) -> dict[tuple[str, str], Input]:
         )
         for at, pair in enumerate(_pairs(rows))
     }
-
-
-def _inputs_of_function(step: StepView, losses: TensorRows) -> dict[tuple[str, str], Input]:
-    """Return outputs of the only model of each worker, and targets, of a loss of the script.
-
-    The targets are those of the loss, unless they are all the same, or else the `labels`. They must
-    be numbers of the classes that the output has scores of.
-    """
-    if f"{_FUNCTION}{_FIRST_CALL}" not in losses.names:
-        return {}
-    names = [f"{_FUNCTION}_input_{number}" for number in range(2)]
-    known = _described(step.tensors(regex=[f"^{name}$" for name in (_LABELS, *names)]))
-    outputs = _described(step.tensors(regex=_OF_MODELS))
-    found: dict[tuple[str, str], Input] = {}
-    for worker in step.workers:
-        own = [name for name, of in outputs if of == worker and name not in losses.names]
-        given, targets = (known.get((name, worker)) for name in names)
-        if len(own) != 1 or given is not None:
-            continue
-        if targets is not None and targets.low == targets.high:
-            continue  # of a contrastive loss the outputs may be no scores
-        scores, targets = outputs[own[0], worker], targets or known.get((_LABELS, worker))
-        if targets is not None and _num_classes(scores, targets) is not None:
-            found |= {(names[0], worker): scores, (names[1], worker): targets}
-    return found

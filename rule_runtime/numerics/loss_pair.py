@@ -19,7 +19,6 @@ __all__ = [
     "log_cosh",
     "log_softmax",
     "loss_pair",
-    "rows_of_classes",
 ]
 
 _Numbers = npt.NDArray[np.float64]
@@ -89,7 +88,7 @@ class LossPair:
                 t = t[:, 0]
                 self.by_class = _classes_of_rows(o, t)
             elif o.shape == t.shape:
-                self.rows = rows_of_classes(o), rows_of_classes(t)
+                self.rows = _rows(o), _rows(t)
                 self.by_class = _classes_of_one_hot(*self.rows)
         self.is_elementwise = o.size == t.size
         self.o = o.reshape(len(o), -1)
@@ -179,13 +178,8 @@ def log_softmax(scores: _Numbers) -> _Numbers:
     return np.asarray(apart - np.log(np.exp(apart).sum(axis=1, keepdims=True)))
 
 
-def rows_of_classes(values: _Numbers, axis: int = 1) -> _Numbers:
-    """Return numbers [B, C, ...] as rows [R, C].
-
-    Args:
-        values: The numbers.
-        axis: The dimension of the classes.
-    """
+def _rows(values: _Numbers, axis: int = 1) -> _Numbers:
+    """Return numbers [B, C, ...] as rows [R, C], with the classes along some dimension."""
     return np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])
 
 
@@ -206,7 +200,7 @@ def _classes_of_rows(o: _Numbers, t: _Numbers) -> ClassRows | None:
     known = classes >= 0
     if not known.any() or classes.max() >= o.shape[axis] or (classes != np.floor(classes)).any():
         return None
-    return ClassRows(rows_of_classes(o, axis)[known], classes[known].astype(np.int64))
+    return ClassRows(_rows(o, axis)[known], classes[known].astype(np.int64))
 
 
 def _are_distributions(rows: _Numbers) -> bool:

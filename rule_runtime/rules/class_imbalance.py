@@ -63,19 +63,11 @@ class ClassImbalance(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return collections of the labels and the predictions, with their values."""
+        saved = {"save_interval": "500", "save_raw_tensor": "True"}
+        names = {"labels": self.labels_regex, "predictions": self.predictions_regex}
         return tuple(
-            CollectionConfig(
-                name,
-                {
-                    "include_regex": "|".join(regex),
-                    "save_interval": "500",
-                    "save_raw_tensor": "True",
-                },
-            )
-            for name, regex in (
-                ("labels", self.labels_regex),
-                ("predictions", self.predictions_regex),
-            )
+            CollectionConfig(name, {"include_regex": "|".join(regex), **saved})
+            for name, regex in names.items()
             if regex
         )
 
@@ -90,8 +82,8 @@ class ClassImbalance(Rule):
         found, reason = class_labels(step, *names, argmax=self.argmax)
         tallies = ClassTallies(memory)
         tallies.add(step.mode, found)
-        counted = [(labels, tallies.of(step.mode, labels.name)) for labels in found]
-        counted = [(labels, tally) for labels, tally in counted if len(tally.classes)]
+        tallied = [(labels, tallies.of(step.mode, labels.name)) for labels in found]
+        counted = [pair for pair in tallied if len(pair[1].classes)]
         if not counted:
             raise Missing(reason)
         most = max(tally.total for _, tally in counted)
@@ -106,9 +98,7 @@ class ClassImbalance(Rule):
             findings += [(labels, finding) for finding in both if finding is not None]
         if not findings:
             return Passed()
-        labels, worst = max(
-            findings, key=lambda each: (each[1].measure == "imbalance", each[1].value)
-        )
+        labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
         rows = step.tensors(regex=self.labels_regex)
         row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
         return IssueFound(evidence(step, rows, row, **worst._asdict(), remedy=_REMEDY))
@@ -130,10 +120,8 @@ class ClassImbalance(Rule):
             may_be_rare = tally.rarer_than(validation)
         least = int(np.where(may_be_rare, counts, counts[most]).argmin())
         ratio = float(counts[most] / counts[least])
-        message += (
-            f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, more "
-        )
-        message += f"than {limit:g}"
+        message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
+        message += f"more than {limit:g}"
         return _Finding("imbalance", ratio, limit, message) if ratio > limit else None
 
     def _misprediction(self, tally: LabelTally) -> _Finding | None:

@@ -93,22 +93,26 @@ class InitialLossMismatch(Rule):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
                 return _finding(step, loss, 0.0, message)
         is_first = not seen and step.mode_step == 0
-        large = [loss for loss in losses if is_first and loss.value > self._limit(loss)]
-        large = [loss for loss in large if loss.value <= loss.largest_mean]
-        if large:
-            worst = max(large, key=lambda loss: loss.value / self._limit(loss))
-            limit, zero = self._limit(worst), worst.zero_output_loss
-            message = f"begins at {worst.value:.4g}, more than {limit / zero:g} times {zero:.3g}, "
-            return _finding(step, worst, limit, f"{message}the loss of outputs that are all 0")
-        are_known = [
-            math.isfinite(loss.largest_mean + loss.zero_output_loss)
-            or (_NEVER_NEGATIVE.match(loss.name) and not is_first)
+        judged = [
+            loss
             for loss in losses
+            if math.isfinite(loss.largest_mean + loss.zero_output_loss)
+            or (_NEVER_NEGATIVE.match(loss.name) and not is_first)
         ]
-        if any(are_known):
+        if not judged:
+            how = how_to_save_loss_inputs(step)
+            return NotEvaluated(f"what the loss compares is unknown: {how}")
+        large = [
+            loss
+            for loss in judged
+            if is_first and self._limit(loss) < loss.value <= loss.largest_mean
+        ]
+        if not large:
             return Passed()
-        how = how_to_save_loss_inputs(step)
-        return NotEvaluated(f"what the loss compares is unknown: {how}")
+        worst = max(large, key=lambda loss: loss.value / self._limit(loss))
+        limit, zero = self._limit(worst), worst.zero_output_loss
+        message = f"begins at {worst.value:.4g}, more than {limit / zero:g} times {zero:.3g}, the "
+        return _finding(step, worst, limit, f"{message}loss of outputs that are all 0")
 
     def _limit(self, loss: Loss) -> float:
         """Return the largest first loss that is no issue; NaN if that is unknown."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -41,11 +40,10 @@ class LabelDegenerate(Rule):
 
     How it decides:
         It fires if all labels of `samples` rows or more in `patience` saved training steps or more
-        are equal, or if all rows of several numbers are. If the label is 0 or 1, or a one-hot row,
-        ten times as many rows are needed, as other classes may be rare; not if 5 % or more of the
-        labels of validation differ. Targets of a loss count once the loss is below a tenth of its
-        first value. It also fires if half or more of the saved batches have one class each, and
-        three or more classes occur.
+        are equal. If the label is 0 or 1, ten times as many rows are needed, as other classes may
+        be rare; not if 5 % or more of the labels of validation differ. Targets of a loss count once
+        the loss is below a tenth of its first value. It also fires if half or more of the saved
+        batches have one class each, and three or more classes occur.
 
     Parameters:
         samples: Rows after which labels must have two values.
@@ -95,7 +93,7 @@ class LabelDegenerate(Rule):
             key = f"{each.worker}/{each.name}"
             if key not in known and len(known) >= MAX_SERIES:
                 continue
-            series = LabelSeries(*known.get(key, ())).plus(each, step)
+            series = LabelSeries(*known.get(key, ())).plus(each)
             known[key] = list(series)
             is_one = self._is_one_label(series, each, OtherLabels(*others.get(each.key, ())))
             if is_one or series.is_sorted:
@@ -104,21 +102,13 @@ class LabelDegenerate(Rule):
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
         """Return whether labels are all the same, in more rows than chance explains."""
-        is_row = bool(series.equal_row) and series.equal_steps > 1
-        if not is_row and (series.low != series.high or series.steps < self.patience):
+        if series.low != series.high or series.steps < self.patience:
             return False
-        if is_row:
-            # Real numbers may be a centre, or an initial state: the same on purpose.
-            has_others = others.rows > 0 and (others.low, others.high) != (labels.low, labels.high)
-            may_be_rare = math.isclose(labels.row_sum, 1)
-            is_data = labels.are_classes or has_others
-        else:
-            has_others = others.share_of_others(labels.low) >= _NOT_RARE
-            may_be_rare = labels.low in (0, 1) and not has_others
-            is_learned = labels.loss_value is None or (
-                labels.loss_value <= _LEARNED * (series.loss or 0.0)
-            )
-            is_data = has_others or (labels.are_data and is_learned)
+        has_others = others.share_of_others(labels.low) >= _NOT_RARE
+        may_be_rare = labels.low in (0, 1) and not has_others
+        loss = labels.loss_value
+        is_learned = loss is None or loss <= _LEARNED * (series.loss or 0.0)
+        is_data = has_others or (labels.are_data and is_learned)
         return is_data and series.rows >= self.samples * (_RARE if may_be_rare else 1)
 
 
@@ -126,8 +116,7 @@ def _issue(
     step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
 ) -> IssueFound:
     """Return the finding of one label in all rows, or of one class in each batch."""
-    value = f"{labels.low:g}" if labels.low == labels.high else "the same row"
-    message = f"is {value} in all of {int(series.rows)} rows so far"
+    message = f"is {labels.low:g} in all of {int(series.rows)} rows so far"
     if not is_one:
         message = f"has one class only in {series.one_class} of the {series.batches} batches saved "
         message += "so far, and not always the same: rows are sorted by class"

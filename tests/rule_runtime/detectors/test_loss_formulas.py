@@ -95,7 +95,6 @@ WRONG: list[tuple[str, _Batch, _Batch, _Loss]] = [
     ("sign", logits(40), amounts(40), lambda o, t: -abs(o - t).sum()),
     ("overlap", logits(40, 9), bits(40, 9), lambda o, t: dice(sigmoid(o), t)),
     ("row_sum", logits(40, 5), bits(40, 5), soft),
-    ("batch", logits(40, 1), bits(40, 1), lambda o, t: soft(o, t, 0)),
     ("scores", logits(40, 1), bits(40, 1), lambda _o, _t: 0.0),
     ("scores", logits(8, 1, 4, 4), bits(8, 1, 4, 4), lambda _o, _t: 0.0),
     ("classes", logits(40, 5), classes(40), lambda o, t: ((o - t[:, None]) ** 2).mean()),

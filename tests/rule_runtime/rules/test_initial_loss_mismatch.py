@@ -227,34 +227,3 @@ def test_large_scores_tell_a_large_mean_from_a_sum(
     inputs = {f"{name}_input_0": scores, f"{name}_input_1": targets}
     outcome = outcome_of(f"{name}_output_0", loss, **inputs)
     assert isinstance(outcome, IssueFound) is fires
-
-
-CLASSES = np.arange(64) % 10
-
-
-@pytest.mark.parametrize(
-    ("loss", "beside", "fires"),
-    [
-        (50.0, {}, True),
-        (6.1 * math.log(10), {}, True),
-        (5.9 * math.log(10), {}, False),
-        (64 * 2.3, {}, False),  # a sum over the batch
-        (50.0, {"labels": np.linspace(0, 9, 64)}, False),  # a regression
-        (50.0, {"Other_output_0": spread((64, 10))}, False),  # nobody knows whose loss it is
-        (50.0, {"Net_output_1": spread((64, 10))}, False),
-        (50.0, {"Net_output_0": spread((64, 1))}, False),
-    ],
-)
-def test_a_loss_that_is_no_module_gets_what_the_only_model_returns_and_labels(
-    loss: float, beside: dict[str, Any], fires: bool
-) -> None:
-    inputs = {"Net_output_0": spread((64, 10)), "labels": CLASSES}
-    outcome = outcome_of("Loss_output_0", loss, **{**inputs, **beside})
-    assert isinstance(outcome, IssueFound) is fires
-
-
-@pytest.mark.parametrize(("loss", "fires"), [(50.0, True), (5.9 * math.log(10), False)])
-def test_a_loss_that_is_no_module_gets_its_own_targets(loss: float, *, fires: bool) -> None:
-    """They are those of all places of all rows in a row, as functions want them."""
-    inputs: dict[str, Any] = {"Net_output_0": spread((8, 8, 10)), "Loss_input_1": CLASSES}
-    assert isinstance(outcome_of("Loss_output_0", loss, **inputs), IssueFound) is fires
