@@ -140,16 +140,6 @@ def _of_each_pair(pair: LossPair) -> Iterator[tuple[str, float]]:
         yield from _distances(pair.o.reshape(-1, 1) - pair.t.reshape(1, -1))
 
 
-def _overlaps(pair: LossPair) -> Iterator[tuple[str, float]]:
-    """Yield Dice and Jaccard of the batch and of rows, with and without smoothing by 1."""
-    p = pair.o if pair.are_probabilities else np.exp(-np.logaddexp(0, -pair.o))
-    both, total = (p * pair.t).sum(axis=1), (p + pair.t).sum(axis=1)
-    for inside, around in ((both, total), (both.sum(), total.sum())):
-        for smooth in (0.0, 1.0):
-            yield "Dice coefficient", float(((2 * inside + smooth) / (around + smooth)).mean())
-            yield "Jaccard index", float(((inside + smooth) / (around - inside + smooth)).mean())
-
-
 def _of_soft_classes(pair: LossPair) -> Iterator[tuple[str, float]]:
     """Yield the cross entropy of classes, weighted by targets."""
     if pair.rows is not None:
@@ -195,13 +185,6 @@ WRONG_LOSSES: Final = (
         lambda pair: _distances(pair.errors, -1),
         "is minus the mean {} of the errors, so training makes them larger",
         "Change the sign of the loss.",
-    ),
-    Formula(
-        "overlap",
-        lambda pair: pair.are_yes_or_no,
-        _overlaps,
-        "is the {}, so training makes the overlap smaller",
-        "Use 1 - overlap as the loss.",
     ),
     Formula(
         "row_sum",

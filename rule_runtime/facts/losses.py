@@ -16,6 +16,7 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.selection import finite_means
+from rule_runtime.numerics.class_pairs import class_axis
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -355,14 +356,9 @@ def _num_classes(scores: Input | None, targets: Input | None) -> int | None:
     is_real = scores.dtype.startswith(("float", "bfloat"))
     if not (is_whole and is_real) or (targets.low < 0 and targets.high < 0):
         return None
-    shape, of_rows = scores.shape, targets.shape
-    for axis in (1, len(shape) - 1):
-        if axis < len(shape) and shape[:axis] + shape[axis + 1 :] == of_rows:
-            is_large = shape[axis] > 1 and targets.high < shape[axis]
-            return shape[axis] if is_large else None
-    if len(of_rows) == 1 and shape[-1] > max(targets.high, 1):  # [B * L] and [B, L, C]
-        return shape[-1] if of_rows[0] == math.prod(shape[:-1]) else None
-    return None
+    axis = class_axis(targets.shape, scores.shape)
+    num_classes = 0 if axis is None else scores.shape[axis]
+    return num_classes if num_classes > max(targets.high, 1) else None
 
 
 def _pairs(rows: TensorRows) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.numerics.class_pairs import class_axis
+
 __all__ = [
     "ClassRows",
     "LossPair",
@@ -190,11 +192,8 @@ def _classes_of_one_hot(o: _Numbers, t: _Numbers) -> ClassRows | None:
 
 def _classes_of_rows(o: _Numbers, t: _Numbers) -> ClassRows | None:
     """Return scores and classes of numbers of classes, without negative ones; None of others."""
-    shapes = {axis: o.shape[:axis] + o.shape[axis + 1 :] for axis in (1, o.ndim - 1) if axis > 0}
-    axis = next((axis for axis, others in shapes.items() if others == t.shape), None)
-    if axis is None and t.ndim == 1 and o.ndim > _MATRIX and t.size * o.shape[-1] == o.size:
-        axis = o.ndim - 1
-    if axis is None or axis >= o.ndim or o.shape[axis] == 1:
+    axis = class_axis(t.shape, o.shape)
+    if not axis or o.shape[axis] == 1:
         return None
     classes = t.reshape(-1)
     known = classes >= 0

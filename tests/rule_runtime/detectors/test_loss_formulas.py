@@ -93,7 +93,6 @@ WRONG: list[tuple[str, _Batch, _Batch, _Loss]] = [
     ("means", logits(40, 1), amounts(40, 1), lambda o, t: (o - t).mean() ** 2),
     ("sign", logits(40, 3), amounts(40, 3), lambda o, t: -((o - t) ** 2).mean()),
     ("sign", logits(40), amounts(40), lambda o, t: -abs(o - t).sum()),
-    ("overlap", logits(40, 9), bits(40, 9), lambda o, t: dice(sigmoid(o), t)),
     ("row_sum", logits(40, 5), bits(40, 5), soft),
     ("scores", logits(40, 1), bits(40, 1), lambda _o, _t: 0.0),
     ("scores", logits(8, 1, 4, 4), bits(8, 1, 4, 4), lambda _o, _t: 0.0),
