@@ -51,9 +51,10 @@ MODEL_OUTPUT_VALUES: Final = CollectionConfig(
 
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
+_FUNCTION: Final = "Loss_output_0"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
-_OF_MODELS: Final = (r"^[A-Z]\w*_output_[0-9]+$",)
+_OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 _EXTREMES: Final = ("size", "min", "max")
 _BY_NAME: Final = re.compile(
@@ -239,8 +240,26 @@ class Losses:
         self._means = finite_means(self.rows).tolist()
         self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
         self._inputs = _described(step.tensors(regex=(r"_input_[01]$",)))
+        if _FUNCTION in self.rows.names:
+            self._add_outputs_of_models()
         self._known: dict[tuple[str, str], Loss] = {}
         self.losses = tuple(self.find(*pair) for pair in sorted(self._places))
+
+    def _add_outputs_of_models(self) -> None:
+        """Take what the only model of a worker returns for the outputs of a loss of the script.
+
+        Functions such as `F.cross_entropy(scores.view(-1, classes), targets)` show their targets
+        only. These must be numbers of the classes that the model has scores of, and not all the
+        same: the outputs of contrastive losses may be no scores.
+        """
+        models = _described(self._step.tensors(regex=_OF_MODELS))
+        for worker in self._step.workers:
+            own = [of for (name, by), of in models.items() if by == worker and name != _FUNCTION]
+            targets = self._inputs.get(("Loss_input_1", worker))
+            if targets is None or targets.low == targets.high or len(own) != 1:
+                continue
+            if _num_classes(own[0], targets) is not None:
+                self._inputs.setdefault(("Loss_input_0", worker), own[0])
 
     def find(self, name: str, worker: str) -> Loss:
         """Return what is known of a loss, saved at this step or not.

@@ -227,3 +227,24 @@ def test_large_scores_tell_a_large_mean_from_a_sum(
     inputs = {f"{name}_input_0": scores, f"{name}_input_1": targets}
     outcome = outcome_of(f"{name}_output_0", loss, **inputs)
     assert isinstance(outcome, IssueFound) is fires
+
+
+@pytest.mark.parametrize(
+    ("loss", "more", "fires"),
+    [
+        (50.0, {}, True),
+        (5.9 * math.log(10), {}, False),
+        (64 * 2.3, {}, False),  # a sum over the batch
+        (50.0, {"Other_output_0": spread((8, 8, 10))}, False),  # whose loss it is is unknown
+        (50.0, {"Net_output_0": spread((64, 1))}, False),
+    ],
+)
+def test_a_function_gets_what_the_only_model_returns(
+    loss: float, more: dict[str, Any], *, fires: bool
+) -> None:
+    inputs: dict[str, Any] = {
+        "Net_output_0": spread((8, 8, 10)),
+        "Loss_input_1": np.arange(64) % 10,
+    }
+    outcome = outcome_of("Loss_output_0", loss, **{**inputs, **more})
+    assert isinstance(outcome, IssueFound) is fires
