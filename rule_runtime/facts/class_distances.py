@@ -6,10 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
-from rule_runtime.facts.losses import Loss, Losses
+from rule_runtime.facts.losses import Input, Loss, Losses, described
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
@@ -22,7 +20,8 @@ _OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
 )
-_STATISTICS: Final = ("size", "min", "max", "mean")
+_SAME: Final = 1e-5
+"""Relative error of equal means."""
 
 
 def distances_to_classes(
@@ -43,19 +42,15 @@ def distances_to_classes(
         Number of classes by the key of the loss.
     """
     losses = [loss for loss in step.fact(Losses).losses if _is_distance(loss)]
-    regex = (
-        *labels_regex,
-        *(f"^{re.escape(loss.owner)}_input_1$" for loss in losses if loss.owner),
-    )
+    owners = sorted({loss.owner for loss in losses} - {""})
+    regex = (*labels_regex, *(f"^{re.escape(owner)}_input_1$" for owner in owners))
     tallies = ClassTallies(memory)
     tallies.add(step.mode, class_labels(step, regex)[0])
-    rows = step.tensors(regex=regex)
-    statistics = np.stack([rows.column(of) for of in _STATISTICS], axis=1)
     found = {}
-    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+    for (name, worker), labels in described(step.tensors(regex=regex)).items():
         num_classes = tallies.of(step.mode, name).num_balanced_classes(min_labels)
         for loss in losses if num_classes else ():
-            is_of_labels = _OF_TREES.match(loss.name) or _has_targets(loss, statistics[at])
+            is_of_labels = _OF_TREES.match(loss.name) or _has_targets(loss, labels)
             if loss.worker == worker and is_of_labels:
                 found[loss.key] = num_classes or 0
     return found
@@ -67,10 +62,12 @@ def _is_distance(loss: Loss) -> bool:
     return is_tree or (bool(loss.owner) and not _NO_DISTANCE.match(loss.name))
 
 
-def _has_targets(loss: Loss, statistics: np.ndarray) -> bool:
-    """Return whether a loss compares single outputs with targets of some statistics."""
+def _has_targets(loss: Loss, labels: Input) -> bool:
+    """Return whether a loss compares single outputs with targets that equal some labels."""
     outputs, targets = loss.outputs, loss.targets
     if outputs is None or targets is None or outputs.size != targets.size:
         return False
-    own = (targets.size, targets.low, targets.high, targets.mean)
-    return math.prod((targets.shape or ())[1:]) == 1 and np.allclose(own, statistics)
+    is_one_column = math.prod((targets.shape or ())[1:]) == 1
+    ends = (targets.size, targets.low, targets.high)
+    is_same = ends == (labels.size, labels.low, labels.high)
+    return is_one_column and is_same and math.isclose(targets.mean, labels.mean, rel_tol=_SAME)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rule_runtime.facts.losses import Loss, Losses, LossKind
+from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -20,8 +20,6 @@ _LARGEST: Final = 1e100
 """Labels from here on are skipped: sums of them would not be finite."""
 _MIN_ROWS: Final = 32
 """Rows from which a share of labels is no accident."""
-_ACCIDENT: Final = 1.5
-"""Rows with other labels that may be an accident."""
 _MIN_IN_BATCH: Final = 8
 """Rows of a batch that are hardly of one class by chance."""
 _MIN_BATCHES: Final = 10
@@ -37,32 +35,37 @@ class Labels(NamedTuple):
         at: Row of the tensor.
         name: Its name.
         worker: The worker.
-        low: Smallest element.
-        high: Largest element.
-        mean: Mean of the elements.
-        num_rows: Number of rows; elements of a row, such as pixels, are alike.
-        is_single: Whether a row is one element.
-        is_whole: Whether the elements have a type of whole numbers.
-        task: What labels of the same task share: type, size of a row, columns of the scores.
+        of: Its statistics.
         loss: The loss whose targets they are; None if they are none.
     """
 
     at: int
     name: str
     worker: str
-    low: float
-    high: float
-    mean: float
-    num_rows: float
-    is_single: bool
-    is_whole: bool
-    task: str
+    of: Input
     loss: Loss | None
 
     @property
     def key(self) -> str:
-        """What labels of one series share: worker, name and task."""
-        return f"{self.worker}/{self.name}/{self.task}"
+        """What labels of the same task share: name, type, size of a row, columns of the scores."""
+        columns = self.loss and self.loss.num_classes
+        task = f"{self.is_whole} {(self.of.shape or ())[2:]} {columns}"
+        return f"{self.worker}/{self.name}/{task}"
+
+    @property
+    def num_rows(self) -> float:
+        """Number of rows; elements of a row, such as pixels, are alike."""
+        return self.of.shape[0] if self.of.shape else self.of.size
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a row is one element."""
+        return bool(self.of.shape) and math.prod((self.of.shape or ())[1:]) == 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the elements have a type of whole numbers."""
+        return self.of.dtype.startswith(("int", "uint", "bool"))
 
     @property
     def loss_value(self) -> float | None:
@@ -85,7 +88,7 @@ class Labels(NamedTuple):
         loss = self.loss
         if loss is None:
             return True
-        is_made_up = not self.is_whole and self.low in (-1.0, 0.0, 1.0)
+        is_made_up = not self.is_whole and self.of.low in (-1.0, 0.0, 1.0)
         return loss.kind is not LossKind.UNKNOWN and not is_made_up
 
 
@@ -96,20 +99,12 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
         step: The step.
         rows: Tensors of labels, `X_input_1` if they are targets of the loss `X_output_0`.
     """
-    losses = step.fact(Losses)
-    columns = zip(*(rows.column(of).tolist() for of in ("min", "max", "mean", "size")), strict=True)
     found = []
-    for at, (low, high, mean, size) in enumerate(columns):
-        if not -_LARGEST < low <= high < _LARGEST:
-            continue
-        name, worker, shape = rows.names[at], rows.workers[at], rows.shapes[at] or ()
+    for at, ((name, worker), of) in enumerate(described(rows).items()):
         owner = name.removesuffix("_input_1")
-        loss = None if owner == name else losses.find(f"{owner}_output_0", worker)
-        is_whole = (rows.dtypes[at] or "").startswith(("int", "uint", "bool"))
-        is_single = bool(rows.shapes[at]) and math.prod(shape[1:]) == 1
-        task = f"{is_whole} {shape[2:]} {loss and loss.num_classes}"
-        numbers = (low, high, mean, shape[0] if shape else size)
-        found.append(Labels(at, name, worker, *numbers, is_single, is_whole, task, loss))
+        loss = None if owner == name else step.fact(Losses).find(f"{owner}_output_0", worker)
+        if -_LARGEST < of.low <= of.high < _LARGEST:
+            found.append(Labels(at, name, worker, of, loss))
     return sorted(found, key=lambda labels: (labels.name, labels.worker))
 
 
@@ -138,8 +133,8 @@ class OtherLabels(NamedTuple):
         """
         before = OtherLabels() if self.is_over else self
         rows = before.rows + labels.num_rows
-        mean = before.mean + (labels.mean - before.mean) * labels.num_rows / max(rows, 1.0)
-        ends = min(before.low, labels.low), max(before.high, labels.high)
+        mean = before.mean + (labels.of.mean - before.mean) * labels.num_rows / max(rows, 1.0)
+        ends = min(before.low, labels.of.low), max(before.high, labels.of.high)
         return OtherLabels(rows, mean, *ends, is_over=False)
 
     def share_of_others(self, label: float) -> float:
@@ -152,8 +147,7 @@ class OtherLabels(NamedTuple):
         """
         farthest = max(self.high - label, label - self.low)
         share = abs(self.mean - label) / farthest if 0 < farthest < math.inf else 0.0
-        # One row may be an accident, and so may one large object in a single image.
-        return share if self.rows >= _MIN_ROWS and share * self.rows > _ACCIDENT else 0.0
+        return share if self.rows >= _MIN_ROWS else 0.0
 
 
 class LabelSeries(NamedTuple):
@@ -192,19 +186,19 @@ class LabelSeries(NamedTuple):
             labels: The labels.
         """
         series = self._replace(
-            low=min(self.low, labels.low),
-            high=max(self.high, labels.high),
+            low=min(self.low, labels.of.low),
+            high=max(self.high, labels.of.high),
             rows=min(self.rows + labels.num_rows, _LARGEST),
             steps=self.steps + 1,
             loss=labels.loss_value if self.loss is None else self.loss,
         )
         are_known = labels.loss is None or labels.loss.kind is not LossKind.UNKNOWN
-        is_whole = labels.low >= 0 and labels.low.is_integer() and labels.high.is_integer()
+        is_whole = labels.of.low >= 0 and labels.of.low.is_integer() and labels.of.high.is_integer()
         is_batch = are_known and is_whole and labels.are_classes and labels.is_single
         if not is_batch or labels.num_rows < _MIN_IN_BATCH:
             return series
-        if labels.low != labels.high:
+        if labels.of.low != labels.of.high:
             return series._replace(batches=series.batches + 1)
-        classes = [*series.classes, *({labels.low} - set(series.classes))][:_MIN_CLASSES]
+        classes = [*series.classes, *({labels.of.low} - set(series.classes))][:_MIN_CLASSES]
         num = series.one_class + 1
         return series._replace(batches=series.batches + 1, one_class=num, classes=classes)

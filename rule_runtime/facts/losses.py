@@ -33,6 +33,7 @@ __all__ = [
     "LossKind",
     "LossValues",
     "Losses",
+    "described",
     "size_of_error",
     "with_constant_targets",
 ]
@@ -239,7 +240,7 @@ class Losses:
         self.rows: TensorRows = step.tensors(collections=("losses",))
         self._means = finite_means(self.rows).tolist()
         self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
-        self._inputs = _described(step.tensors(regex=(r"_input_[01]$",)))
+        self._inputs = described(step.tensors(regex=(r"_input_[01]$",)))
         if _FUNCTION in self.rows.names:
             self._add_outputs_of_models()
         self._known: dict[tuple[str, str], Loss] = {}
@@ -252,7 +253,7 @@ class Losses:
         only. These must be numbers of the classes that the model has scores of, and not all the
         same: the outputs of contrastive losses may be no scores.
         """
-        models = _described(self._step.tensors(regex=_OF_MODELS))
+        models = described(self._step.tensors(regex=_OF_MODELS))
         for worker in self._step.workers:
             own = [of for (name, by), of in models.items() if by == worker and name != _FUNCTION]
             targets = self._inputs.get(("Loss_input_1", worker))
@@ -384,8 +385,12 @@ def _pairs(rows: TensorRows) -> list[tuple[str, str]]:
     return list(zip(rows.names, rows.workers, strict=True))
 
 
-def _described(rows: TensorRows) -> dict[tuple[str, str], Input]:
-    """Return tensors by name and worker."""
+def described(rows: TensorRows) -> dict[tuple[str, str], Input]:
+    """Return the statistics of tensors by name and worker, in the order of the rows.
+
+    Args:
+        rows: The tensors.
+    """
     columns = [rows.column(name) for name in _STATISTICS]
     return {
         pair: Input(

@@ -104,8 +104,8 @@ class LabelDegenerate(Rule):
         """Return whether labels are all the same, in more rows than chance explains."""
         if series.low != series.high or series.steps < self.patience:
             return False
-        has_others = others.share_of_others(labels.low) >= _NOT_RARE
-        may_be_rare = labels.low in (0, 1) and not has_others
+        has_others = others.share_of_others(labels.of.low) >= _NOT_RARE
+        may_be_rare = labels.of.low in (0, 1) and not has_others
         loss = labels.loss_value
         is_learned = loss is None or loss <= _LEARNED * (series.loss or 0.0)
         is_data = has_others or (labels.are_data and is_learned)
@@ -116,7 +116,7 @@ def _issue(
     step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
 ) -> IssueFound:
     """Return the finding of one label in all rows, or of one class in each batch."""
-    message = f"is {labels.low:g} in all of {int(series.rows)} rows so far"
+    message = f"is {labels.of.low:g} in all of {int(series.rows)} rows so far"
     if not is_one:
         message = f"has one class only in {series.one_class} of the {series.batches} batches saved "
         message += "so far, and not always the same: rows are sorted by class"

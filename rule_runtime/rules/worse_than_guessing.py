@@ -55,7 +55,9 @@ class WorseThanGuessing(Rule):
     """
 
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100
-    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of a constant answer")] = 1.5
+    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of a constant predictor")] = (
+        1.5
+    )
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
