@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from rule_runtime.numerics.loss_pair import LossPair, log_softmax, loss_pair
 
 __all__ = ["DOUBLE_ACTIVATIONS", "WRONG_LOSSES", "Formula", "Match", "recognise"]
 
-_Numbers = npt.NDArray[np.float64]
+_Values = Iterator[tuple[str, float]]
 
 _TOLERANCE: Final = 1e-4
 """Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
@@ -34,15 +34,14 @@ class Formula(NamedTuple):
 
     Attributes:
         name: Its name.
-        applies: Whether it can be computed, and is wrong, for outputs and targets.
-        values: What it gives, with what distinguishes several values.
+        values: What it gives for outputs and targets, with what distinguishes several values;
+            nothing where it cannot be computed, or is right.
         message: What is wrong with a loss of it, with `{}` for what distinguishes it.
         remedy: What to do then.
     """
 
     name: str
-    applies: Callable[[LossPair], bool]
-    values: Callable[[LossPair], Iterable[tuple[str, float]]]
+    values: Callable[[LossPair], _Values]
     message: str
     remedy: str = ""
 
@@ -90,7 +89,6 @@ def recognise(
         wrong = [
             (formula, formula.message.format(text), value)
             for formula in formulas
-            if formula.applies(pair)
             for text, value in formula.values(pair)
         ]
     sides = {"right": right, "wrong": [of[1:] for of in wrong]}
@@ -118,7 +116,7 @@ def _is_near(value: float, loss: float, pair: LossPair) -> bool:
     )
 
 
-def _right_losses(pair: LossPair) -> Iterator[tuple[str, float]]:
+def _right_losses(pair: LossPair) -> _Values:
     """Yield what usual losses give; a critic maximises one mean and minimises the other."""
     for name, losses in pair.usual_losses.items():
         yield name, float(losses.mean())
@@ -129,80 +127,89 @@ def _right_losses(pair: LossPair) -> Iterator[tuple[str, float]]:
         yield from (("difference of means", difference), ("minus difference", -difference))
 
 
-def _distances(errors: npt.ArrayLike, sign: int = 1) -> Iterator[tuple[str, float]]:
+def _distances(errors: npt.ArrayLike, sign: int = 1) -> _Values:
     """Yield the mean square and the mean size of errors."""
     yield "square", sign * float(np.square(errors).mean())
     yield "size", sign * float(np.abs(errors).mean())
 
 
-def _of_each_pair(pair: LossPair) -> Iterator[tuple[str, float]]:
-    if pair.o.size * pair.t.size <= _MAX_PAIRS:
-        yield from _distances(pair.o.reshape(-1, 1) - pair.t.reshape(1, -1))
+def _of_each_pair(pair: LossPair) -> _Values:
+    if pair.is_elementwise and pair.o.shape[1] == 1 and pair.o.size * pair.t.size <= _MAX_PAIRS:
+        yield from _distances(pair.o - pair.t.reshape(1, -1))
 
 
-def _of_soft_classes(pair: LossPair) -> Iterator[tuple[str, float]]:
-    """Yield the cross entropy of classes, weighted by targets."""
-    if pair.rows is not None:
-        yield "", -float((pair.rows[1] * log_softmax(pair.rows[0])).sum(axis=1).mean())
+def _of_means(pair: LossPair) -> _Values:
+    if pair.is_elementwise:
+        yield from _distances(np.mean(pair.errors))
 
 
-def _do_several_hold(pair: LossPair) -> bool:
-    """Return whether several classes hold in the mean row of targets."""
-    if pair.rows is None or not pair.is_elementwise:
-        return False
-    return bool(pair.t.min() >= 0 and pair.rows[1].sum(axis=1).mean() > 1 + _SCATTER)
+def _of_wrong_sign(pair: LossPair) -> _Values:
+    if pair.is_elementwise:
+        yield from _distances(pair.errors, -1)
 
 
-def _of_class_numbers(pair: LossPair) -> Iterator[tuple[str, float]]:
-    """Yield distances of each score from the number of the class."""
-    if pair.by_class is not None:
+def _of_several_classes(pair: LossPair) -> _Values:
+    """Yield the cross entropy weighted by targets if several classes hold in the mean row."""
+    if pair.rows is None or not pair.is_elementwise or pair.t.min() < 0:
+        return
+    scores, targets = pair.rows
+    if targets.sum(axis=1).mean() > 1 + _SCATTER:
+        yield "", -float((targets * log_softmax(scores)).sum(axis=1).mean())
+
+
+def _of_one_score(pair: LossPair) -> _Values:
+    if pair.is_elementwise and pair.shape[1:2] == (1,):
+        yield "", 0.0
+
+
+def _of_class_numbers(pair: LossPair) -> _Values:
+    if pair.by_class is not None and pair.by_class.scores.shape[1] >= _MIN_CLASSES:
         yield from _distances(pair.by_class.scores - pair.by_class.classes[:, None])
 
 
-def _of_softmax(pair: LossPair) -> Iterator[tuple[str, float]]:
-    if pair.by_class is not None:
+def _of_sigmoid(pair: LossPair) -> _Values:
+    if pair.are_yes_or_no and pair.are_probabilities:
+        yield "", float(pair.entropies_of_logits.mean())
+
+
+def _of_softmax(pair: LossPair) -> _Values:
+    if pair.by_class is not None and pair.by_class.are_probabilities:
         yield "", float(pair.by_class.cross_entropy.mean())
 
 
 WRONG_LOSSES: Final = (
     Formula(
         "elements",
-        lambda pair: pair.is_elementwise and pair.o.shape[1] == 1,
         _of_each_pair,
         "is the mean {} of the differences of every output from every target",
         "Give outputs and targets the same shape: outputs.squeeze(-1).",
     ),
     Formula(
         "means",
-        lambda pair: pair.is_elementwise,
-        lambda pair: _distances(np.mean(pair.errors)),
+        _of_means,
         "is the {} of the difference of the means of outputs and targets: errors cancel out",
         "Average the errors, not the outputs: ((outputs - targets) ** 2).mean().",
     ),
     Formula(
         "sign",
-        lambda pair: pair.is_elementwise,
-        lambda pair: _distances(pair.errors, -1),
+        _of_wrong_sign,
         "is minus the mean {} of the errors, so training makes them larger",
         "Change the sign of the loss.",
     ),
     Formula(
         "row_sum",
-        _do_several_hold,
-        _of_soft_classes,
+        _of_several_classes,
         "is a cross entropy of classes, of targets that sum to more than 1 in a row",
         "Use nn.BCEWithLogitsLoss if several classes can hold at once, nn.MSELoss for amounts.",
     ),
     Formula(
         "scores",
-        lambda pair: pair.is_elementwise and pair.shape[1:2] == (1,),
-        lambda _: [("", 0.0)],
+        _of_one_score,
         "is exactly 0, as a cross entropy of one score is",
         "Use nn.BCEWithLogitsLoss, or return one score for each class.",
     ),
     Formula(
         "classes",
-        lambda pair: pair.by_class is not None and pair.by_class.scores.shape[1] >= _MIN_CLASSES,
         _of_class_numbers,
         "is the mean {} of the differences of every score from the number of the class",
         "Use a loss of classes, such as nn.CrossEntropyLoss.",
@@ -213,13 +220,11 @@ WRONG_LOSSES: Final = (
 DOUBLE_ACTIVATIONS: Final = (
     Formula(
         "sigmoid",
-        lambda pair: pair.are_yes_or_no and pair.are_probabilities,
-        lambda pair: [("", float(pair.entropies_of_logits.mean()))],
+        _of_sigmoid,
         "has probabilities, and the loss applies a sigmoid to them again",
     ),
     Formula(
         "softmax",
-        lambda pair: pair.by_class is not None and pair.by_class.are_probabilities,
         _of_softmax,
         "has probabilities, and the loss applies a softmax to them again",
     ),
