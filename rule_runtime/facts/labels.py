@@ -35,37 +35,37 @@ class Labels(NamedTuple):
         at: Row of the tensor.
         name: Its name.
         worker: The worker.
-        of: Its statistics.
+        statistics: Its statistics.
         loss: The loss whose targets they are; None if they are none.
     """
 
     at: int
     name: str
     worker: str
-    of: Input
+    statistics: Input
     loss: Loss | None
 
     @property
     def key(self) -> str:
         """What labels of the same task share: name, type, size of a row, columns of the scores."""
         columns = self.loss and self.loss.num_classes
-        task = f"{self.is_whole} {(self.of.shape or ())[2:]} {columns}"
+        task = f"{self.is_whole} {(self.statistics.shape or ())[2:]} {columns}"
         return f"{self.worker}/{self.name}/{task}"
 
     @property
     def num_rows(self) -> float:
         """Number of rows; elements of a row, such as pixels, are alike."""
-        return self.of.shape[0] if self.of.shape else self.of.size
+        return self.statistics.shape[0] if self.statistics.shape else self.statistics.size
 
     @property
     def is_single(self) -> bool:
         """Whether a row is one element."""
-        return bool(self.of.shape) and math.prod((self.of.shape or ())[1:]) == 1
+        return bool(self.statistics.shape) and math.prod((self.statistics.shape or ())[1:]) == 1
 
     @property
     def is_whole(self) -> bool:
         """Whether the elements have a type of whole numbers."""
-        return self.of.dtype.startswith(("int", "uint", "bool"))
+        return self.statistics.dtype.startswith(("int", "uint", "bool"))
 
     @property
     def loss_value(self) -> float | None:
@@ -88,7 +88,7 @@ class Labels(NamedTuple):
         loss = self.loss
         if loss is None:
             return True
-        is_made_up = not self.is_whole and self.of.low in (-1.0, 0.0, 1.0)
+        is_made_up = not self.is_whole and self.statistics.low in (-1.0, 0.0, 1.0)
         return loss.kind is not LossKind.UNKNOWN and not is_made_up
 
 
@@ -133,8 +133,10 @@ class OtherLabels(NamedTuple):
         """
         before = OtherLabels() if self.is_over else self
         rows = before.rows + labels.num_rows
-        mean = before.mean + (labels.of.mean - before.mean) * labels.num_rows / max(rows, 1.0)
-        ends = min(before.low, labels.of.low), max(before.high, labels.of.high)
+        mean = before.mean + (labels.statistics.mean - before.mean) * labels.num_rows / max(
+            rows, 1.0
+        )
+        ends = min(before.low, labels.statistics.low), max(before.high, labels.statistics.high)
         return OtherLabels(rows, mean, *ends, is_over=False)
 
     def share_of_others(self, label: float) -> float:
@@ -186,19 +188,23 @@ class LabelSeries(NamedTuple):
             labels: The labels.
         """
         series = self._replace(
-            low=min(self.low, labels.of.low),
-            high=max(self.high, labels.of.high),
+            low=min(self.low, labels.statistics.low),
+            high=max(self.high, labels.statistics.high),
             rows=min(self.rows + labels.num_rows, _LARGEST),
             steps=self.steps + 1,
             loss=labels.loss_value if self.loss is None else self.loss,
         )
         are_known = labels.loss is None or labels.loss.kind is not LossKind.UNKNOWN
-        is_whole = labels.of.low >= 0 and labels.of.low.is_integer() and labels.of.high.is_integer()
+        is_whole = (
+            labels.statistics.low >= 0
+            and labels.statistics.low.is_integer()
+            and labels.statistics.high.is_integer()
+        )
         is_batch = are_known and is_whole and labels.are_classes and labels.is_single
         if not is_batch or labels.num_rows < _MIN_IN_BATCH:
             return series
-        if labels.of.low != labels.of.high:
+        if labels.statistics.low != labels.statistics.high:
             return series._replace(batches=series.batches + 1)
-        classes = [*series.classes, *({labels.of.low} - set(series.classes))][:_MIN_CLASSES]
+        classes = [*series.classes, *({labels.statistics.low} - set(series.classes))][:_MIN_CLASSES]
         num = series.one_class + 1
         return series._replace(batches=series.batches + 1, one_class=num, classes=classes)

@@ -89,6 +89,7 @@ class LabelDegenerate(Rule):
         if not labels:
             raise Missing("no finite labels were saved", how_to_save_loss_inputs(step))
         known: dict[str, list[Any]] = memory.setdefault("series", {})
+        found = []
         for each in labels:
             key = f"{each.worker}/{each.name}"
             if key not in known and len(known) >= MAX_SERIES:
@@ -97,15 +98,15 @@ class LabelDegenerate(Rule):
             known[key] = list(series)
             is_one = self._is_one_label(series, each, OtherLabels(*others.get(each.key, ())))
             if is_one or series.is_sorted:
-                return _issue(step, rows, each, series, is_one=is_one)
-        return Passed()
+                found.append(_issue(step, rows, each, series, is_one=is_one))
+        return found[0] if found else Passed()
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
         """Return whether labels are all the same, in more rows than chance explains."""
         if series.low != series.high or series.steps < self.patience:
             return False
-        has_others = others.share_of_others(labels.of.low) >= _NOT_RARE
-        may_be_rare = labels.of.low in (0, 1) and not has_others
+        has_others = others.share_of_others(labels.statistics.low) >= _NOT_RARE
+        may_be_rare = labels.statistics.low in (0, 1) and not has_others
         loss = labels.loss_value
         is_learned = loss is None or loss <= _LEARNED * (series.loss or 0.0)
         is_data = has_others or (labels.are_data and is_learned)
@@ -116,7 +117,7 @@ def _issue(
     step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
 ) -> IssueFound:
     """Return the finding of one label in all rows, or of one class in each batch."""
-    message = f"is {labels.of.low:g} in all of {int(series.rows)} rows so far"
+    message = f"is {labels.statistics.low:g} in all of {int(series.rows)} rows so far"
     if not is_one:
         message = f"has one class only in {series.one_class} of the {series.batches} batches saved "
         message += "so far, and not always the same: rows are sorted by class"
