@@ -89,7 +89,7 @@ _RANGES: Final = (
 
 
 def broken_contract(loss: Loss) -> LossMismatch | None:
-    """Return what a loss does not take of the outputs and targets that it gets; None if nothing.
+    """Return the first requirement that outputs or targets of a loss break; None if none is.
 
     Args:
         loss: A loss and what it compares.
