@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["is_about_to_pass", "is_falling_below", "is_never_better", "is_on_its_way", "margin_of"]
+__all__ = ["is_falling_below", "is_never_better", "margin_of"]
 
 _LEAST_MARGIN: Final = 0.02
 """Smallest share by which a loss must be better than the baseline."""
@@ -24,12 +24,6 @@ _STEADY: Final = 0.005
 
 _FAST: Final = 0.02
 """Share by which a loss falls from one number to the next if it falls fast."""
-
-_FAR: Final = 3.0
-"""Standard deviations of targets from 0 from which outputs have a long way to go."""
-
-_FALLING: Final = 0.9
-"""Share of the losses before to which a loss falls that is on such a way."""
 
 _LATEST: Final = 3
 """Losses whose median is compared, which one outlier does not move."""
@@ -61,7 +55,7 @@ def is_never_better(
 
 
 def is_falling_below(latest: npt.NDArray[np.float64], baseline: float) -> bool:
-    """Return whether a loss falls fast, or slowly and gets below a baseline if it goes on so.
+    """Return whether a loss falls fast, or slowly and gets below a baseline if that continues.
 
     The medians of both halves are compared; half a window later the loss is as much lower again.
 
@@ -73,29 +67,3 @@ def is_falling_below(latest: npt.NDArray[np.float64], baseline: float) -> bool:
     fall = before - after
     is_fast = fall > _FAST * abs(before) * len(latest) / 2
     return is_fast or (fall > _STEADY * abs(before) and after - fall < baseline)
-
-
-def is_about_to_pass(start: float, now: float, limit: float, share: float) -> bool:
-    """Return whether a positive loss gets below a limit soon, if it falls on exponentially.
-
-    Args:
-        start: The loss at the beginning.
-        now: The loss now.
-        limit: The limit, below the loss now.
-        share: The time that is left, as a share of the time since the beginning.
-    """
-    if not start > now > 0:
-        return False
-    return math.log(now / limit) <= share * math.log(start / now)
-
-
-def is_on_its_way(latest: npt.NDArray[np.float64], window: int, far: float) -> bool:
-    """Return whether a loss falls clearly, of targets far from 0, where outputs begin.
-
-    Args:
-        latest: The latest losses [W].
-        window: How many of them are compared with those before.
-        far: Mean of the targets in units of their standard deviation.
-    """
-    before, now = np.split(latest, [-window])
-    return bool(abs(far) > _FAR and len(before) and np.median(now) < _FALLING * np.median(before))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.layers import MODULE_IO
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
+from rule_runtime.facts.losses import LOSS_INPUTS, Loss, Losses, LossKind, size_of_error
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.row_memory import fingerprints
 
@@ -49,11 +49,10 @@ def are_accurate(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
         rows: Inputs of modules and of functions [R].
     """
     losses = step.tensors(collections=("losses",))
-    inputs = step.fact(LossInputs)
     good = set()
     for at, loss in enumerate(finite_means(losses)):
         name, worker = losses.names[at], losses.workers[at]
-        if loss < _baseline(inputs, name, worker):
+        if loss < _baseline(step.fact(Losses).find(name, worker)):
             good.add((f"{name.rpartition('_output_')[0]}_input_0", worker))
     tensors = step.tensors(regex=(_OUTPUTS,)) if good else rows.select([])
     prints = fingerprints([tensors.column(name) for name in _STATISTICS])
@@ -63,10 +62,9 @@ def are_accurate(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     return np.array([(print_of.get(pair), pair[1]) in compared for pair in outputs], dtype=bool)
 
 
-def _baseline(inputs: LossInputs, loss: str, worker: str) -> float:
-    kind, targets = inputs.kind(loss, worker), inputs.of(loss, worker, 1)
-    if kind is LossKind.BINARY:
+def _baseline(loss: Loss) -> float:
+    if loss.kind is LossKind.BINARY:
         return math.log(2)
-    if targets is None or not kind.is_of_numbers:
+    if loss.targets is None or not loss.kind.is_of_numbers:
         return math.nan
-    return size_of_error(kind, loss, targets.std * targets.std)
+    return size_of_error(loss.kind, loss.name, loss.targets.std * loss.targets.std)

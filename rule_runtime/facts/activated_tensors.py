@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.loss import Loss, LossFacts
+from rule_runtime.facts.losses import Loss, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.numerics.activations import (
     activated_twice,
@@ -69,7 +69,7 @@ class ActivatedTensors:
 
     def __init__(self, step: StepView) -> None:
         self.rows = step.tensors(regex=_OF_MODULES)
-        losses = step.fact(LossFacts)
+        losses = step.fact(Losses)
         if {*self.rows.names} <= {*losses.rows.names}:
             lacking = "neither inputs of losses nor of activations were saved"
             raise Missing(lacking, how_to_save_loss_inputs(step))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rule_runtime.facts.loss_inputs import Input, LossInputs, LossKind, size_of_error
-from rule_runtime.facts.loss_values import outputs_and_targets
-from rule_runtime.numerics.recomputed_loss import best_constant, best_shares
+from rule_runtime.facts.losses import Input, Losses, LossKind, size_of_error
+from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -16,8 +15,8 @@ __all__ = [
     "SURELY_MEAN",
     "LossTargets",
     "constant_loss",
-    "is_sum_over_rows",
     "labels_of_trees",
+    "spread_of_labels",
     "targets_of",
 ]
 
@@ -54,7 +53,7 @@ class LossTargets(NamedTuple):
         rows: Number of rows; of class labels the number of labels.
         mean: Mean of the elements.
         square: Mean square of the elements.
-        guess: Loss of equal probabilities for all classes, nats; 0 for other losses.
+        uniform: Loss of equal probabilities for all classes, nats; 0 for other losses.
         exact: Loss of the best constant predictor, computed from values; 0 if unknown.
         has_outlier: Whether one element dominates the variance.
         is_sum: Whether the loss is known to be a sum over rows instead of a mean.
@@ -65,7 +64,7 @@ class LossTargets(NamedTuple):
     rows: float
     mean: float
     square: float
-    guess: float = 0.0
+    uniform: float = 0.0
     exact: float = 0.0
     has_outlier: bool = False
     is_sum: bool = False
@@ -82,7 +81,7 @@ class LossTargets(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the name of the loss tells that it is a mean without weights of rows."""
+        """Whether the name of the loss shows that it is a mean without weights of rows."""
         return self.are_numbers or self.kind == LossKind.CLASSES.value
 
     def latest(self, steps: int) -> LossTargets:
@@ -124,39 +123,26 @@ def targets_of(
         loss: The loss.
         with_values: Whether to compute the loss of the best constant predictor from values.
     """
-    inputs = step.fact(LossInputs)
-    kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
+    losses = step.fact(Losses)
+    of = losses.find(name, worker)
+    kind, targets = of.kind, of.targets
     if targets is None or not math.isfinite(targets.mean_square):
         return None
     of_classes = kind.is_of_classes or kind is LossKind.BINARY
-    guess = inputs.guess(name, worker) if of_classes else 0.0
+    uniform = of.zero_output_loss if of_classes else 0.0
     is_each = kind.is_of_classes and targets.dtype.startswith("int")
-    found = LossTargets(
+    values = losses.values(of) if with_values else None
+    return LossTargets(
         kind=kind.value,
         steps=1,
         rows=targets.size if is_each or not targets.shape else targets.shape[0],
         mean=targets.mean,
         square=targets.mean_square,
-        guess=guess if math.isfinite(guess) else 0.0,
+        uniform=uniform if math.isfinite(uniform) else 0.0,
+        exact=0.0 if values is None else constant_predictor_loss(*values, loss),
         has_outlier=not of_classes and _has_outlier(targets),
-        is_sum=inputs.is_sum(name, worker, loss, least=math.inf, most=math.inf),
+        is_sum=loss > of.largest_mean,
     )
-    return _with_exact(step, name, worker, loss, found) if with_values else found
-
-
-def is_sum_over_rows(step: StepView, name: str, worker: str, first: float) -> bool:
-    """Return whether a loss is a sum over the batch: its first value is too large for a mean.
-
-    Args:
-        step: The first step with the loss.
-        name: Name of the loss.
-        worker: The worker.
-        first: The loss at that step, before it can have grown.
-    """
-    inputs = step.fact(LossInputs)
-    largest = SURELY_MEAN * inputs.guess(name, worker)
-    least = largest / SURELY_MEAN**2 if first > largest else math.inf
-    return inputs.is_sum(name, worker, first, least=least, most=largest)
 
 
 def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | None:
@@ -175,8 +161,22 @@ def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | N
     size, mean, std, high = (float(labels.column(of)[at]) for of in ("size", "mean", "std", "max"))
     if not math.isfinite(mean * mean + std * std):
         return None
-    guess = math.log(max(high + 1, 2)) if kind is LossKind.CLASSES else 0.0
-    return LossTargets(kind.value, 1, size, mean, mean * mean + std * std, guess)
+    uniform = math.log(max(high + 1, 2)) if kind is LossKind.CLASSES else 0.0
+    return LossTargets(kind.value, 1, size, mean, mean * mean + std * std, uniform)
+
+
+def spread_of_labels(step: StepView) -> float:
+    """Return the standard deviation of labels, the error of the best constant; NaN if unknown.
+
+    It is unknown for labels of several columns, which may be in different units.
+
+    Args:
+        step: A round of XGBoost.
+    """
+    rows = step.tensors(collections=("labels",))
+    pairs = zip(rows.column("std").tolist(), rows.shapes, strict=True)
+    spreads = [spread for spread, shape in pairs if math.prod((shape or ())[1:]) == 1]
+    return min((spread for spread in spreads if math.isfinite(spread)), default=math.nan)
 
 
 def constant_loss(name: str, targets: LossTargets) -> float:
@@ -204,24 +204,7 @@ def constant_loss(name: str, targets: LossTargets) -> float:
         if not is_bit or not _BALANCED <= share <= 1 - _BALANCED:
             return 0.0
         return -share * math.log(share) - (1 - share) * math.log(1 - share)
-    return targets.guess
-
-
-def _with_exact(
-    step: StepView, name: str, worker: str, loss: float, targets: LossTargets
-) -> LossTargets:
-    """Add what the values of outputs and targets show of the loss."""
-    values = outputs_and_targets(step, name, worker)
-    if values is None:
-        return targets
-    exact = best_shares(*values, loss)
-    if exact is not None:
-        return targets._replace(exact=exact)
-    if best_shares(*values, loss / max(values[1].size, 1)) is not None:
-        return targets._replace(is_sum=True)
-    if values[1].dtype.kind == "f" and not targets.guess:
-        return targets._replace(exact=best_constant(*values, loss) or 0.0)
-    return targets
+    return targets.uniform
 
 
 def _has_outlier(targets: Input) -> bool:

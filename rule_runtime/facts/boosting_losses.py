@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from rule_runtime.facts.baseline import spread_of_labels
 from rule_runtime.facts.evaluation_phases import loss_side, usual_names
 from rule_runtime.facts.selection import finite_means
-from rule_runtime.facts.tree_labels import spread_of_labels
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

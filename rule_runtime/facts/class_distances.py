@@ -1,75 +1,73 @@
-"""Whether a distance compares outputs with labels that are numbers of classes."""
+"""Which distances of a step compare outputs with numbers of classes."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
+from rule_runtime.facts.class_labels import ClassTallies, class_labels
+from rule_runtime.facts.losses import Input, Loss, Losses, described
 
-from rule_runtime.facts.loss import Loss
-from rule_runtime.facts.loss_contract import LossMismatch
+if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Memory
+    from rule_runtime.trial.step_view import StepView
 
-__all__ = ["DISTANCES_OF_TREES", "ClassLabels", "distance_to_classes", "is_distance"]
+__all__ = ["distances_to_classes"]
 
-DISTANCES_OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
+_OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 """Metrics of XGBoost that are distances."""
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
 )
-_MAX_COORDINATES: Final = 8
-"""Columns of targets that are whole numbers because they are places, such as corners of boxes."""
 _SAME: Final = 1e-5
-"""Relative error of equal statistics."""
+"""Relative error of equal means."""
 
 
-class ClassLabels(NamedTuple):
-    """Labels of a step that are numbers of classes.
+def distances_to_classes(
+    step: StepView, memory: Memory, labels_regex: tuple[str, ...], min_labels: int
+) -> dict[str, int]:
+    """Count labels and targets; return the number of classes for each distance to class numbers.
 
-    Attributes:
-        worker: The worker.
-        num_classes: Number of classes.
-        statistics: Size, minimum, maximum and mean at this step.
-    """
-
-    worker: str
-    num_classes: int
-    statistics: tuple[float, ...]
-
-
-def is_distance(loss: Loss) -> bool:
-    """Tell by its name whether a loss may compare each output with its own target.
+    A distance compares one output with each label. The labels are numbers of 3 to 32 classes, each
+    about as frequent. Targets are those labels if their statistics are equal.
 
     Args:
-        loss: A loss.
+        step: A step of training.
+        memory: What `ClassTallies` keeps.
+        labels_regex: Regular expressions of labels.
+        min_labels: Labels that must have been counted.
+
+    Returns:
+        Number of classes by the key of the loss.
     """
-    return bool(loss.owner) and not _NO_DISTANCE.match(loss.name)
+    losses = [loss for loss in step.fact(Losses).losses if _is_distance(loss)]
+    owners = sorted({loss.owner for loss in losses} - {""})
+    regex = (*labels_regex, *(f"^{re.escape(owner)}_input_1$" for owner in owners))
+    tallies = ClassTallies(memory)
+    tallies.add(step.mode, class_labels(step, regex)[0])
+    found = {}
+    for (name, worker), labels in described(step.tensors(regex=regex)).items():
+        num_classes = tallies.of(step.mode, name).num_balanced_classes(min_labels)
+        for loss in losses if num_classes else ():
+            is_of_labels = _OF_TREES.match(loss.name) or _has_targets(loss, labels)
+            if loss.worker == worker and is_of_labels:
+                found[loss.key] = num_classes or 0
+    return found
 
 
-def distance_to_classes(loss: Loss, labels: list[ClassLabels]) -> LossMismatch | None:
-    """Return what is wrong if the targets of a distance are numbers of classes.
-
-    Args:
-        loss: A loss and what it compares; of boosted trees a metric alone.
-        labels: Labels and targets that are numbers of classes.
-    """
-    for of in labels:
-        is_tree = DISTANCES_OF_TREES.match(loss.name) is not None
-        if of.worker == loss.worker and (is_tree or _are_targets(loss, of)):
-            message = f"is a distance to labels that are numbers of {of.num_classes} classes"
-            remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
-            return LossMismatch("classes", of.num_classes, 2.0, message, remedy)
-    return None
+def _is_distance(loss: Loss) -> bool:
+    """Return whether a loss may compare each output with its own target, by its name."""
+    is_tree = _OF_TREES.match(loss.name) is not None
+    return is_tree or (bool(loss.owner) and not _NO_DISTANCE.match(loss.name))
 
 
-def _are_targets(loss: Loss, labels: ClassLabels) -> bool:
-    """Tell whether a distance compares one output with each of some labels."""
+def _has_targets(loss: Loss, labels: Input) -> bool:
+    """Return whether a loss compares single outputs with targets that equal some labels."""
     outputs, targets = loss.outputs, loss.targets
-    if outputs is None or targets is None or not is_distance(loss):
+    if outputs is None or targets is None or outputs.size != targets.size:
         return False
-    if outputs.size != targets.size or not 0 <= targets.low <= targets.high < labels.num_classes:
-        return False
-    statistics = (targets.size, targets.low, targets.high, targets.mean)
-    are_coordinates = 1 < math.prod((targets.shape or ())[1:]) <= _MAX_COORDINATES
-    return not are_coordinates and np.allclose(statistics, labels.statistics, rtol=_SAME, atol=0)
+    is_one_column = math.prod((targets.shape or ())[1:]) == 1
+    ends = (targets.size, targets.low, targets.high)
+    is_same = ends == (labels.size, labels.low, labels.high)
+    return is_one_column and is_same and math.isclose(targets.mean, labels.mean, rel_tol=_SAME)

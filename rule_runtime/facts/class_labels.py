@@ -1,18 +1,19 @@
-"""Classes of a step's labels, and which of them are predicted wrongly."""
+"""Classes of a step's labels, which of them are predicted wrongly, and their counts over a run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import Missing
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
 from rule_runtime.numerics.label_tally import LabelTally
 from rule_runtime.numerics.repeated_rows import is_repeated
 
 if TYPE_CHECKING:
+    from hook_layer.format.modes import ModeKeys
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
@@ -55,53 +56,33 @@ class ClassTallies:
         self._tallies: dict[str, list[list[int]]] = memory.setdefault("tallies", {})
         self._latest: dict[str, int] = memory.setdefault("latest", {})
 
-    def of(self, key: str) -> LabelTally:
-        """Return the counts of a mode and tensor, with a slash between them."""
-        return LabelTally.read(self._tallies.get(key))
+    def of(self, mode: ModeKeys, name: str) -> LabelTally:
+        """Return the counts of a tensor of labels in a mode."""
+        return LabelTally.read(self._tallies.get(f"{mode.name}/{name}"))
 
-    def add(
-        self,
-        step: StepView,
-        labels_regex: tuple[str, ...],
-        predictions_regex: tuple[str, ...],
-        *,
-        argmax: bool,
-    ) -> list[tuple[ClassLabels, LabelTally]]:
-        """Add the labels of a step; return one worker's and the counts of each tensor.
+    def add(self, mode: ModeKeys, found: Iterable[ClassLabels]) -> None:
+        """Add the labels of a step; labels that come again at the next step count once.
 
         Args:
-            step: The step.
-            labels_regex: Regular expressions of labels.
-            predictions_regex: Regular expressions of predictions.
-            argmax: Whether the largest number along the last axis is the class.
-
-        Raises:
-            Missing: The step has no labels that are classes.
+            mode: Mode of the step.
+            found: The labels.
         """
-        found, reason = class_labels(step, labels_regex, predictions_regex, argmax=argmax)
-        counted: dict[str, ClassLabels] = {}
         for labels in found:
-            key = f"{step.mode.name}/{labels.name}"
+            key = f"{mode.name}/{labels.name}"
             if key not in self._tallies and len(self._tallies) >= _MAX_TALLIES:
                 continue
             is_new = not is_repeated(labels.classes, self._latest, f"{key}/{labels.worker}")
-            tally = self.of(key).plus(labels.classes, labels.is_wrong, is_new=is_new)
-            if len(tally.classes) > _MAX_CLASSES:
-                reason = f"{labels.name}: there are more than {_MAX_CLASSES} classes"
-                continue
-            self._tallies[key] = [column.tolist() for column in tally]
-            counted.setdefault(key, labels)
-        if not counted:
-            raise Missing(reason)
-        return [(labels, self.of(key)) for key, labels in counted.items()]
+            tally = self.of(mode, labels.name).plus(labels.classes, labels.is_wrong, is_new=is_new)
+            if len(tally.classes) <= _MAX_CLASSES:
+                self._tallies[key] = [column.tolist() for column in tally]
 
 
 def class_labels(
     step: StepView,
-    labels_regex: tuple[str, ...],
-    predictions_regex: tuple[str, ...],
+    labels_regex: Iterable[str],
+    predictions_regex: Iterable[str] = (),
     *,
-    argmax: bool,
+    argmax: bool = False,
 ) -> tuple[list[ClassLabels], str]:
     """Return the labels of a step that are classes, and why others are left out.
 
@@ -123,16 +104,18 @@ def class_labels(
             reason = f"{len(labels)} tensors of labels and {len(predictions)} of predictions were "
             reason += "saved, which makes no pairs"
             continue
-        for name, beside in zip(labels, predictions or [""] * len(labels), strict=False):
-            values = step.values({name, beside} - {""}, worker)
+        for name, predicted in zip(labels, predictions or [""] * len(labels), strict=False):
+            values = step.values({name, predicted} - {""}, worker)
             try:
-                found.append(_classes(name, beside, worker, values, argmax=argmax))
+                found.append(_classes(name, predicted, worker, values, argmax=argmax))
             except ValueError as error:
                 reason = f"{name}: {error}"
     return found, reason
 
 
-def _names(step: StepView, regex: tuple[str, ...], worker: str) -> list[str]:
+def _names(step: StepView, regex: Iterable[str], worker: str) -> list[str]:
+    if not regex:
+        return []
     rows = step.tensors(regex=regex)
     return sorted(n for n, of in zip(rows.names, rows.workers, strict=True) if of == worker)
 
@@ -151,4 +134,6 @@ def _classes(
         found = ClassLabels(labels, worker, pairs.labels, is_wrong, num_classes)
     if not len(found.classes):
         raise ValueError("there is no label")
+    if len(np.unique(found.classes)) > _MAX_CLASSES:
+        raise ValueError(f"there are more than {_MAX_CLASSES} classes")
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.loss_inputs import LossInputs
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import is_of_keras
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -71,11 +71,10 @@ def unreachable_targets(
         largest: Largest root mean square of inputs.
         patience: Saved steps in a row.
     """
-    inputs = step.fact(LossInputs)
     found = []
     for at, pair in enumerate(zip(losses.names, losses.workers, strict=True)):
-        outputs, targets = inputs.of(*pair, 0), inputs.of(*pair, 1)
-        is_of_numbers = inputs.kind(*pair).is_of_numbers
+        loss = step.fact(Losses).find(*pair)
+        outputs, targets, is_of_numbers = loss.outputs, loss.targets, loss.kind.is_of_numbers
         if outputs is None or targets is None or not is_of_numbers or step.mode_step < _BEGINNING:
             continue
         key = "/".join(reversed(pair))

@@ -1,55 +1,31 @@
-"""Losses of modules and functions, and the names of what they compare."""
+"""Pairs of inputs of models and targets of losses."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import is_of_keras
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["input_patterns", "input_target_pairs", "loss_owners"]
+__all__ = ["input_target_pairs"]
 
 _LABELS: Final = "labels"
 _OF_TREES: Final = "input_values"
 
 
-def loss_owners(step: StepView) -> list[tuple[str, str]]:
-    """Return the names `X` of losses `X_output_0`, and their workers, sorted.
-
-    What the loss compares is called `X_input_0` and `X_input_1`, whatever `X` is.
-
-    Args:
-        step: The step.
-    """
-    losses = step.tensors(collections=("losses",))
-    pairs = set(zip(losses.names, losses.workers, strict=True))
-    named = {(*name.rpartition("_output_")[:2], worker) for name, worker in pairs}
-    return sorted((owner, worker) for owner, is_output, worker in named if is_output)
-
-
-def input_patterns(step: StepView, number: int) -> tuple[str, ...]:
-    """Return regular expressions of what the losses of a step compare, one for each name.
-
-    Args:
-        step: The step.
-        number: 0 for outputs of the model, 1 for targets.
-    """
-    return _patterns(tuple(sorted({owner for owner, _ in loss_owners(step)})), number)
-
-
 def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
-    """Yield the rows of inputs of models, and the names of the targets beside them.
+    """Yield the rows of inputs of models, and the names of the targets of the same rows.
 
     Args:
         step: The step.
         inputs: Its inputs of models, and those of boosted trees.
     """
-    of_losses = loss_owners(step)
+    losses = step.fact(Losses).losses
+    of_losses = sorted({(loss.owner, loss.worker) for loss in losses if loss.owner})
     labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
     of_keras = step.tensors(regex=(f"^{_LABELS}(_[0-9]+)?$",))
     weights = step.tensors(collections=("weights",)).names
@@ -67,8 +43,3 @@ def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int
                 yield at, f"{loss}_input_1"
         if worker in labels and (is_model or name == _OF_TREES):
             yield at, _LABELS
-
-
-@lru_cache(maxsize=64)
-def _patterns(owners: tuple[str, ...], number: int) -> tuple[str, ...]:
-    return tuple(f"^{re.escape(owner)}_input_{number}$" for owner in owners)

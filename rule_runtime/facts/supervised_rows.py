@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.loss_inputs import LossInputs
 from rule_runtime.facts.loss_owners import input_target_pairs
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import MODEL_INPUT
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def supervised_rows(step: StepView) -> list[SupervisedRows]:
         targets = None if values is None else step.values((of_targets,), worker).get(of_targets)
         if values is None or targets is None or not _is_judged(step, name, worker, of_targets):
             continue
-        kind = step.fact(LossInputs).kind(of_targets.replace("_input_1", "_output_0"), worker)
+        kind = step.fact(Losses).find(of_targets.replace("_input_1", "_output_0"), worker).kind
         for way, columns, numbers in _aligned(values, targets):
             key = f"{worker}/{name}/{of_targets}/{way}"
             of = [(name, of_targets, values, columns, one, kind.is_of_classes) for one in numbers.T]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.loss_inputs import LossInputs, LossKind
 from rule_runtime.facts.loss_owners import input_target_pairs
-from rule_runtime.facts.loss_values import outputs_and_targets
+from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.selection import finite_means
 
@@ -77,7 +76,7 @@ def token_losses(step: StepView) -> list[TokenLosses]:
             continue
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
             targets = targets.reshape(tokens.shape)
-            pair = outputs_and_targets(step, loss, worker)
+            pair = step.fact(Losses).values(step.fact(Losses).find(loss, worker))
             found.append(
                 TokenLosses(
                     *(f"{worker}/{name}/{loss}", loss, tokens, targets, means[loss, worker]),
@@ -91,9 +90,9 @@ def token_losses(step: StepView) -> list[TokenLosses]:
 
 def _baseline(step: StepView, loss: str, worker: str) -> float:
     """Return the loss of a uniform guess; NaN of losses that may shift their targets themselves."""
-    inputs = step.fact(LossInputs)
-    is_plain = loss == _OF_FUNCTIONS or inputs.kind(loss, worker) is LossKind.CLASSES
-    return inputs.guess(loss, worker) if is_plain else math.nan
+    of = step.fact(Losses).find(loss, worker)
+    is_plain = loss == _OF_FUNCTIONS or of.kind is LossKind.CLASSES
+    return of.zero_output_loss if is_plain else math.nan
 
 
 def _are_tokens(values: npt.NDArray[Any]) -> bool:

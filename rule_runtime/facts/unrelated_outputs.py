@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rule_runtime.facts.loss_curves import TrainingLosses
-from rule_runtime.facts.loss_inputs import LossInputs, LossKind
-from rule_runtime.facts.loss_values import outputs_and_targets
+from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.numerics.association import Association
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series
 
@@ -46,17 +45,17 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
         step: A step of training.
         memory: `associations`: of at most 32 losses, at the latest 5 steps with values.
     """
-    inputs = step.fact(LossInputs)
+    facts = step.fact(Losses)
     known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
     found = {}
     losses = step.fact(TrainingLosses).at
     workers = [worker for _, worker in losses]
     for name, worker in losses:
         key = f"{worker}/{name}"
-        is_unknown = inputs.kind(name, worker) in _WITHOUT_TARGETS
+        is_unknown = facts.find(name, worker).kind in _WITHOUT_TARGETS
         if is_unknown or workers.count(worker) > 1:
             continue
-        values = outputs_and_targets(step, name, worker)
+        values = facts.values(facts.find(name, worker))
         association = None if values is None else Association.of(*values)
         if association is None or (key not in known and len(known) >= MAX_SERIES):
             continue

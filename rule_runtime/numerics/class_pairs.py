@@ -1,16 +1,17 @@
-"""True and predicted classes, out of what trainings save as labels and predictions.
+"""True and predicted classes of labels and predictions in their usual forms.
 
 Shape legend: N = examples, K = classes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ClassPairs", "class_pairs", "true_classes"]
+__all__ = ["ClassPairs", "class_axis", "class_pairs", "true_classes"]
 
 _LARGEST_CLASS: Final = (1 << 31) - 1
 _HALF: Final = 0.5
@@ -22,8 +23,8 @@ class ClassPairs(NamedTuple):
     Attributes:
         labels: True classes [N], whole numbers from 0.
         predictions: Predicted classes [N].
-        num_classes: How many classes the predictions tell of: the length of their class axis, 2
-            for probabilities; None if they tell of none.
+        num_classes: The length of the class axis of predictions, 2 for probabilities; None if
+            predictions are classes.
     """
 
     labels: npt.NDArray[np.int64]
@@ -47,6 +48,23 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         return _classes("labels", values.argmax(axis=-1).reshape(-1))
     values = values.reshape(-1)
     return _classes("labels", values[np.isfinite(values) & (values >= 0)])
+
+
+def class_axis(labels: tuple[int, ...], scores: tuple[int, ...]) -> int | None:
+    """Return the axis that scores have in addition to labels, the second or the last one.
+
+    Args:
+        labels: Shape of the labels; of one axis it may hold all places of the scores.
+        scores: Shape of the scores.
+
+    Returns:
+        None if there is no such axis.
+    """
+    last = len(scores) - 1
+    for axis in (1, last):
+        if 0 < axis <= last and scores[:axis] + scores[axis + 1 :] == labels:
+            return axis
+    return last if last > 0 and labels == (math.prod(scores[:-1]),) else None
 
 
 def class_pairs(
@@ -74,7 +92,7 @@ def class_pairs(
     if is_same_shape and (argmax or _is_one_hot(true)):
         known = np.isfinite(true).all(axis=-1)
         true = np.where(known, true.argmax(axis=-1), -1)
-    axis = _class_axis(true.shape, predicted.shape)
+    axis = class_axis(true.shape, predicted.shape) if predicted.size else None
     num_classes = None if axis is None else predicted.shape[axis]
     if axis is not None:
         is_finite = np.isfinite(predicted).all(axis=axis)
@@ -87,33 +105,14 @@ def class_pairs(
     is_known = np.isfinite(true) & np.isfinite(predicted) & (true >= 0)
     true, predicted = _classes("labels", true[is_known]), predicted[is_known]
     if num_classes is None and (predicted != np.floor(predicted)).any():
-        predicted, num_classes = _second_of_two(predicted, true), 2
+        if predicted.min() < 0 or predicted.max() > 1 or true.max(initial=0) > 1:
+            raise ValueError("predictions are neither classes nor probabilities of two classes")
+        predicted, num_classes = predicted >= _HALF, 2
     return ClassPairs(true, _classes("predictions", predicted), num_classes)
-
-
-def _second_of_two(
-    probabilities: npt.NDArray[Any], labels: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
-    is_probability = (probabilities >= 0) & (probabilities <= 1)
-    if not is_probability.all() or labels.max(initial=0) > 1:
-        raise ValueError("predictions are neither classes nor probabilities of two classes")
-    return np.asarray(probabilities >= _HALF)
 
 
 def _without_last_axis_of_one(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array[..., 0] if array.ndim > 1 and array.shape[-1] == 1 else array
-
-
-def _class_axis(labels: tuple[int, ...], predictions: tuple[int, ...]) -> int | None:
-    """Return the axis that predictions have more than labels; None if they have not one more."""
-    if len(predictions) != len(labels) + 1 or len(predictions) < 2:  # noqa: PLR2004
-        return None
-    if 0 in predictions:
-        return None
-    for axis in (1, len(predictions) - 1):
-        if predictions[:axis] + predictions[axis + 1 :] == labels:
-            return axis
-    return None
 
 
 def _is_one_hot(values: npt.NDArray[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Counts of labels by class, and which classes are rarer than elsewhere."""
+"""Counts of labels by class, and which classes are rarer than in other labels."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LabelTally", "rarest_class"]
-
-_CHANCE: Final = 2
-"""Rows of a class by which its count may differ by chance."""
+__all__ = ["LabelTally"]
 
 _UNLIKE: Final = 3.0
 """Ratio of two shares of a class that are unlike."""
 
-_MATTERS: Final = 0.2
-"""Share of labels elsewhere that classes must have together whose lack here does harm."""
+_MATTERS: Final = 0.05
+"""Share of labels elsewhere from which the lack of a class here does harm."""
 
-_MATTERS_ALONE: Final = 0.05
-"""Share of labels elsewhere that a single such class must have."""
+_MIN_CLASSES: Final = 3
+"""Classes of balanced labels; of two, 0 and 1 may be amounts."""
+_MAX_CLASSES: Final = 32
+"""Classes of balanced labels; more whole numbers are likely amounts."""
+_MAX_IMBALANCE: Final = 3.0
+"""Times that one balanced class is as frequent as another; counts of events fall off faster."""
 
 
 class LabelTally(NamedTuple):
@@ -28,8 +29,8 @@ class LabelTally(NamedTuple):
     Attributes:
         classes: The classes seen [K], in order.
         labels: Labels of each [K].
-        predicted: Those of them that came with a prediction [K].
-        wrong: Those of them that were predicted wrongly [K].
+        predicted: Labels of each that came with a prediction [K].
+        wrong: Labels of each that were predicted wrongly [K].
     """
 
     classes: npt.NDArray[np.int64]
@@ -48,7 +49,7 @@ class LabelTally(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of labels, or of those that came with a prediction if that is more."""
+        """Number of labels, or of labels with a prediction if that is more."""
         return int(max(self.labels.sum(), self.predicted.sum()))
 
     def plus(
@@ -80,7 +81,8 @@ class LabelTally(NamedTuple):
         """Return which classes [K] are more than three times as rare as in another tally.
 
         Each is measured by the most frequent class of this tally. The counts may be off by two
-        standard deviations (of a Poisson distribution), for and against.
+        standard deviations of a Poisson distribution. Classes with less than 5 % of the other
+        labels do not count.
 
         Args:
             other: The other tally.
@@ -90,54 +92,22 @@ class LabelTally(NamedTuple):
             np.isin(other.classes, self.classes)
         ]
         most = int(self.labels.argmax())
-        here = self.labels + 2 * np.sqrt(self.labels) + _CHANCE
+        here = self.labels + 2 * np.sqrt(np.maximum(self.labels, 1))
         there = elsewhere - 2 * np.sqrt(elsewhere)
-        rarer: npt.NDArray[np.bool_] = there * self.labels[most] > _UNLIKE * here * elsewhere[most]
-        return rarer
+        rarer = there * self.labels[most] > _UNLIKE * here * elsewhere[most]
+        return np.asarray(rarer & (elsewhere >= _MATTERS * other.labels.sum()))
 
-    def lacks(self, other: LabelTally, ratio: float) -> bool:
-        """Return whether classes that are too rare here, and more so than elsewhere, matter there.
-
-        They do if together those that are more so have 20 % or more of the labels of the other
-        tally, or one of them 5 %. Some of many classes, as letters of a text, may be rare here and
-        not there without harm.
+    def num_balanced_classes(self, min_labels: int) -> int | None:
+        """Return the number of classes: all numbers from 0 on occur, each about as often.
 
         Args:
-            other: The other tally.
-            ratio: The largest ratio of the counts of two classes that is no issue.
+            min_labels: Labels that must have been counted.
+
+        Returns:
+            None if labels do not look like numbers of classes, or are too few.
         """
-        is_rarer = self.rarer_than(other)
-        is_lacking = is_rarer & (int(self.labels.max()) > ratio * self.labels)
-        shares = other.labels / max(int(other.labels.sum()), 1)
-        rarer = shares[np.isin(other.classes, self.classes[is_rarer])].sum()
-        most = shares[np.isin(other.classes, self.classes[is_lacking])].max(initial=0.0)
-        return bool(is_lacking.any() and (rarer >= _MATTERS or most >= _MATTERS_ALONE))
-
-
-def rarest_class(
-    tally: LabelTally,
-    beside: LabelTally | None,
-    limit: float,
-    enough: int,
-    fewest: float,
-) -> tuple[int, float, int]:
-    """Return the rarest class that may be too rare, and by what ratio the largest exceeds it.
-
-    Args:
-        tally: The labels.
-        beside: Labels of validation: classes that are rare there as well may be rare; None to
-            compare with none.
-        limit: The largest ratio that is no issue.
-        enough: Labels from which a count is no chance.
-        fewest: Labels from which on a class is not rare.
-
-    Returns:
-        The place of the class, the ratio, and rows that were added to its count for chance.
-    """
-    most = int(tally.labels.argmax())
-    may_be_rare = tally.labels < fewest
-    if beside is not None:
-        may_be_rare &= tally.rarer_than(beside) & tally.lacks(beside, limit)
-    least = int(np.where(may_be_rare, tally.labels, tally.labels[most]).argmin())
-    chance = _CHANCE if tally.labels.sum() < enough else 0
-    return least, float(tally.labels[most] / (tally.labels[least] + chance)), chance
+        num_classes = len(self.classes)
+        if self.labels.sum() < min_labels or not _MIN_CLASSES <= num_classes <= _MAX_CLASSES:
+            return None
+        is_balanced = self.labels.max() <= _MAX_IMBALANCE * self.labels.min()
+        return num_classes if is_balanced and self.classes[-1] == num_classes - 1 else None

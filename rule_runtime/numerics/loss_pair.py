@@ -1,17 +1,27 @@
-"""Outputs and targets of a loss as numbers, and what formulas of losses need to know of them.
+"""Outputs and targets of a loss as tables, and what usual losses make of them.
 
-Shape legend: B = rows, C = columns or classes, ... = further dimensions.
+Shape legend: B = rows, K = columns of a row, R = rows with a class, C = classes.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LossPair", "log_softmax", "loss_pair"]
+from rule_runtime.numerics.class_pairs import class_axis
+
+__all__ = [
+    "ClassRows",
+    "LossPair",
+    "huber",
+    "log_cosh",
+    "log_softmax",
+    "loss_pair",
+]
 
 _Numbers = npt.NDArray[np.float64]
 
@@ -21,74 +31,84 @@ _MAX_ELEMENTS: Final = 1 << 20
 """Elements of outputs; more take too long."""
 _SUM_ERROR: Final = 1e-3
 """Error of a sum of probabilities."""
+_WIDE: Final = 0.8
+"""Range of outputs between 0 and 1 that logits do not have by chance."""
+_LOWEST_LOGARITHM: Final = -100.0
+"""BCELoss computes no logarithm below it."""
 _MATRIX: Final = 2
-_LARGEST_EXPONENT: Final = 700.0
+
+
+class ClassRows(NamedTuple):
+    """Scores of classes and the class of each row.
+
+    Attributes:
+        scores: Scores [R, C].
+        classes: Classes [R].
+    """
+
+    scores: _Numbers
+    classes: npt.NDArray[np.int64]
+
+    def own(self, values: _Numbers) -> _Numbers:
+        """Return the values [R, C] of each row's own class [R]."""
+        return np.asarray(values[np.arange(len(self.classes)), self.classes])
+
+    @property
+    def cross_entropy(self) -> _Numbers:
+        """Cross entropy of the softmax of each row [R]."""
+        return -self.own(log_softmax(self.scores))
+
+    @property
+    def are_probabilities(self) -> bool:
+        """Whether scores lie between 0 and 1 and sum to 1 over the classes."""
+        return _are_distributions(self.scores)
 
 
 class LossPair:
     """Outputs and targets of a loss, as float64.
-
-    One-hot targets become numbers of classes, and targets that are the same in all columns one
-    column.
 
     Args:
         outputs: Outputs [B, ...].
         targets: Targets [B, ...], or one target for all.
 
     Attributes:
-        o: The outputs.
-        t: The targets.
+        shape: Shape of the outputs.
+        o: The outputs [B, K].
+        t: The targets, [B, K] if each output has its own.
+        is_elementwise: Whether each output has its own target.
+        by_class: Scores and classes, where targets are classes; None if they are not.
+        rows: Scores and targets [R, C] where both have a dimension of classes; None if not.
     """
 
     def __init__(self, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> None:
-        self.o: _Numbers = outputs.astype(np.float64)
-        self.t: _Numbers = targets.astype(np.float64)
-        is_one_hot = self.are_distributions and np.isin(self.t, (0, 1)).all()
-        if is_one_hot and (self.t.sum(axis=1) == 1).all():
-            self.t = self.t.argmax(axis=1).astype(np.float64)
-        elif self.t.ndim == _MATRIX and (self.t == self.t[:, :1]).all():
-            self.t = self.t[:, 0]  # broadcast over columns
-        del self.are_distributions
-
-    @cached_property
-    def is_elementwise(self) -> bool:
-        """Whether each output has its own target."""
-        return self.o.size == self.t.size
-
-    @cached_property
-    def rows(self) -> tuple[_Numbers, _Numbers]:
-        """Outputs and targets [B, C]."""
-        return self.o.reshape(len(self.o), -1), self.t.reshape(len(self.o), -1)
+        o, t = outputs.astype(np.float64), targets.astype(np.float64)
+        self.shape = o.shape
+        self.rows: tuple[_Numbers, _Numbers] | None = None
+        self.by_class = _classes_of_rows(o, t)
+        if o.ndim >= _MATRIX and o.shape[1] > 1:
+            if t.ndim == _MATRIX and (t == t[:, :1]).all():  # broadcast over columns
+                t = t[:, 0]
+                self.by_class = _classes_of_rows(o, t)
+            elif o.shape == t.shape:
+                self.rows = _rows(o), _rows(t)
+                self.by_class = _classes_of_one_hot(*self.rows)
+        self.is_elementwise = o.size == t.size
+        self.o = o.reshape(len(o), -1)
+        self.t = t.reshape(self.o.shape) if self.is_elementwise else t
 
     @cached_property
     def errors(self) -> _Numbers:
-        """Outputs less targets [B, C]; less one target for all, if there is only one."""
-        if self.t.size == 1:
-            return self.o.reshape(len(self.o), -1) - self.t.reshape(())
-        return self.rows[0] - self.rows[1]
-
-    @cached_property
-    def are_shares(self) -> bool:
-        """Whether all targets lie between 0 and 1."""
-        return bool(self.t.min() >= 0 and self.t.max() <= 1)
-
-    @cached_property
-    def are_distributions(self) -> bool:
-        """Whether targets are probabilities of classes; rows of zeros are left out of a loss."""
-        if self.o.shape != self.t.shape or self.o.ndim < _MATRIX or self.o.shape[1] == 1:
-            return False
-        sums = self.t.sum(axis=1)
-        return bool(self.t.min() >= 0 and ((np.abs(sums - 1) < _SUM_ERROR) | (sums == 0)).all())
+        """Outputs less targets [B, K]; empty if they cannot be compared one by one."""
+        if self.is_elementwise:
+            return np.asarray(self.o - self.t)
+        return np.asarray(self.o - self.t.item()) if self.t.size == 1 else np.empty(0)
 
     @cached_property
     def are_yes_or_no(self) -> bool:
         """Whether targets are independent answers from 0 (no) to 1 (yes)."""
-        return self.is_elementwise and self.are_shares and not self.are_distributions
-
-    @cached_property
-    def are_numbers(self) -> bool:
-        """Whether targets are numbers outside of 0 to 1."""
-        return self.is_elementwise and not self.are_shares
+        if not self.is_elementwise or self.t.min() < 0 or self.t.max() > 1:
+            return False
+        return self.rows is None or not _are_distributions(self.rows[1])
 
     @cached_property
     def are_probabilities(self) -> bool:
@@ -96,70 +116,35 @@ class LossPair:
         return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
 
     @cached_property
-    def are_classes_likely(self) -> bool:
-        """Whether outputs are probabilities that sum to 1 over the classes."""
-        axis = self.class_axis
-        if axis is None or not self.are_probabilities:
-            return False
-        return bool(np.allclose(self.o.sum(axis=axis), 1, atol=_SUM_ERROR))
+    def entropies_of_logits(self) -> _Numbers:
+        """Binary cross entropies of the sigmoids of outputs [B, K]."""
+        return np.logaddexp(0, self.o) - self.t * self.o
 
     @cached_property
-    def sigmoids(self) -> _Numbers:
-        """Outputs as probabilities of yes [B, C]."""
-        o = self.rows[0]
-        clipped = np.clip(o, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
-        return o if self.are_probabilities else 1 / (1 + np.exp(-clipped))
-
-    @cached_property
-    def is_one_column(self) -> bool:
-        """Whether there is one output in each row."""
-        return self.o.size == len(self.o)
-
-    @cached_property
-    def class_axis(self) -> int | None:
-        """The dimension of the classes, where targets are numbers of classes."""
-        o, t = self.o, self.t
-        for axis in sorted({1, o.ndim - 1} - {0}):
-            classes = o.shape[axis] if axis < o.ndim else 0
-            others = o.shape[:axis] + o.shape[axis + 1 :]
-            if classes > 1 and others == t.shape:
-                return axis if self._are_classes(classes) else None
-        return None
-
-    def _are_classes(self, num_classes: int) -> bool:
-        t = self.t
-        return bool(t.min() >= 0 and t.max() < num_classes and (t == np.floor(t)).all())
-
-    @cached_property
-    def own_index(self) -> npt.NDArray[np.int64]:
-        """Numbers of classes, in the shape of outputs but for the class dimension, which is 1."""
-        axis = self.class_axis or 0
-        shape = (*self.o.shape[:axis], 1, *self.o.shape[axis + 1 :])
-        return self.t.astype(np.int64).reshape(shape)
-
-    def own(self, values: _Numbers) -> _Numbers:
-        """Return the values of each row's own class.
-
-        Args:
-            values: Numbers in the shape of the outputs.
-        """
-        return np.take_along_axis(values, self.own_index, self.class_axis or 0)
-
-    @cached_property
-    def entropy_of_scores(self) -> float:
-        """Cross entropy of the softmax of outputs over the classes."""
-        return -float(self.own(log_softmax(self.o, self.class_axis or 0)).mean())
-
-
-def log_softmax(scores: _Numbers, axis: int) -> _Numbers:
-    """Return logarithms of the softmax of scores.
-
-    Args:
-        scores: Scores [...].
-        axis: The dimension of the classes.
-    """
-    apart = scores - scores.max(axis=axis, keepdims=True)
-    return np.asarray(apart - np.log(np.exp(apart).sum(axis=axis, keepdims=True)))
+    def usual_losses(self) -> dict[str, _Numbers]:
+        """What usual losses that fit outputs and targets give for each row, or element."""
+        found: dict[str, _Numbers] = {}
+        if self.errors.size:
+            found["squares"] = np.square(self.errors)
+            found["sizes"] = np.abs(self.errors)
+            found["Huber"] = huber(self.errors)
+            found["ln cosh"] = log_cosh(self.errors)
+        if self.are_yes_or_no:
+            if self.are_probabilities:
+                found["binary, of probabilities"] = -(
+                    self.t * _log(self.o) + (1 - self.t) * _log(1 - self.o)
+                )
+            if not self.are_probabilities or np.ptp(self.o) < _WIDE:
+                found["binary, of logits"] = self.entropies_of_logits
+        if self.by_class is not None:
+            own = self.by_class.own(self.by_class.scores)
+            if not self.by_class.are_probabilities:
+                found["classes, of logits"] = self.by_class.cross_entropy
+            if self.are_probabilities:
+                found["classes, of probabilities"] = -_log(own)
+            if self.o.max() <= 0:
+                found["classes, of logarithms"] = -own
+        return found
 
 
 def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair | None:
@@ -176,3 +161,53 @@ def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair 
     is_known = np.isfinite(outputs).all() and np.isfinite(targets).all() and np.ptp(outputs) > 0
     varies = targets.size == 1 or np.ptp(targets.astype(np.float64)) > 0
     return LossPair(outputs, targets) if is_known and varies else None
+
+
+def huber(errors: _Numbers) -> _Numbers:
+    """Return half of the square of errors below 1, and their size less 0.5 above."""
+    sizes = np.abs(errors)
+    return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
+
+
+def log_cosh(errors: _Numbers) -> _Numbers:
+    """Return the logarithms of the hyperbolic cosines of errors."""
+    return np.asarray(np.logaddexp(errors, -errors) - math.log(2))
+
+
+def log_softmax(scores: _Numbers) -> _Numbers:
+    """Return logarithms of the softmax of scores [R, C]."""
+    apart = scores - scores.max(axis=1, keepdims=True)
+    return np.asarray(apart - np.log(np.exp(apart).sum(axis=1, keepdims=True)))
+
+
+def _rows(values: _Numbers, axis: int = 1) -> _Numbers:
+    """Return numbers [B, C, ...] as rows [R, C], with the classes along some dimension."""
+    return np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])
+
+
+def _classes_of_one_hot(o: _Numbers, t: _Numbers) -> ClassRows | None:
+    is_one_hot = np.isin(t, (0, 1)).all() and (t.sum(axis=1) == 1).all()
+    return ClassRows(o, t.argmax(axis=1)) if is_one_hot else None
+
+
+def _classes_of_rows(o: _Numbers, t: _Numbers) -> ClassRows | None:
+    """Return scores and classes of numbers of classes, without negative ones; None of others."""
+    axis = class_axis(t.shape, o.shape)
+    if not axis or o.shape[axis] == 1:
+        return None
+    classes = t.reshape(-1)
+    known = classes >= 0
+    if not known.any() or classes.max() >= o.shape[axis] or (classes != np.floor(classes)).any():
+        return None
+    return ClassRows(_rows(o, axis)[known], classes[known].astype(np.int64))
+
+
+def _are_distributions(rows: _Numbers) -> bool:
+    """Return whether rows are probabilities that sum to 1; rows of zeros are padding."""
+    sums = rows.sum(axis=1)
+    return bool(rows.min() >= 0 and ((np.abs(sums - 1) < _SUM_ERROR) | (sums == 0)).all())
+
+
+def _log(probabilities: _Numbers) -> _Numbers:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.maximum(np.log(probabilities), _LOWEST_LOGARITHM)

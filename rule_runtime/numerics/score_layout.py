@@ -33,20 +33,19 @@ def normalised_axis(outputs: npt.NDArray[Any]) -> int | None:
     """
     if outputs.ndim <= _CLASSES or outputs.dtype.kind != "f" or not outputs.size:
         return None
-    if not np.isfinite(outputs).all() or outputs.max() > 1 + _CLOSE:
+    with np.errstate(over="ignore"):
+        shares = np.exp(outputs, dtype=np.float64) if outputs.min() < 0 else outputs
+    if not np.isfinite(outputs).all() or shares.max() > 1 + _CLOSE:
         return None
-    shares = outputs.astype(np.float64)
-    if outputs.min() < 0:
-        if outputs.max() > _CLOSE:
-            return None
-        shares = np.exp(shares)
-    far = [float(np.abs(shares.sum(axis) - 1).max()) for axis in range(shares.ndim)]
+    far = [
+        float(np.abs(shares.sum(axis, dtype=np.float64) - 1).max()) for axis in range(shares.ndim)
+    ]
     found = [axis for axis, apart in enumerate(far) if apart < _CLOSE and shares.shape[axis] > 1]
     return found[0] if found and far[_CLASSES] > _FAR else None
 
 
 def are_scrambled(written: npt.NDArray[Any], read: npt.NDArray[Any]) -> bool:
-    """Tell whether a reshape mixed classes and places: `view` instead of `transpose`.
+    """Return whether a reshape mixed classes and places: `view` instead of `transpose`.
 
     Each vector over the classes that the loss reads must be one that the model wrote, along a
     dimension of C elements or a part of a longer one.
@@ -78,7 +77,7 @@ def _projected(scores: npt.NDArray[Any], axis: int) -> npt.NDArray[np.float64]:
 
 
 def _are_equal(some: npt.NDArray[Any], others: npt.NDArray[Any]) -> bool:
-    """Tell whether two arrays have the same numbers, in whatever order."""
+    """Return whether two arrays have the same numbers, in whatever order."""
     if some.size != others.size:  # only the first rows of one of them are stored
         return False
     a, b = np.sort(some.astype(np.float64)), np.sort(others.astype(np.float64))

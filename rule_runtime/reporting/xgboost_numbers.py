@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from hook_layer.format.errors import FormatError
 from rule_runtime.numerics.binning import bin_edges, mean_by_bin
-from rule_runtime.numerics.classification import (
+from rule_runtime.plotting.metrics import metric_names
+from rule_runtime.plotting.series import series_of
+from rule_runtime.plotting.xgboost_tensors import IMPORTANCE_TYPES, numbers_at
+from rule_runtime.reporting.classification import (
     averaged_scores,
     class_scores,
     confusion_matrix,
     roc_auc,
     roc_curve,
 )
-from rule_runtime.plotting.metrics import metric_names
-from rule_runtime.plotting.series import series_of
-from rule_runtime.plotting.xgboost_tensors import IMPORTANCE_TYPES, numbers_at
 from rule_runtime.reporting.xgboost_run import Predictions, PredictionsReader
 from rule_runtime.reporting.xgboost_task import BINARY, RANKING, REGRESSION, Task, detect_task
 from rule_runtime.trial.errors import TrialError

@@ -9,10 +9,11 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.class_labels import ClassTallies
-from rule_runtime.numerics.label_tally import LabelTally, rarest_class
+from rule_runtime.facts.class_labels import ClassTallies, class_labels
+from rule_runtime.facts.selection import evidence
+from rule_runtime.numerics.label_tally import LabelTally
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -34,10 +35,10 @@ class ClassImbalance(Rule):
     How it decides:
         It counts the labels of all saved steps by class and mode. From `samples` labels on, it
         fires if the ratio of the largest count to the smallest exceeds `threshold_imbalance`, or if
-        the share of wrong predictions of a class exceeds `threshold_misprediction`. Rows that come
-        again in each step count once. With `unlike_validation`, only classes count that are more
-        than three times as rare in training as in validation; without modes, only classes with
-        fewer than 30 labels.
+        the share of wrong predictions of a class exceeds `threshold_misprediction`. Rows that
+        repeat in each step count once. With `unlike_validation`, only classes count that are more
+        than three times as rare in training as in validation, and have 5 % or more of its labels;
+        without modes, only classes with fewer than 30 labels.
 
     Parameters:
         threshold_imbalance: Largest ratio of the counts of two classes.
@@ -62,19 +63,11 @@ class ClassImbalance(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return collections of the labels and the predictions, with their values."""
+        saved = {"save_interval": "500", "save_raw_tensor": "True"}
+        names = {"labels": self.labels_regex, "predictions": self.predictions_regex}
         return tuple(
-            CollectionConfig(
-                name,
-                {
-                    "include_regex": "|".join(regex),
-                    "save_interval": "500",
-                    "save_raw_tensor": "True",
-                },
-            )
-            for name, regex in (
-                ("labels", self.labels_regex),
-                ("predictions", self.predictions_regex),
-            )
+            CollectionConfig(name, {"include_regex": "|".join(regex), **saved})
+            for name, regex in names.items()
             if regex
         )
 
@@ -85,52 +78,50 @@ class ClassImbalance(Rule):
             step: What was saved at the step.
             memory: What `ClassTallies` keeps.
         """
-        tallies = ClassTallies(memory)
         names = (self.labels_regex, self.predictions_regex)
-        counted = tallies.add(step, *names, argmax=self.argmax)
+        found, reason = class_labels(step, *names, argmax=self.argmax)
+        tallies = ClassTallies(memory)
+        tallies.add(step.mode, found)
+        tallied = [(labels, tallies.of(step.mode, labels.name)) for labels in found]
+        counted = [pair for pair in tallied if len(pair[1].classes)]
+        if not counted:
+            raise Missing(reason)
         most = max(tally.total for _, tally in counted)
         if most < self.samples:
             raise Missing(f"only {most} of the {self.samples} labels were saved so far")
-        is_beside = self.unlike_validation and step.mode is not ModeKeys.GLOBAL
-        found = []
+        has_validation = self.unlike_validation and step.mode is not ModeKeys.GLOBAL
+        findings = []
         for labels, tally in counted:
-            if tally.total >= self.samples:
-                beside = tallies.of(f"EVAL/{labels.name}") if is_beside else None
-                imbalance = self._imbalance(tally, labels.num_classes, beside)
-                findings = enumerate((imbalance, self._misprediction(tally)))
-                found += [(at, -of.value, labels.name, labels, of) for at, of in findings if of]
-        if not found:
+            of = tallies.of(ModeKeys.EVAL, labels.name) if has_validation else None
+            imbalance = self._imbalance(tally, labels.num_classes, of)
+            both = (imbalance, self._misprediction(tally))
+            findings += [(labels, finding) for finding in both if finding is not None]
+        if not findings:
             return Passed()
-        *_, labels, worst = min(found, key=lambda each: each[:3])
-        return IssueFound(
-            Evidence(
-                step=step.step,
-                mode=step.mode.name,
-                worker=labels.worker,
-                tensor=labels.name,
-                measure=worst.measure,
-                value=worst.value,
-                threshold=worst.threshold,
-                sentence=f"{labels.name}: {worst.message}",
-                remedy=_REMEDY,
-            )
-        )
+        labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
+        rows = step.tensors(regex=self.labels_regex)
+        row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
+        return IssueFound(evidence(step, rows, row, **worst._asdict(), remedy=_REMEDY))
 
     def _imbalance(
-        self, tally: LabelTally, num_classes: int, beside: LabelTally | None
+        self, tally: LabelTally, num_classes: int, validation: LabelTally | None
     ) -> _Finding | None:
-        """Return that a class is rare, or the only one that came; None if not."""
-        limit = self.threshold_imbalance
-        fewest = _ENOUGH if self.unlike_validation and beside is None else math.inf
-        least, ratio, chance = rarest_class(tally, beside, limit, self.samples, fewest)
-        most = int(tally.labels.argmax())
-        message = f"class {tally.classes[most]} has {tally.labels[most]} labels, and "
+        """Return that a class is rare, or the only one; None if not."""
+        limit, counts = self.threshold_imbalance, tally.labels
+        if counts.sum() < self.samples:
+            return None
+        most = int(counts.argmax())
+        message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         if len(tally.classes) == 1:
             message += f"none of the other {num_classes - 1} classes has any"
             return _Finding("imbalance", math.inf, limit, message) if num_classes > 1 else None
-        counted = f", taken for {chance} more" if chance else ""
-        message += f"class {tally.classes[least]} has {tally.labels[least]}{counted}, a ratio of "
-        message += f"{ratio:.4g}, more than {limit:g}"
+        may_be_rare = counts < (_ENOUGH if self.unlike_validation else math.inf)
+        if validation is not None:
+            may_be_rare = tally.rarer_than(validation)
+        least = int(np.where(may_be_rare, counts, counts[most]).argmin())
+        ratio = float(counts[most] / counts[least])
+        message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
+        message += f"more than {limit:g}"
         return _Finding("imbalance", ratio, limit, message) if ratio > limit else None
 
     def _misprediction(self, tally: LabelTally) -> _Finding | None:
@@ -140,7 +131,8 @@ class ClassImbalance(Rule):
         message = f"{tally.wrong[at]} of {tally.predicted[at]} examples of class "
         message += f"{tally.classes[at]} are predicted wrongly, a share larger than {limit:g}"
         share = float(shares[at])
-        return _Finding("misprediction", share, limit, message) if share > limit else None
+        is_found = share > limit and tally.total >= self.samples
+        return _Finding("misprediction", share, limit, message) if is_found else None
 
 
 class _Finding(NamedTuple):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.selection import name_or_only_member
+from rule_runtime.facts.selection import evidence, name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
-from rule_runtime.numerics.classification import confusion_matrix
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -81,55 +80,52 @@ class Confusion(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        found: list[tuple[_Violation, str, str]] = []
-        for worker, tensor, matrix in self._matrices(step):
-            found += [(violation, worker, tensor) for violation in self._violations(matrix)]
+        matrices = {
+            worker: matrix for worker in step.workers if (matrix := self._matrix(step, worker))
+        }
+        if not matrices:
+            raise missing_values(f"{self.labels} and {self.predictions}")
+        if not any(matrix.any() for _, matrix in matrices.values()):
+            raise Missing("labels and predictions have no examples")
+        found = [
+            (*violation, worker)
+            for worker, (_, matrix) in matrices.items()
+            for violation in self._violations(matrix)
+        ]
         if not found:
             return Passed()
-        (measure, _, value, threshold, message), worker, tensor = min(found)
+        measure, _, value, threshold, message, worker = min(found)
+        rows = step.tensors()
+        row = list(zip(rows.names, rows.workers, strict=True)).index((matrices[worker][0], worker))
         return IssueFound(
-            Evidence(
-                step=step.step,
-                mode=step.mode.name,
-                worker=worker,
-                tensor=tensor,
+            evidence(
+                step,
+                rows,
+                row,
                 measure=measure,
                 value=value,
                 threshold=threshold,
-                sentence=f"{tensor}: {value:.3g} of the predictions of class {message}",
+                message=f"{value:.3g} of the predictions of class {message}",
                 remedy=_REMEDY,
             )
         )
 
-    def _matrices(self, step: StepView) -> list[tuple[str, str, npt.NDArray[np.int64]]]:
-        """Return worker, name of the predictions and counts [K, K] of true by predicted class."""
-        found = []
-        for worker in step.workers:
-            label = name_or_only_member(step, worker, self.labels, self.labels_collection)
-            prediction = name_or_only_member(
-                step, worker, self.predictions, self.predictions_collection
-            )
-            values = step.values((label, prediction), worker)
-            if values.keys() == {label, prediction}:
-                matrix = self._matrix(values[label], values[prediction])
-                found.append((worker, prediction, matrix))
-        if not found:
-            raise missing_values(f"{self.labels} and {self.predictions}")
-        if not any(matrix.any() for _, _, matrix in found):
-            raise Missing("labels and predictions have no examples")
-        return found
-
-    def _matrix(
-        self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]
-    ) -> npt.NDArray[np.int64]:
+    def _matrix(self, step: StepView, worker: str) -> tuple[str, npt.NDArray[np.int64]] | None:
+        """Return the name of predictions, and counts [K, K] of true by predicted class."""
+        label = name_or_only_member(step, worker, self.labels, self.labels_collection)
+        predicted = name_or_only_member(step, worker, self.predictions, self.predictions_collection)
+        values = step.values((label, predicted), worker)
+        if values.keys() != {label, predicted}:
+            return None
         try:
-            pairs = class_pairs(labels, predictions)
+            pairs = class_pairs(values[label], values[predicted])
         except ValueError as error:
             raise Missing(str(error)) from error
-        largest = int(max(pairs.labels.max(initial=0), pairs.predictions.max(initial=0)))
-        if largest >= (limit := self.category_no or _MAX_CLASSES):
-            raise Missing(f"class {largest} is not one of the first {limit} classes")
-        return confusion_matrix(pairs.labels, pairs.predictions, largest + 1)
+        size = 1 + int(max(pairs.labels.max(initial=0), pairs.predictions.max(initial=0)))
+        if size > (limit := self.category_no or _MAX_CLASSES):
+            raise Missing(f"class {size - 1} is not one of the first {limit} classes")
+        counts = np.bincount(pairs.labels * size + pairs.predictions, minlength=size * size)
+        return predicted, counts.reshape(size, size)
 
     def _violations(self, matrix: npt.NDArray[np.int64]) -> list[_Violation]:
         """Return the smallest share of right predictions, and the largest of another class."""

@@ -11,8 +11,7 @@ from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outc
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.activated_tensors import ActivatedTensors
 from rule_runtime.facts.layers import MODULE_IO
-from rule_runtime.facts.loss import Loss, LossFacts
-from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS, Loss, Losses
 from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -69,7 +68,7 @@ class DoubleActivation(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        facts = step.fact(LossFacts)
+        facts = step.fact(Losses)
         by_values = [_by_values(step, facts, loss, memory) for loss in facts.losses[:MAX_SERIES]]
         found = [outcome for outcome in by_values if isinstance(outcome, IssueFound)]
         if found:
@@ -116,7 +115,7 @@ class DoubleActivation(Rule):
         )
 
 
-def _by_values(step: StepView, facts: LossFacts, loss: Loss, memory: Memory) -> Outcome | None:
+def _by_values(step: StepView, facts: Losses, loss: Loss, memory: Memory) -> Outcome | None:
     """Judge whether a loss applies an activation to probabilities; None without values."""
     values, states = facts.values(loss), memory.setdefault("values", {})
     if values is None or (loss.key not in states and len(states) >= MAX_SERIES):

@@ -16,7 +16,7 @@ from rule_runtime.detectors.generalisation import (
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.selection import evidence
 from rule_runtime.facts.validation import (
     SETTLED_STEPS,

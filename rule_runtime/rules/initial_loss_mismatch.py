@@ -16,8 +16,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.loss import Loss, LossFacts
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossKind
+from rule_runtime.facts.losses import LOSS_INPUTS, Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, is_training
 
@@ -30,7 +29,7 @@ _NEVER_NEGATIVE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE(WithLogits)?|MSE|L1|SmoothL1|Huber|CTC|KLDiv)Loss_output"
 )
 _TIMES_UNSURE: Final = 2.0
-"""Times `max_ratio` for losses that are cross entropies by their inputs only."""
+"""Times `max_ratio` for losses that look like a cross entropy by their inputs only."""
 _NEGATIVE: Final = -1e-4
 """Losses above it may be below 0 by rounding."""
 _REMEDY: Final = (
@@ -44,19 +43,19 @@ class InitialLossMismatch(Rule):
     """Finds first losses that do not fit an untrained model.
 
     How it decides:
-        The loss at the first training step is compared with that of a model that knows nothing:
+        The loss at the first training step is compared with that of outputs that are all 0:
         ln(classes) for a cross entropy, ln 2 for a binary one, and the mean square of the targets,
         or its root, but at least 1, for a regression. It fires if the loss is more than `max_ratio`
-        times as large, or twice that if only the inputs tell that it is a cross entropy.
+        times as large, or twice that if only the inputs show that it is a cross entropy.
 
-        A sum over the batch is no issue: it is larger than outputs of this size explain, and fits
-        when it is divided by the number of targets.
+        A loss that is larger than a mean over these outputs can be is a sum, or is scaled by the
+        script. It is not reported.
 
         A loss that cannot be negative fires if it is below 0 at one of the first `num_points` saved
         training steps.
 
     Parameters:
-        max_ratio: Times the loss of guessing.
+        max_ratio: Times the loss of outputs that are all 0.
         num_points: First saved losses that must not be negative.
 
     What to try:
@@ -64,7 +63,7 @@ class InitialLossMismatch(Rule):
         summed loss by the batch size. Initialise the last layer with smaller weights.
     """
 
-    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of guessing")] = 3.0
+    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of zero outputs")] = 3.0
     num_points: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
 
     collections = (
@@ -85,47 +84,47 @@ class InitialLossMismatch(Rule):
         seen = memory.get("seen", 0)
         if seen >= self.num_points:
             return NotApplicable("only the first losses are judged")
-        facts = step.fact(LossFacts)
-        losses = [loss for loss in facts.losses if math.isfinite(loss.value)]
+        losses = [loss for loss in step.fact(Losses).losses if math.isfinite(loss.value)]
         if not losses or not len(step.tensors(collections=("gradients",))):
             raise Missing("no finite loss was saved, or no gradients with it")
-        is_first = not seen and step.mode_step == 0
-        limits = {loss: self._limit(loss) if is_first else math.nan for loss in losses}
-        ratios = {loss: _ratio(facts, loss, limit) for loss, limit in limits.items()}
-        worst = max(ratios, key=lambda loss: ratios[loss])
-        can_be_judged = ratios[worst] > 0 or any(
-            not math.isnan(loss.guess) or (_NEVER_NEGATIVE.match(loss.name) and not is_first)
-            for loss in losses
-        )
         memory["seen"] = seen + 1
-        if not can_be_judged:
-            return NotEvaluated(f"the loss of guessing is unknown: {how_to_save_loss_inputs(step)}")
-        return _finding(step, facts, worst, limits[worst]) if ratios[worst] > 0 else Passed()
+        for loss in losses:
+            if loss.value < _NEGATIVE and _NEVER_NEGATIVE.match(loss.name):
+                message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
+                return _finding(step, loss, 0.0, message)
+        is_first = not seen and step.mode_step == 0
+        judged = [
+            loss
+            for loss in losses
+            if math.isfinite(loss.largest_mean + loss.zero_output_loss)
+            or (_NEVER_NEGATIVE.match(loss.name) and not is_first)
+        ]
+        if not judged:
+            how = how_to_save_loss_inputs(step)
+            return NotEvaluated(f"what the loss compares is unknown: {how}")
+        large = [
+            loss
+            for loss in judged
+            if is_first and self._limit(loss) < loss.value <= loss.largest_mean
+        ]
+        if not large:
+            return Passed()
+        worst = max(large, key=lambda loss: loss.value / self._limit(loss))
+        limit, zero = self._limit(worst), worst.zero_output_loss
+        message = f"begins at {worst.value:.4g}, more than {limit / zero:g} times {zero:.3g}, the "
+        return _finding(step, worst, limit, f"{message}loss of outputs that are all 0")
 
     def _limit(self, loss: Loss) -> float:
         """Return the largest first loss that is no issue; NaN if that is unknown."""
         is_sure = loss.kind is not LossKind.LOOKS_LIKE_CLASSES
-        return self.max_ratio * loss.guess * (1 if is_sure else _TIMES_UNSURE)
+        return self.max_ratio * loss.zero_output_loss * (1 if is_sure else _TIMES_UNSURE)
 
 
-def _ratio(facts: LossFacts, loss: Loss, limit: float) -> float:
-    """Return a loss in parts of its limit; 0 if it fits or nobody knows."""
-    if loss.value < _NEGATIVE and _NEVER_NEGATIVE.match(loss.name):
-        return math.inf
-    return loss.value / limit if loss.value > limit and not facts.is_sum(loss, limit) else 0.0
-
-
-def _finding(step: StepView, facts: LossFacts, loss: Loss, limit: float) -> IssueFound:
-    threshold = limit
-    message = f"begins at {loss.value:.4g}, more than {limit / loss.guess:g} times {loss.guess:.3g}"
-    message += ", the loss of guessing"
-    if loss.value < 0:
-        threshold = 0.0
-        message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
+def _finding(step: StepView, loss: Loss, threshold: float, message: str) -> IssueFound:
     return IssueFound(
         evidence(
             step,
-            facts.rows,
+            step.fact(Losses).rows,
             loss.row,
             measure="initial_loss",
             value=loss.value,

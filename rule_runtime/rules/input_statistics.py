@@ -17,7 +17,7 @@ from rule_runtime.facts.input_scales import (
     root_mean_square,
     unreachable_targets,
 )
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS
+from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import (
     FIRST_INPUTS,
     LAYER_INPUTS,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.labels import SORTED_SHARE, Labels, LabelSeries, OtherLabels, labels_of
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS
-from rule_runtime.facts.loss_owners import input_patterns
+from rule_runtime.facts.losses import LOSS_INPUTS, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -24,9 +24,6 @@ _RARE: Final = 10
 
 _NOT_RARE: Final = 0.049
 """Share of other labels in validation that makes their absence in training no chance."""
-
-_NO_CHANCE: Final = 20.0
-"""Expected number of other labels whose absence is no chance: exp(-20)."""
 
 _LEARNED: Final = 0.1
 """Share of the first loss below which a constant label is learned."""
@@ -43,8 +40,8 @@ class LabelDegenerate(Rule):
 
     How it decides:
         It fires if all labels of `samples` rows or more in `patience` saved training steps or more
-        are equal. If they are all 0 or 1, ten times as many rows are needed, as the other class may
-        be rare; fewer if validation has 5 % or more of other labels. Targets of a loss count once
+        are equal. If the label is 0 or 1, ten times as many rows are needed, as other classes may
+        be rare; not if 5 % or more of the labels of validation differ. Targets of a loss count once
         the loss is below a tenth of its first value. It also fires if half or more of the saved
         batches have one class each, and three or more classes occur.
 
@@ -77,14 +74,18 @@ class LabelDegenerate(Rule):
             memory: Of at most 32 tensors each `series`, what is known of the labels of training,
                 and `others`, of those of other modes.
         """
-        patterns = (*self.labels_regex, *input_patterns(step, 1))
-        rows = step.tensors(collections=("labels",), regex=patterns)
+        owners = {loss.owner for loss in step.fact(Losses).losses}
+        targets = (f"^{re.escape(owner)}_input_1$" for owner in sorted(owners))
+        rows = step.tensors(collections=("labels",), regex=(*self.labels_regex, *targets))
         labels = labels_of(step, rows)
-        others = OtherLabels(memory.setdefault("others", {}), MAX_SERIES)
+        others: dict[str, list[float]] = memory.setdefault("others", {})
         if not is_training(step):
-            others.add(labels)
+            for each in labels:
+                if each.key in others or len(others) < MAX_SERIES:
+                    others[each.key] = list(OtherLabels(*others.get(each.key, ())).plus(each))
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        others.end_phase()
+        for numbers in others.values():
+            numbers[-1] = True
         if not labels:
             raise Missing("no finite labels were saved", how_to_save_loss_inputs(step))
         known: dict[str, list[Any]] = memory.setdefault("series", {})
@@ -93,42 +94,30 @@ class LabelDegenerate(Rule):
             key = f"{each.worker}/{each.name}"
             if key not in known and len(known) >= MAX_SERIES:
                 continue
-            series = LabelSeries.read(known.get(key)).plus(each, step)
+            series = LabelSeries(*known.get(key, ())).plus(each)
             known[key] = list(series)
-            is_one = self._is_one_label(series, each, others)
+            is_one = self._is_one_label(series, each, OtherLabels(*others.get(each.key, ())))
             if is_one or series.is_sorted:
-                found.append((not is_one, each.at, each, series))
-        if not found:
-            return Passed()
-        not_one, _, each, series = min(found)
-        return _issue(step, rows, each, series, is_one=not not_one)
+                found.append(_issue(step, rows, each, series, is_one=is_one))
+        return found[0] if found else Passed()
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
         """Return whether labels are all the same, in more rows than chance explains."""
-        if series.equal_row:
-            # Real numbers may be a centre, or an initial state: the same on purpose.
-            is_data = labels.is_of_classes or others.have_other_range(labels)
-            needed = self.samples * _RARE if series.may_be_class else 0
-            return series.equal_steps > 1 and series.rows >= needed and is_data
-        is_residual = labels.is_of_numbers and labels.low == 0
-        if series.low != series.high or series.steps < self.patience or is_residual:
+        if series.low != series.high or series.steps < self.patience:
             return False
-        share = others.share_of_others(labels)
-        if share >= _NOT_RARE:
-            return series.rows >= min(self.samples, _NO_CHANCE / share)
-        if not labels.is_of_named_loss or labels.may_be_code:
-            return False
-        if labels.loss is not None and labels.loss > _LEARNED * (series.loss or 0.0):
-            return False
-        return series.rows >= self.samples * (_RARE if labels.low in (0, 1) else 1)
+        has_others = others.share_of_others(labels.statistics.low) >= _NOT_RARE
+        may_be_rare = labels.statistics.low in (0, 1) and not has_others
+        loss = labels.loss_value
+        is_learned = loss is None or loss <= _LEARNED * (series.loss or 0.0)
+        is_data = has_others or (labels.are_data and is_learned)
+        return is_data and series.rows >= self.samples * (_RARE if may_be_rare else 1)
 
 
 def _issue(
     step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
 ) -> IssueFound:
     """Return the finding of one label in all rows, or of one class in each batch."""
-    value = f"{labels.low:g}" if labels.low == labels.high else "the same row"
-    message = f"is {value} in all of {int(series.rows)} rows so far"
+    message = f"is {labels.statistics.low:g} in all of {int(series.rows)} rows so far"
     if not is_one:
         message = f"has one class only in {series.one_class} of the {series.batches} batches saved "
         message += "so far, and not always the same: rows are sorted by class"

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.detectors.class_numbers import add_labels, num_classes
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.class_distances import (
-    DISTANCES_OF_TREES,
-    ClassLabels,
-    distance_to_classes,
-    is_distance,
-)
-from rule_runtime.facts.loss import MODEL_OUTPUT_VALUES, Loss, LossFacts
+from rule_runtime.facts.class_distances import distances_to_classes
 from rule_runtime.facts.loss_contract import LossMismatch, broken_contract, broken_layout
-from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.losses import (
+    INPUT_VALUES,
+    LOSS_INPUTS,
+    MODEL_OUTPUT_VALUES,
+    Loss,
+    Losses,
+)
+from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
 from rule_runtime.facts.selection import evidence
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LossInputMismatch"]
 
-_OF_LOGARITHMS: Final = ("KLDivLoss", "NLLLoss")
-_MAX_TENSORS: Final = 4
-"""Tensors of labels and targets whose classes are counted."""
 _MIN_STEPS: Final = 2
 """Saved steps with values at which scores must be read wrongly."""
+_OF_LOGARITHMS: Final = ("KLDivLoss", "NLLLoss")
 
 
 class LossInputMismatch(Rule):
@@ -76,71 +74,60 @@ class LossInputMismatch(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `labels`: counts of classes; `streaks`: saved steps in a row with a mismatch;
-                `values`: what values tell about each of at most 32 losses.
+            memory: What `ClassTallies` keeps; `losses`: of at most 32 losses, streaks and what
+                values show.
         """
-        facts = step.fact(LossFacts)
-        labels = self._class_labels(step, facts, memory)
         if step.mode.name in ("EVAL", "PREDICT"):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
-        facts.require_losses()
-        of_trees = any(DISTANCES_OF_TREES.match(loss.name) for loss in facts.losses)
-        if not (labels and of_trees) and not any(_is_known(loss) for loss in facts.losses):
-            return NotEvaluated(facts.why_no_inputs())
-        before, streaks = memory.get("streaks", {}), {}
-        found: list[tuple[Loss, LossMismatch]] = []
-        for loss in facts.losses[:MAX_SERIES]:
-            broken = broken_contract(loss) or distance_to_classes(loss, labels)
-            streaks[loss.key] = before.get(loss.key, 0) + 1 if broken else 0
-            if streaks[loss.key] < self.patience:
-                broken = None
-            mismatch = _by_values(facts, loss, memory) or broken
-            found += [(loss, mismatch)] if mismatch else []
-        memory["streaks"] = streaks
-        return _finding(step, facts, *found[0]) if found else Passed()
-
-    def _class_labels(self, step: StepView, facts: LossFacts, memory: Memory) -> list[ClassLabels]:
-        """Count labels and targets of distances; return those that are numbers of classes."""
-        targets = [f"^{re.escape(of.owner)}_input_1$" for of in facts.losses if is_distance(of)]
-        rows = step.tensors(regex=(*self.labels_regex, *targets))
-        tallies = memory.setdefault("labels", {})
-        statistics = [rows.column(of).tolist() for of in ("size", "min", "max", "mean")]
-        found = []
-        for worker, name, *known in sorted(zip(rows.workers, rows.names, *statistics, strict=True)):
-            key = f"{worker}/{name}"
-            if key not in tallies and len(tallies) >= _MAX_TENSORS:
+        losses = step.fact(Losses)
+        if not losses.losses:
+            raise missing_loss(step)
+        classes = distances_to_classes(step, memory, self.labels_regex, self.samples)
+        states = memory.setdefault("losses", {})
+        judged, found = False, []
+        for loss in losses.losses:
+            if loss.key not in states and len(states) >= MAX_SERIES:
                 continue
-            tally = tallies.setdefault(key, {})
-            for values in step.values((name,), worker).values():
-                add_labels(tally, values)
-            classes = num_classes(tally, self.samples)
-            if classes is not None:
-                found.append(ClassLabels(worker, classes, tuple(known)))
-        return found
+            state = states.setdefault(loss.key, {})
+            broken = None
+            if loss.key in classes or _is_known(loss):
+                judged, broken = True, _broken(loss, classes.get(loss.key))
+                num_bad = streak(state, is_bad=broken is not None)
+                broken = broken if num_bad >= self.patience else None
+            mismatch = _by_values(losses, loss, state) or broken
+            found += [(loss, mismatch)] if mismatch else []
+        if found:
+            loss, mismatch = found[0]
+            return IssueFound(evidence(step, losses.rows, loss.row, **mismatch._asdict()))
+        how = how_to_save_loss_inputs(step)
+        return Passed() if judged else NotEvaluated(f"no inputs of losses were saved: {how}")
 
 
 def _is_known(loss: Loss) -> bool:
-    """Tell whether enough was saved of a loss to judge its contract."""
+    """Return whether enough was saved of a loss to judge its contract."""
     outputs = loss.outputs
     return outputs is not None and (outputs.shape is not None or loss.owner in _OF_LOGARITHMS)
 
 
-def _by_values(facts: LossFacts, loss: Loss, memory: Memory) -> LossMismatch | None:
-    """Return what values of outputs and targets, which are saved seldom, tell of a loss."""
-    values = facts.values(loss)
-    states = memory.setdefault("values", {})
-    if values is None or (loss.key not in states and len(states) >= MAX_SERIES):
+def _broken(loss: Loss, num_classes: int | None) -> LossMismatch | None:
+    """Return what the loss does not take; distances take no numbers of classes."""
+    if num_classes is None:
+        return broken_contract(loss)
+    message = f"is a distance to labels that are numbers of {num_classes} classes"
+    remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
+    return LossMismatch("classes", num_classes, 2.0, message, remedy)
+
+
+def _by_values(losses: Losses, loss: Loss, state: dict[str, Any]) -> LossMismatch | None:
+    """Return what values of outputs and targets, which are saved seldom, show of a loss."""
+    values = losses.values(loss)
+    if values is None:
         return None
-    state = states.setdefault(loss.key, {})
-    layout = broken_layout(facts, loss, values)
-    state["layout"] = min(state.get("layout", 0) + 1, _MIN_STEPS) if layout else 0
-    if state["layout"] >= _MIN_STEPS:
+    layout = broken_layout(losses, loss, values)
+    if streak(state, is_bad=layout is not None, name="layout") >= _MIN_STEPS:
         return layout
-    match = recognise(WRONG_LOSSES, state, values, loss.value) if loss.is_only else None
+    formula = state.setdefault("formula", {})
+    match = recognise(WRONG_LOSSES, formula, values, loss.value) if loss.is_only else None
     if match is None:
         return None
     return LossMismatch(match.name, loss.value, match.expected, match.message, match.remedy)
-
-
-def _finding(step: StepView, facts: LossFacts, loss: Loss, mismatch: LossMismatch) -> IssueFound:
-    return IssueFound(evidence(step, facts.rows, loss.row, **mismatch._asdict()))

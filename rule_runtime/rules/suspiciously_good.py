@@ -12,7 +12,7 @@ from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_pla
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.boosting_losses import boosting_losses
-from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
 from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows

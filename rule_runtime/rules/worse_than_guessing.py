@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.detectors.baseline import is_about_to_pass, is_on_its_way
+from rule_runtime.detectors.trend import is_falling
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.baseline import LossTargets, constant_loss, is_sum_over_rows, targets_of
+from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossKind
+from rule_runtime.facts.losses import LOSS_INPUTS, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
@@ -27,8 +26,8 @@ __all__ = ["WorseThanGuessing"]
 _WINDOW: Final = 10
 """Latest saved losses whose median is compared."""
 
-_NUM_LATEST: Final = 40
-"""Latest saved losses that are kept, to see whether the loss falls."""
+_NUM_LATEST: Final = 20
+"""Latest saved losses whose ranks show whether the loss falls."""
 
 _REMEDY: Final = (
     "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
@@ -44,7 +43,7 @@ class WorseThanGuessing(Rule):
         constant predictor: ln(number of classes) for a cross entropy, the variance of the targets
         for MSELoss, its root for L1Loss, SmoothL1Loss and HuberLoss. It fires from `num_steps`
         steps on if the median exceeds `max_ratio` times that, `patience` saved steps in a row. A
-        loss that falls fast enough to get below within `num_steps` more steps is not reported.
+        loss that still falls is not reported.
 
     Parameters:
         num_steps: Steps after which a model must be better than a constant.
@@ -56,7 +55,9 @@ class WorseThanGuessing(Rule):
     """
 
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100
-    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of a constant answer")] = 1.5
+    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of a constant predictor")] = (
+        1.5
+    )
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
@@ -69,8 +70,8 @@ class WorseThanGuessing(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `begin`, the first step with a loss; of at most 32 losses `history`, the first 3
-                and the latest 40, and `targets`, those of the latest steps.
+            memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest
+                20, and `targets`, those of the latest steps.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -78,16 +79,25 @@ class WorseThanGuessing(Rule):
         means = finite_means(rows)
         at_row = training_losses(step, rows, means)
         known: dict[str, list[Any]] = memory.setdefault("targets", {})
-        seen = {}
+        baselines: dict[Series, float] = {}
         for series, at in sorted(at_row.items()):
             targets = self._add_targets(step, series, float(means[at]), known)
             if targets is not None:
-                seen[series] = targets
-        if not seen:
+                baselines[series] = constant_loss(series[0], targets)
+        if not baselines:
             raise Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
-        values = {series: float(means[at_row[series]]) for series in seen}
-        found = self._judge(values, seen, num_steps, memory)
+        history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=_NUM_LATEST)
+        found = {}
+        for series in history.add({series: float(means[at_row[series]]) for series in baselines}):
+            limit = self.max_ratio * (baselines[series] or math.inf)
+            latest = history.of(series).latest
+            now = float(np.median(latest[-_WINDOW:]))
+            is_bad = num_steps >= self.num_steps and len(latest) >= _WINDOW and now > limit
+            is_bad = is_bad and not is_falling(latest)
+            if history.streak(series, is_bad=is_bad) >= self.patience:
+                found[series] = (now, limit)
+        memory["history"] = history.to_json()
         if not found:
             return Passed()
         series = max(found, key=lambda series: (found[series][0] / found[series][1], series))
@@ -106,31 +116,6 @@ class WorseThanGuessing(Rule):
             )
         )
 
-    def _judge(
-        self,
-        losses: Mapping[Series, float],
-        targets: Mapping[Series, LossTargets],
-        num_steps: int,
-        memory: Memory,
-    ) -> dict[Series, tuple[float, float]]:
-        """Add losses to those before; return the loss and its limit of each that is too large."""
-        history = SeriesMemory(memory.get("history", {}), num_first=3, num_latest=_NUM_LATEST)
-        found = {}
-        for series in history.add(losses):
-            limit = self.max_ratio * (constant_loss(series[0], targets[series]) or math.inf)
-            latest = history.of(series).latest
-            now = float(np.median(latest[-_WINDOW:]))
-            is_bad = num_steps >= self.num_steps and len(latest) >= _WINDOW and now > limit
-            if is_bad:
-                start = float(np.median(history.of(series).first))
-                is_bad = not is_about_to_pass(start, now, limit, self.num_steps / num_steps)
-                far = targets[series].mean / (targets[series].std or 1.0)
-                is_bad = is_bad and not is_on_its_way(latest, _WINDOW, far)
-            if history.streak(series, is_bad=is_bad) >= self.patience:
-                found[series] = (now, limit)
-        memory["history"] = history.to_json()
-        return found
-
     def _add_targets(
         self, step: StepView, series: Series, loss: float, known: dict[str, list[Any]]
     ) -> LossTargets | None:
@@ -139,11 +124,9 @@ class WorseThanGuessing(Rule):
         if found is None or (key not in known and len(known) >= MAX_SERIES):
             return None
         kind = LossKind(found.kind)
-        if not (kind.is_of_numbers or found.guess) or kind is LossKind.BINARY:
+        if not (kind.is_of_numbers or found.uniform) or kind is LossKind.BINARY:
             return None  # classes of yes and no may have weights
-        if key not in known:
-            found = found._replace(is_sum=is_sum_over_rows(step, *series, loss))
-        else:
+        if key in known:
             found = LossTargets(*known[key]).latest(_WINDOW - 1).plus(found)
         known[key] = list(found)
         return None if found.is_sum else found

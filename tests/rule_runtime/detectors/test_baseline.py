@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rule_runtime.detectors.baseline import is_about_to_pass, is_never_better, margin_of
+from rule_runtime.detectors.baseline import is_never_better, margin_of
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,3 @@ def test_guesses_are_never_better_and_a_small_skill_is() -> None:
 def test_few_rows_allow_for_luck() -> None:
     assert margin_of(math.inf) == margin_of(400) == 0.02
     assert margin_of(16) == 0.1
-
-
-@pytest.mark.parametrize(
-    ("now", "share", "expected"), [(2.0, 0.5, True), (4.0, 0.5, False), (8.0, 9.0, False)]
-)
-def test_an_exponential_fall_gets_below_a_limit_in_time(
-    now: float, share: float, *, expected: bool
-) -> None:
-    assert is_about_to_pass(8.0, now, 1.0, share) is expected

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.facts.loss import LossFacts
 from rule_runtime.facts.loss_contract import broken_contract
+from rule_runtime.facts.losses import Losses
 from rule_runtime.testing import TrialBuilder
 
 ROWS = 45
@@ -25,7 +25,7 @@ def broken(name: str, *inputs: Any, loss: float = 1.0) -> str:
     trial = TrialBuilder()
     trial.step(0, {**tensors, f"{name}_output_0": np.float64(loss)})
     (view,) = trial.views()
-    (of,) = view.fact(LossFacts).losses
+    (of,) = view.fact(Losses).losses
     mismatch = broken_contract(of)
     return "" if mismatch is None else f"{mismatch.measure}: {mismatch.message}"
 
@@ -33,8 +33,8 @@ def broken(name: str, *inputs: Any, loss: float = 1.0) -> str:
 @pytest.mark.parametrize(
     ("name", "inputs", "found"),
     [
-        ("NLLLoss", (OUTPUTS,), "largest: takes log probabilities, at most 0, and gets outputs"),
-        ("KLDivLoss", (OUTPUTS,), "largest: "),
+        ("NLLLoss", (OUTPUTS,), "output: takes log probabilities, at most 0, and gets outputs"),
+        ("KLDivLoss", (OUTPUTS,), "output: "),
         ("NLLLoss", (-abs(OUTPUTS),), ""),
         ("MSELoss", (OUTPUTS[:, None], OUTPUTS), "elements: compares 2025 pairs, each output"),
         ("Loss", (OUTPUTS, OUTPUTS[:, None]), "elements: "),
@@ -51,16 +51,13 @@ def broken(name: str, *inputs: Any, loss: float = 1.0) -> str:
         ("BCEWithLogitsLoss", (OUTPUTS, 2 * BITS - 1), "target: takes targets from 0 to 1, and"),
         ("BCELoss", (OUTPUTS, 255 * BITS), "target: "),
         ("MultiLabelSoftMarginLoss", (SCORES, 2 * SCORES - 1), "target: "),
-        ("SoftMarginLoss", (OUTPUTS, BITS), "target: takes targets of -1 and 1"),
         ("SoftMarginLoss", (OUTPUTS, 2 * BITS - 1), ""),
         ("HingeEmbeddingLoss", (OUTPUTS, np.ones(ROWS)), ""),
         ("PoissonNLLLoss", (OUTPUTS, OUTPUTS), "target: takes counts"),
         ("PoissonNLLLoss", (OUTPUTS, 3 * BITS), ""),
         ("MultiLabelMarginLoss", (SCORES, SCORES % 2), ""),
-        ("MultiLabelMarginLoss", (SEVERAL * 1.0, SEVERAL), "target: takes the numbers of each"),
         ("KLDivLoss", (LOGARITHMS, np.exp(LOGARITHMS)), ""),
         ("KLDivLoss", (LOGARITHMS, LOGARITHMS), ""),  # log_target
-        ("KLDivLoss", (LOGARITHMS, OUTPUTS.reshape(9, 5)), "target: takes probabilities"),
         ("KLDivLoss", (LOGARITHMS, np.ones((9, 5))), "row_sum: takes rows of targets"),
         ("CrossEntropyLoss", (SCORES, CLASSES), ""),
         ("CrossEntropyLoss", (SCORES[:, :1], CLASSES * 0), "scores: is always 0"),
@@ -77,22 +74,6 @@ def test_shapes_and_ranges(name: str, inputs: tuple[Any, ...], found: str) -> No
     message = broken(name, *inputs)
     assert message.startswith(found)
     assert bool(message) is bool(found)
-
-
-@pytest.mark.parametrize(
-    ("loss", "inputs", "is_broken"),
-    [
-        (-20.0, (SCORES, CLASSES), True),  # a likelihood without its minus
-        (-1.0, (SCORES, CLASSES), False),  # as minus a cosine
-        (20.0, (SCORES, CLASSES), False),
-        (-20.0, (SCORES, CLASSES, OUTPUTS), False),  # actions and what they were worth
-    ],
-)
-def test_a_loss_of_class_scores_is_not_far_below_0(
-    loss: float, inputs: tuple[Any, ...], *, is_broken: bool
-) -> None:
-    assert broken("OwnLoss", *inputs, loss=loss).startswith("loss: is -20" if is_broken else "")
-    assert bool(broken("OwnLoss", *inputs, loss=loss)) is is_broken
 
 
 def test_a_loss_without_inputs_breaks_nothing() -> None:

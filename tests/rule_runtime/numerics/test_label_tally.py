@@ -39,3 +39,25 @@ def test_no_class_is_rarer_where_all_are_in_proportion(counts: list[int], times:
     assert not here.rarer_than(there).any()
     assert not there.rarer_than(here).any()
     assert np.array_equal(LabelTally.read([list(c) for c in here]).labels, here.labels)
+
+
+ROWS = np.arange(45)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (ROWS % 5, 5),
+        (1 + ROWS % 5, None),  # grades
+        (ROWS % 2, None),
+        (np.minimum(ROWS % 12, 5) % 5, None),  # counts: one is more frequent
+        (ROWS, None),
+        (ROWS[:30] % 5, None),  # too few
+        (ROWS[:0], None),
+    ],
+)
+def test_numbers_from_0_on_that_are_about_as_frequent_are_classes(
+    labels: np.ndarray, classes: int | None
+) -> None:
+    counted = LabelTally.read(None).plus(labels, None, is_new=True)
+    assert counted.num_balanced_classes(40) == classes

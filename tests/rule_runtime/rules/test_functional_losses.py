@@ -19,7 +19,7 @@ from hook_layer.pytorch import Hook  # noqa: E402
 from rule_runtime.cli.evaluation import evaluate_run  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.rule import Rule  # noqa: E402
-from rule_runtime.facts.loss_inputs import LossInputs, LossKind  # noqa: E402
+from rule_runtime.facts.losses import Losses, LossKind  # noqa: E402
 from rule_runtime.rules.label_degenerate import LabelDegenerate  # noqa: E402
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing  # noqa: E402
 from rule_runtime.testing import TrialBuilder  # noqa: E402
@@ -264,8 +264,8 @@ def test_another_loss_has_other_inputs() -> None:
 
     class Asking(WorseThanGuessing):
         def check(self, step: Any, memory: Any) -> Any:
-            inputs = LossInputs(step)
-            kinds.extend(inputs.kind(f"Loss_output_{i}", "worker_0") for i in (0, 1))
+            losses = step.fact(Losses)
+            kinds.extend(losses.find(f"Loss_output_{i}", "worker_0").kind for i in (0, 1))
             return super().check(step, memory)
 
     trial.outcomes(Asking())

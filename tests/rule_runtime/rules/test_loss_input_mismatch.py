@@ -78,9 +78,9 @@ def test_targets_that_are_not_the_labels_may_be_amounts() -> None:
     assert not found_at(LossInputMismatch(), scores)
 
 
-@pytest.mark.parametrize(("columns", "is_found"), [(1, True), (2, False), (4, False), (20, True)])
+@pytest.mark.parametrize(("columns", "is_found"), [(1, True), (2, False), (20, False)])
 def test_places_are_no_numbers_of_classes(columns: int, *, is_found: bool) -> None:
-    """Corners of boxes are whole numbers as well; the kinds of a sequence are many columns."""
+    """Corners of boxes are whole numbers as well."""
     places = np.random.default_rng(1).integers(0, 12, (512, columns)).astype(np.float32)
     trial = run("MSELoss", np.zeros((512, columns)), places)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
@@ -94,18 +94,6 @@ def test_boosted_trees_learn_classes_with_a_loss_of_classes(metric: str, *, is_f
         tensors = {"labels": np.arange(ROWS) % 3 * 1.0, metric: np.float64(1)}
         trial.step(step, tensors, mode=ModeKeys.GLOBAL)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
-
-
-def test_of_many_tensors_of_labels_the_first_are_judged() -> None:
-    labels = np.arange(ROWS) % 5
-    for place, is_found in ((3, True), (4, False)):
-        trial = TrialBuilder()
-        for step in range(10):
-            of = {f"{at}/labels": labels if at == place else OUTPUTS for at in range(6)}
-            beside = {"MSELoss_input_0": OUTPUTS, "MSELoss_input_1": labels * 1.0}
-            trial.step(step, {**of, **beside, "MSELoss_output_0": np.float64(1)})
-        judged = LossInputMismatch(labels_regex=("/labels$",))
-        assert bool(found_at(judged, trial)) is is_found
 
 
 def test_what_cannot_be_judged() -> None:

@@ -138,39 +138,10 @@ def boosted(
     return trial
 
 
-@pytest.mark.parametrize(("share", "is_found"), [(0.0019, True), (0.0021, False)])
-def test_an_rmse_is_measured_by_the_variance_of_the_labels(share: float, *, is_found: bool) -> None:
-    labels = np.array([100.0, 140.0] * 20)  # of mean 120 and standard deviation 20
-    rmse = 20 * share**0.5
-    trial = boosted("rmse", rmse, rmse, begin=120.0, labels=labels)
-    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
-    if is_found:
-        outcome = trial.outcomes(SuspiciouslyGood())[-1]
-        assert isinstance(outcome, IssueFound)
-        assert outcome.evidence.threshold == pytest.approx(20 * 0.002**0.5)
-
-
-@pytest.mark.parametrize(
-    ("metric", "labels"),
-    [
-        ("rmse", None),
-        ("rmse", np.full(40, 7.0)),
-        ("mae", np.arange(40.0)),
-        ("rmsle", np.arange(40)),
-    ],
-)
-def test_of_other_distances_nobody_knows_what_guessing_gives(metric: str, labels: object) -> None:
-    trial = boosted(metric, 1e-6, 1e-6, begin=120.0, labels=labels)
-    assert not found_at(SuspiciouslyGood(), trial)
-
-
-@pytest.mark.parametrize(("share", "is_found"), [(0.0019, True), (0.0021, False)])
-def test_columns_of_labels_in_unlike_units_are_no_scatter(share: float, *, is_found: bool) -> None:
+def test_columns_of_labels_may_be_in_unlike_units() -> None:
     turns = np.array([-1.0, 1.0] * 20)
     labels = np.stack([turns, 100 + 3 * turns, 1e4 + 5 * turns], axis=1)
-    rmse = (35 / 3 * share) ** 0.5  # 35 / 3 is the mean of their variances
-    trial = boosted("rmse", rmse, rmse, begin=5e3, labels=labels)
-    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+    assert not found_at(SuspiciouslyGood(), boosted("rmse", 0.1, 0.1, begin=5e3, labels=labels))
 
 
 def test_labels_saved_once_are_remembered() -> None:

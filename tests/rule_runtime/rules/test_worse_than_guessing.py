@@ -82,31 +82,17 @@ def test_a_batch_of_one_is_judged_with_those_before_it() -> None:
     )
 
 
-def test_a_loss_that_is_about_to_fall_below_is_left_alone() -> None:
-    def soon(step: int) -> float:
-        return max(5 * GUESS * math.exp(-step / 30), 0.5)
+def test_a_loss_that_falls_is_not_reported() -> None:
+    rng = np.random.default_rng(0)
 
-    def late(step: int) -> float:
-        return 5 * GUESS * math.exp(-step / 3000)
+    def falls(step: int) -> float:
+        return 5 * GUESS * math.exp(-step / 300)
 
-    assert not found_at(WorseThanGuessing(), run("CrossEntropyLoss", soon, SCORES, CLASSES))
-    assert found_at(WorseThanGuessing(), run("CrossEntropyLoss", late, SCORES, CLASSES))
+    def scatters(_: int) -> float:
+        return 5 * GUESS * rng.uniform(0.8, 1.2)
 
-
-@pytest.mark.parametrize(
-    ("rate", "far", "is_found"),
-    [(0.8, 3.1, False), (0.93, 3.1, True), (0.8, 2.9, True), (1.0, 100.0, True)],
-)
-def test_the_way_to_targets_far_from_0_is_long(rate: float, far: float, *, is_found: bool) -> None:
-    """As to logarithms of prices: the last layer moves there first, and only then learns more."""
-    targets = SCORES[:, :1] + far * SCORES[:, :1].std() - SCORES[:, :1].mean()
-    limit = 1.5 * SCORES[:, :1].var()
-
-    def on_the_way(step: int) -> float:
-        return limit * (3 * math.exp(-step / 20) + 3 * rate ** (step / 200))
-
-    trial = run("MSELoss", on_the_way, SCORES[:, :1], targets, steps=600)
-    assert bool(found_at(WorseThanGuessing(), trial)) is is_found
+    assert not found_at(WorseThanGuessing(), run("CrossEntropyLoss", falls, SCORES, CLASSES))
+    assert found_at(WorseThanGuessing(), run("CrossEntropyLoss", scatters, SCORES, CLASSES))
 
 
 def test_what_fell_on_its_way_is_found_once_it_stands_still() -> None:
@@ -127,7 +113,7 @@ def test_what_fell_on_its_way_is_found_once_it_stands_still() -> None:
     ("name", "scores", "targets", "loss"),
     [
         ("BCEWithLogitsLoss", SCORES[:, 0], CLASSES % 2.0, 50.0),  # classes may be weighted
-        ("CrossEntropyLoss", SCORES, CLASSES, 32 * 2.3),  # a sum
+        ("CrossEntropyLoss", 0.1 * SCORES, CLASSES, 32 * 2.3),  # a sum
         ("MSELoss", 0.01 * SCORES, 0.01 * SCORES, 320 * 0.009),
         ("CrossEntropyLoss", 0.1 * SCORES, np.full(32, -100), 9 * 2.3),  # a sum, most is padding
         ("CenterLoss", 0.01 * SCORES, CLASSES, 9.0),  # features, not scores

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from rule_runtime.numerics.classification import (
+from rule_runtime.reporting.classification import (
     AVERAGES,
     averaged_scores,
     class_scores,

@@ -1,0 +1,400 @@
+"""The losses of a step: their kinds, what they compare, and which values they can have.
+
+A loss module or function of torch `X` has an output `X_output_0`, outputs of the model `X_input_0`
+and targets `X_input_1`. A loss that the script computes itself is `Loss_output_0`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.facts.selection import finite_means
+from rule_runtime.numerics.class_pairs import class_axis
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rule_runtime.numerics.series_memory import Series
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = [
+    "INPUT_VALUES",
+    "LOSS_INPUTS",
+    "MODEL_OUTPUT_VALUES",
+    "Input",
+    "Loss",
+    "LossKind",
+    "LossValues",
+    "Losses",
+    "described",
+    "size_of_error",
+    "with_constant_targets",
+]
+
+LOSS_INPUTS: Final = CollectionConfig("loss_inputs", {"save_interval": "10"})
+"""Statistics of the inputs of losses."""
+
+_FEW_VALUES: Final = {"save_interval": "100", "end_step": "301", "save_raw_tensor": "True"}
+INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)
+"""Values of inputs, at every 100th step up to step 300."""
+
+MODEL_OUTPUT_VALUES: Final = CollectionConfig(
+    "model_output_values", {**_FEW_VALUES, "raw_max_elements": str(1 << 20)}
+)
+"""Values of what models return, at every 100th step up to step 300."""
+
+_OUTPUT: Final = "_output_"
+_FIRST_CALL: Final = "_output_0"
+_FUNCTION: Final = "Loss_output_0"
+_OF_KERAS: Final = "loss"
+_PAIR_OF_KERAS: Final = ("predictions", "labels")
+_OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
+_STATISTICS: Final = ("size", "min", "max", "mean", "std")
+_EXTREMES: Final = ("size", "min", "max")
+_BY_NAME: Final = re.compile(
+    r"^(?:(?P<classes>CrossEntropy|NLL)|(?P<binary>BCE(?:WithLogits)?)|(?P<squares>MSE)"
+    r"|(?P<distances>L1|SmoothL1|Huber))Loss_output"
+)
+_ROUNDING: Final = 1.05
+"""Factor by which a mean may exceed its bound: statistics are rounded."""
+_LOWEST_LOGARITHM: Final = -100.0
+"""BCELoss computes no logarithm below it."""
+_MADE_UP: Final = (-1.0, 0.0, 1.0)
+"""Targets that scripts use for "generated" and "real", or for the place of the right candidate."""
+_MIN_TARGETS: Final = 16
+"""Targets of a batch; fewer are often equal by chance."""
+
+
+class LossKind(Enum):
+    """Kinds of losses.
+
+    Attributes:
+        CLASSES: Cross entropy of several classes.
+        BINARY: Binary cross entropy.
+        SQUARES: Mean squared error.
+        DISTANCES: Mean absolute error, or a mix of that and half of the squared error.
+        LOOKS_LIKE_CLASSES: Unknown by its name, but it compares scores with numbers of classes.
+        UNKNOWN: None of these.
+    """
+
+    CLASSES = "classes"
+    BINARY = "binary"
+    SQUARES = "squares"
+    DISTANCES = "distances"
+    LOOKS_LIKE_CLASSES = "looks like classes"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether it is a cross entropy of several classes, or looks like one."""
+        return self in (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether it is known to be a regression loss."""
+        return self in (LossKind.SQUARES, LossKind.DISTANCES)
+
+
+class Input(NamedTuple):
+    """Outputs or targets of a loss, by their statistics.
+
+    Attributes:
+        shape: Shape; None if it was not saved.
+        dtype: Type, such as `int64`; "" if it is unknown.
+        size: Number of elements.
+        low: Smallest element.
+        high: Largest element.
+        mean: Mean of the elements.
+        std: Their standard deviation.
+    """
+
+    shape: tuple[int, ...] | None
+    dtype: str
+    size: float
+    low: float
+    high: float
+    mean: float
+    std: float
+
+    @property
+    def mean_square(self) -> float:
+        """Mean square of the elements."""
+        return self.mean * self.mean + self.std * self.std
+
+
+class LossValues(NamedTuple):
+    """Values of what a loss compares.
+
+    Attributes:
+        outputs: What the model returns [B, ...].
+        targets: The targets [B, ...].
+    """
+
+    outputs: npt.NDArray[Any]
+    targets: npt.NDArray[Any]
+
+
+class Loss(NamedTuple):
+    """A loss of a step and what it compares.
+
+    Attributes:
+        name: Name of its tensor, such as `MSELoss_output_0`.
+        worker: The worker that saved it.
+        row: Its row among the losses of the step; -1 if the step has no such loss.
+        value: Its value; NaN if it is not finite.
+        kind: Which kind of loss it is.
+        outputs: Statistics of what the model returns; None if they were not saved.
+        targets: The same of the targets.
+        num_classes: Number of classes; None if there are none, or scores were not saved.
+        is_only: Whether it is the only loss of its worker.
+    """
+
+    name: str
+    worker: str
+    row: int
+    value: float
+    kind: LossKind
+    outputs: Input | None
+    targets: Input | None
+    num_classes: int | None
+    is_only: bool
+
+    @property
+    def key(self) -> str:
+        """Text that identifies the loss among all losses of the step."""
+        return f"{self.worker}/{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """Name of the loss's class, such as `MSELoss`; `Loss` if it is no module."""
+        return self.name.rpartition(_OUTPUT)[0]
+
+    @property
+    def zero_output_loss(self) -> float:
+        """Loss of outputs that are all 0, as of an untrained model; NaN if it is unknown.
+
+        It is ln(number of classes), ln 2 for a binary cross entropy, and the size of the targets
+        for a regression, but at least 1.
+        """
+        if self.kind is LossKind.BINARY:
+            return math.log(2)
+        if self.kind.is_of_classes:
+            return math.nan if self.num_classes is None else math.log(max(self.num_classes, 2))
+        if not self.kind.is_of_numbers or self.targets is None or not self.targets.std > 0:
+            return math.nan
+        return max(1.0, size_of_error(self.kind, self.name, self.targets.mean_square))
+
+    @property
+    def largest_mean(self) -> float:
+        """Largest mean over a batch that these outputs can give; NaN if it is unknown.
+
+        For squares it is (rms(outputs) + rms(targets))^2, by Minkowski's inequality. For a cross
+        entropy it is the loss of a row whose own class has the lowest score.
+        """
+        outputs, targets = self.outputs, self.targets
+        if outputs is None:
+            return math.nan
+        largest = math.nan
+        if self.kind.is_of_numbers and targets is not None:
+            root = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
+            largest = size_of_error(self.kind, self.name, root * root)
+        elif self.owner == "BCELoss":
+            smallest = min(outputs.low, 1 - outputs.high)
+            largest = -_LOWEST_LOGARITHM
+            largest = -math.log(smallest) if smallest > math.exp(-largest) else largest
+        elif self.kind is LossKind.BINARY:
+            largest = max(abs(outputs.low), abs(outputs.high)) + math.log(2)
+        elif self.owner == "NLLLoss":
+            largest = -outputs.low
+        elif self.kind.is_of_classes:
+            largest = outputs.high - outputs.low + math.log(max(self.num_classes or 2, 2))
+        return _ROUNDING * largest
+
+    @property
+    def has_made_up_targets(self) -> bool:
+        """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
+        of = self.targets
+        return of is not None and of.size >= _MIN_TARGETS and of.low == of.high in _MADE_UP
+
+
+class Losses:
+    """The losses of a step.
+
+    Args:
+        step: The step.
+
+    Attributes:
+        rows: The tensors of the losses [R].
+        losses: The losses [R], sorted by name and worker.
+    """
+
+    def __init__(self, step: StepView) -> None:
+        self._step = step
+        self.rows: TensorRows = step.tensors(collections=("losses",))
+        self._means = finite_means(self.rows).tolist()
+        self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
+        self._inputs = described(step.tensors(regex=(r"_input_[01]$",)))
+        if _FUNCTION in self.rows.names:
+            self._add_outputs_of_models()
+        self._known: dict[tuple[str, str], Loss] = {}
+        self.losses = tuple(self.find(*pair) for pair in sorted(self._places))
+
+    def _add_outputs_of_models(self) -> None:
+        """Take what the only model of a worker returns for the outputs of a loss of the script.
+
+        Functions such as `F.cross_entropy(scores.view(-1, classes), targets)` show their targets
+        only. These must be numbers of the classes that the model has scores of, and not all the
+        same: the outputs of contrastive losses may be no scores.
+        """
+        models = described(self._step.tensors(regex=_OF_MODELS))
+        for worker in self._step.workers:
+            own = [of for (name, by), of in models.items() if by == worker and name != _FUNCTION]
+            targets = self._inputs.get(("Loss_input_1", worker))
+            if targets is None or targets.low == targets.high or len(own) != 1:
+                continue
+            if _num_classes(own[0], targets) is not None:
+                self._inputs.setdefault(("Loss_input_0", worker), own[0])
+
+    def find(self, name: str, worker: str) -> Loss:
+        """Return what is known of a loss, saved at this step or not.
+
+        Args:
+            name: Name of the loss, `X_output_0`.
+            worker: The worker.
+        """
+        pair = (name, worker)
+        if pair not in self._known:
+            self._known[pair] = self._loss(name, worker)
+        return self._known[pair]
+
+    def _loss(self, name: str, worker: str) -> Loss:
+        owner = name.rpartition(_OUTPUT)[0]
+        # Inputs of later calls have other numbers.
+        is_first = not owner or name.endswith(_FIRST_CALL)
+        outputs, targets = (
+            self._inputs.get((f"{owner}_input_{number}", worker)) if is_first else None
+            for number in range(2)
+        )
+        num_classes = _num_classes(outputs, targets)
+        named = _BY_NAME.match(name)
+        kind = LossKind.UNKNOWN if num_classes is None else LossKind.LOOKS_LIKE_CLASSES
+        if named is not None:
+            kind = LossKind[str(named.lastgroup).upper()]
+        if num_classes is None and outputs is not None and len(outputs.shape or ()) > 1:
+            num_classes = (outputs.shape or ())[1]
+        row = self._places.get((name, worker), -1)
+        value = self._means[row] if row >= 0 else math.nan
+        is_only = self.rows.workers.count(worker) == 1
+        return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_only)
+
+    def values(self, loss: Loss) -> LossValues | None:
+        """Return the values of outputs and targets; None if either was saved without values.
+
+        Keras saves predictions and labels instead of inputs of its loss.
+
+        Args:
+            loss: A loss of the step.
+        """
+        names = (f"{loss.owner}_input_0", f"{loss.owner}_input_1")
+        if loss.name == _OF_KERAS:
+            names = _PAIR_OF_KERAS
+        elif not loss.name.endswith(_FIRST_CALL):
+            return None
+        values = self._step.values(names, loss.worker)
+        return None if len(values) < len(names) else LossValues(*(values[name] for name in names))
+
+    def model_output(self, loss: Loss) -> npt.NDArray[Any] | None:
+        """Return the output of the model that has the same elements as the outputs of a loss.
+
+        It is found by size, minimum and maximum, and may have another shape.
+
+        Args:
+            loss: A loss of the step.
+
+        Returns:
+            None if there is none, or its values were not saved.
+        """
+        if loss.outputs is None:
+            return None
+        rows = self._step.tensors(regex=_OF_MODELS)
+        columns = np.stack([rows.column(of) for of in _EXTREMES], axis=1)
+        is_same = (columns == (loss.outputs.size, loss.outputs.low, loss.outputs.high)).all(axis=1)
+        found = [
+            pair[0]
+            for pair, same in zip(_pairs(rows), is_same.tolist(), strict=True)
+            if same and pair[1] == loss.worker and pair not in self._places
+        ]
+        return next(iter(self._step.values(sorted(found)[:1], loss.worker).values()), None)
+
+
+def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:
+    """Return the largest regression loss that errors with a mean square can give.
+
+    Args:
+        kind: `SQUARES` or `DISTANCES`.
+        loss: Name of the loss.
+        mean_square: Mean square of the error.
+    """
+    if kind is LossKind.SQUARES:
+        return mean_square
+    root = math.sqrt(mean_square)
+    # The delta of HuberLoss is not saved: a large one makes it half of the square.
+    return max(root, mean_square / 2) if loss.startswith("Huber") else root
+
+
+def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozenset[Series]:
+    """Return the losses of a step that need not fall, as their targets are made up.
+
+    Their adversary learns, too, or the candidates become harder. Losses of the same worker without
+    known targets may be their sum and are returned as well.
+
+    Args:
+        step: The step.
+        losses: Names and workers of losses.
+    """
+    known = [step.fact(Losses).find(*pair) for pair in losses]
+    workers = {loss.worker for loss in known if loss.has_made_up_targets}
+    return frozenset(
+        (loss.name, loss.worker)
+        for loss in known
+        if loss.has_made_up_targets or (loss.targets is None and loss.worker in workers)
+    )
+
+
+def _num_classes(scores: Input | None, targets: Input | None) -> int | None:
+    """Return the number of classes if targets are whole numbers, one for each row of scores."""
+    if scores is None or targets is None or not scores.shape or not targets.shape:
+        return None
+    is_whole = targets.dtype.startswith(("int", "uint"))
+    is_real = scores.dtype.startswith(("float", "bfloat"))
+    if not (is_whole and is_real) or (targets.low < 0 and targets.high < 0):
+        return None
+    axis = class_axis(targets.shape, scores.shape)
+    num_classes = 0 if axis is None else scores.shape[axis]
+    return num_classes if num_classes > max(targets.high, 1) else None
+
+
+def _pairs(rows: TensorRows) -> list[tuple[str, str]]:
+    return list(zip(rows.names, rows.workers, strict=True))
+
+
+def described(rows: TensorRows) -> dict[tuple[str, str], Input]:
+    """Return the statistics of tensors by name and worker, in the order of the rows.
+
+    Args:
+        rows: The tensors.
+    """
+    columns = [rows.column(name) for name in _STATISTICS]
+    return {
+        pair: Input(
+            rows.shapes[at], rows.dtypes[at] or "", *(float(column[at]) for column in columns)
+        )
+        for at, pair in enumerate(_pairs(rows))
+    }

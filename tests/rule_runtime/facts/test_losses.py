@@ -1,0 +1,95 @@
+"""What a step shows of its losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rule_runtime.facts.losses import Losses, LossKind, with_constant_targets
+from rule_runtime.testing import TrialBuilder
+
+RNG = np.random.default_rng(0)
+SCORES, CLASSES = RNG.normal(0, 1, (32, 10)), np.arange(32) % 10
+SHARES = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+BITS, NUMBERS = CLASSES[:, None] % 2.0, RNG.normal(5, 1, (32, 1))
+
+
+def losses_of(name: str, outputs: Any, targets: Any, value: float = 1.0) -> Losses:
+    trial = TrialBuilder()
+    inputs = {f"{name}_input_0": outputs, f"{name}_input_1": targets}
+    trial.step(0, {**inputs, f"{name}_output_0": np.float64(value)})
+    (view,) = trial.views()
+    return view.fact(Losses)
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "targets", "kind", "zero"),
+    [
+        ("CrossEntropyLoss", SCORES, CLASSES, LossKind.CLASSES, math.log(10)),
+        ("BCEWithLogitsLoss", SCORES[:, :1], BITS, LossKind.BINARY, math.log(2)),
+        ("MSELoss", SCORES[:, :1], NUMBERS, LossKind.SQUARES, (NUMBERS**2).mean()),
+        ("L1Loss", SCORES[:, :1], 0.01 * NUMBERS, LossKind.DISTANCES, 1.0),
+        ("OwnLoss", SCORES, CLASSES, LossKind.LOOKS_LIKE_CLASSES, math.log(10)),
+        ("OwnLoss", SCORES, SCORES, LossKind.UNKNOWN, math.nan),
+    ],
+)
+def test_kinds_and_losses_of_zero_outputs(
+    name: str, outputs: Any, targets: Any, kind: LossKind, zero: float
+) -> None:
+    (loss,) = losses_of(name, outputs, targets).losses
+    assert (loss.kind, loss.owner, loss.value, loss.is_only) == (kind, name, 1.0, True)
+    assert loss.zero_output_loss == pytest.approx(zero, rel=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "targets", "loss"),
+    [
+        (
+            "CrossEntropyLoss",
+            SCORES,
+            CLASSES,
+            np.log(np.exp(SCORES).sum(1)) - SCORES[np.arange(32), CLASSES],
+        ),
+        ("NLLLoss", np.log(SHARES), CLASSES, -np.log(SHARES[np.arange(32), CLASSES])),
+        ("BCELoss", SHARES[:, :1], BITS, -np.log(np.where(BITS, SHARES[:, :1], 1 - SHARES[:, :1]))),
+        (
+            "BCEWithLogitsLoss",
+            SCORES[:, :1],
+            BITS,
+            np.logaddexp(0, SCORES[:, :1]) - BITS * SCORES[:, :1],
+        ),
+        ("MSELoss", SCORES[:, :1], NUMBERS, (SCORES[:, :1] - NUMBERS) ** 2),
+        ("L1Loss", SCORES[:, :1], NUMBERS, abs(SCORES[:, :1] - NUMBERS)),
+    ],
+)
+def test_a_mean_is_within_its_bound_and_a_sum_is_not(
+    name: str, outputs: Any, targets: Any, loss: Any
+) -> None:
+    (of,) = losses_of(name, outputs, targets).losses
+    assert loss.mean() <= of.largest_mean < loss.sum()
+
+
+def test_values_and_unknown_losses() -> None:
+    losses = losses_of("MSELoss", SCORES, SCORES + 1)
+    values = losses.values(losses.losses[0])
+    assert values is not None
+    assert np.array_equal(values.targets, SCORES + 1)
+    unknown = losses.find("train-rmse", "worker_0")
+    assert (unknown.row, unknown.kind, unknown.targets) == (-1, LossKind.UNKNOWN, None)
+    assert math.isnan(unknown.value)
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_made_up"),
+    [(np.ones(32), True), (np.full(32, 0.7), False), (np.ones(8), False), (BITS, False)],
+)
+def test_targets_that_a_script_makes_up(targets: Any, *, is_made_up: bool) -> None:
+    trial = TrialBuilder()
+    named = {"MSELoss_input_1": targets, "MSELoss_output_0": 1.0, "total_loss": 1.0}
+    trial.step(0, {name: np.asarray(value) for name, value in named.items()})
+    (view,) = trial.views()
+    pairs = [("MSELoss_output_0", "worker_0"), ("total_loss", "worker_0")]
+    assert with_constant_targets(view, pairs) == frozenset(pairs if is_made_up else [])
