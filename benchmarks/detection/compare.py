@@ -4,9 +4,9 @@ python -m benchmarks.detection.compare [--all] [--rule RULE] [--fault FAULT] [--
 
 `frozen.jsonl` has one line per run: part, program, fault, seed and the step of each rule's first
 finding. Runs that are not frozen are not compared. Without `--all` a fixed sample is compared. The
-command fails if a healthy run has a finding and had none, if fewer than 95 % of the faulty runs
-found before are found, or if a kind of fault that was found in 90 % of its runs is found in less
-than 85 %.
+command fails if a healthy run has a finding and had none, if a rule raises an error, if fewer than
+95 % of the faulty runs found before are found, or if a kind of fault that was found in 90 % of its
+runs is found in less than 85 %.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +46,12 @@ class Comparison:
     Attributes:
         before: The frozen findings.
         now: Today's findings.
+        failures: Of each run in which a rule raised an error, the errors.
     """
 
     before: Findings
     now: Findings
+    failures: Mapping[Plan, Sequence[str]] = field(default_factory=dict)
 
     @property
     def alarms(self) -> list[Plan]:
@@ -91,7 +93,8 @@ class Comparison:
     def passes(self) -> bool:
         """True if nothing is lost that matters."""
         limit = (1 - KEPT_SHARE) * len(self.found_before)
-        return not self.alarms and len(self.lost) <= limit and not self.lost_kinds
+        is_kept = len(self.lost) <= limit and not self.lost_kinds
+        return is_kept and not self.alarms and not self.failures
 
     def as_text(self) -> str:
         """Return the comparison as lines for people."""
@@ -106,6 +109,8 @@ class Comparison:
             f"faulty: {len(faulty)} runs, {before} found before, {found} now, {kept} in both",
             *(f"  lost: {_name(plan)}, was {_fitting(plan, self.before)}" for plan in self.lost),
         ]
+        for plan, errors in self.failures.items():
+            lines.append(f"  failed: {_name(plan)}: {'; '.join(errors)}")
         for fault in self.kinds:
             shares = (self.share(fault, self.before), self.share(fault, self.now))
             mark = "  LOST" if fault in self.lost_kinds else ""
@@ -148,33 +153,37 @@ def main(given: Sequence[str] | None = None) -> int:
         if arguments.all or arguments.freeze or _is_sampled(plan)
     ]
     if arguments.freeze:
-        now = _findings_today(plans, None, arguments.folder, arguments.jobs)
+        now, _ = _findings_today(plans, None, arguments.folder, arguments.jobs)
         FROZEN.write_text("".join(_as_line(plan, found) + "\n" for plan, found in now.items()))
         return 0
     before = _frozen(FROZEN.read_text().splitlines())
     num_planned = len(plans)
     plans = [plan for plan in plans if plan in before]
     print(f"{len(plans)} of {num_planned} runs are frozen")
-    now = _findings_today(plans, arguments.rule, arguments.folder, arguments.jobs)
+    now, failures = _findings_today(plans, arguments.rule, arguments.folder, arguments.jobs)
     if arguments.rule:
         now = {plan: _without(before[plan], arguments.rule) | found for plan, found in now.items()}
-    comparison = compare(plans, before, now)
+    comparison = replace(compare(plans, before, now), failures=failures)
     print(comparison.as_text())
     return 0 if comparison.passes else 1
 
 
 def _findings_today(
     plans: Sequence[Plan], rules: Sequence[str] | None, folder: Path, jobs: int
-) -> dict[Plan, dict[str, int]]:
+) -> tuple[dict[Plan, dict[str, int]], dict[Plan, list[str]]]:
+    """Return the step of each rule's first finding, and the errors of rules, by run."""
     runs = judged_runs(plans, folder, jobs=jobs, only_packs=("recommended",), only_rules=rules)
-    return {
-        run.plan: {
+    findings, failures = {}, {}
+    for run in runs:
+        findings[run.plan] = {
             class_of(key): verdict.step
             for key, verdict in run.verdicts.items()
             if verdict.step is not None
         }
-        for run in runs
-    }
+        errors = [f"{class_of(key)}: {v.failure}" for key, v in run.verdicts.items() if v.failure]
+        if errors:
+            failures[run.plan] = errors
+    return findings, failures
 
 
 def _without(found: Mapping[str, int], rules: Sequence[str]) -> dict[str, int]:

@@ -35,6 +35,7 @@ class Verdict:
         count: Number of steps with a finding.
         evaluated: Number of steps that it judged.
         reason: Why it could not judge the last one that it could not.
+        failure: The error that the rule raised; empty without one.
     """
 
     step: int | None
@@ -42,6 +43,7 @@ class Verdict:
     count: int
     evaluated: int
     reason: str
+    failure: str = ""
 
 
 def judge(
@@ -90,7 +92,7 @@ def _judge(trial: Path, rules: Mapping[str, Rule], *, hung: bool) -> dict[str, V
 
 def _verdict(evaluation: Evaluation) -> Verdict:
     evidence = evaluation.evidence
-    judged = (evaluation.evaluated, evaluation.last_reason)
+    judged = (evaluation.evaluated, evaluation.last_reason, evaluation.failure)
     if evidence is None:
         return Verdict(None, "", 0, *judged)
     return Verdict(evidence.first_step, evidence.sentence, evidence.count, *judged)

@@ -20,7 +20,7 @@ __all__ = ["KerasCapture"]
 
 logger = logging.getLogger("stepwatch")
 
-_OF_MODEL = ("inputs", "labels", "predictions")
+_OF_MODEL = ("inputs", "labels", "predictions", "Loss_input")
 
 
 class KerasCapture(BaseHook):

@@ -9,7 +9,7 @@ from weakref import ref
 
 import keras
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
@@ -195,7 +195,9 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
 
     @guarded("inside")
     def _capture_inside(self, named: Mapping[str, Any]) -> None:
-        self._capture_named(named)
+        values = {name: value for name, value in named.items() if name.endswith("Loss_output_0")}
+        self._capture_named({name: v for name, v in named.items() if name not in values})
+        self._capture_named(values, (LOSS_INPUTS,))
 
     def _is_in_own_loop(self, model: Any, kind: str) -> bool:
         """Return whether it is not a `fit` without the hook, behind one that ended early."""

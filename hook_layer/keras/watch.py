@@ -1,4 +1,4 @@
-"""Looking at a model while it computes: its layers, its optimisers, what goes in and comes out.
+"""Watches a model while it computes: its layers, losses and optimisers.
 
 For as long as a step is computed, or traced, that must be looked at, the `call` of layers and the
 `apply` of optimisers are wrapped, in the objects themselves. Before and behind it they are as they
@@ -7,8 +7,9 @@ were: in all other steps nothing is in the way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, Protocol
 
@@ -74,6 +75,7 @@ class WatchedModel:
                 tells them.
         """
         wrapped: list[tuple[Any, str]] = []
+        patched = ExitStack()
         try:
             for name, layer in self._known_names().layers.items():
                 sides = [f"{name}/{side}" for side in ("inputs", "outputs")]
@@ -82,10 +84,14 @@ class WatchedModel:
             if self._wants("predictions") or (with_inputs and self._wants("inputs")):
                 call = self._model_call(self._model.call, with_inputs=with_inputs)
                 _put(self._model, "call", call, wrapped)
+            if self._wants("Loss_input"):
+                cls = keras.losses.Loss
+                _patch(cls, "__call__", self._loss_call(cls.__call__), patched)
             for optimizer in self._optimizers():
                 _put(optimizer, "apply", self._apply(optimizer, optimizer.apply), wrapped)
             yield
         finally:
+            patched.close()
             for owner, name in reversed(wrapped):
                 vars(owner).pop(name, None)
 
@@ -120,6 +126,24 @@ class WatchedModel:
                 self._sink.take("inputs", tensors_in(args))
             self._sink.take("predictions", tensors_in(outputs))
             return outputs
+
+        return watched
+
+    def _loss_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        counts: Counter[str] = Counter()
+
+        @wraps(call)
+        def watched(loss: Any, y_true: Any, y_pred: Any, *weight: Any, **kwargs: Any) -> Any:
+            value = call(loss, y_true, y_pred, *weight, **kwargs)
+            kind = loss_name(loss)
+            counts[kind] += 1
+            name = f"{kind}{counts[kind] if counts[kind] > 1 else ''}Loss"
+            inputs = (y_pred, y_true, *weight, *kwargs.values())
+            for number, tensor in enumerate(map(_as_tensor, inputs)):
+                if keras.ops.is_tensor(tensor):
+                    self._sink.take(f"{name}_input_{number}", [tensor])
+            self._sink.take(f"{name}_output_0", [value])
+            return value
 
         return watched
 
@@ -163,6 +187,24 @@ class WatchedModel:
         return list(chosen.values())
 
 
+def loss_name(loss: Any) -> str:
+    """Return the kind of a loss in CamelCase, such as `MeanSquaredError`.
+
+    That is its function's name, or that of its class. `WithLogits` follows if it takes logits.
+
+    Args:
+        loss: A `keras.losses.Loss`.
+    """
+    function = getattr(loss, "fn", None)
+    name = getattr(function, "__name__", "").strip("<>_") or type(loss).__name__
+    camel = "".join(part[:1].upper() + part[1:] for part in name.removesuffix("_loss").split("_"))
+    try:
+        is_of_logits = loss.get_config().get("from_logits") is True
+    except Exception:  # noqa: BLE001 - code of the script, which need not be serialisable
+        is_of_logits = False
+    return camel.removesuffix("Loss") + ("WithLogits" if is_of_logits else "")
+
+
 def tensors_in(value: Any) -> list[Any]:
     """Return the tensors in nested lists, tuples and dicts."""
     return [leaf for leaf in keras.tree.flatten(value) if keras.ops.is_tensor(leaf)]
@@ -171,6 +213,12 @@ def tensors_in(value: Any) -> list[Any]:
 def _as_tensor(leaf: Any) -> Any:
     """Return numpy's arrays, which JAX trains with where nothing is compiled, as tensors."""
     return keras.ops.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _patch(owner: type, name: str, function: Any, until: ExitStack) -> None:
+    """Replace an attribute of a class until a stack is closed."""
+    until.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, function)
 
 
 def _put(owner: Any, name: str, function: Any, wrapped: list[tuple[Any, str]]) -> None:

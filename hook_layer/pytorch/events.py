@@ -23,12 +23,12 @@ from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
 from hook_layer.pytorch.criteria import Criteria
+from hook_layer.pytorch.loop_counts import MANY_IN_VAIN
 from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.optimizer_state import state_tensors
-from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, OptimizerSteps
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.transforms import is_transformed, outside_of_transforms
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
@@ -59,7 +59,6 @@ class TorchEvents(LossCapture):
         self.leaves_out: Callable[[nn.Module], bool] | None = None
         self.on_steps_in_vain: Callable[[], None] | None = None
         self.on_others_train: Callable[[Optimizer], None] | None = None
-        self._optimizer_steps = OptimizerSteps()
         self._num_idle: dict[int, int] = {}  # steps of each optimizer since the model was called
         self._num_gradients = 0
         self._has_optimizer = self._has_begun = False
@@ -125,6 +124,7 @@ class TorchEvents(LossCapture):
         self._num_others = 0
         self._num_idle.clear()
         kind = self._steps.next_pass(self.mode, model, inputs)
+        self._loop.pass_begins(model)
         if kind is Pass.ASIDE:
             return
         self._pass_begins(model)
@@ -173,7 +173,7 @@ class TorchEvents(LossCapture):
     def _begin_capture(self) -> None:
         super()._begin_capture()
         self._num_gradients = 0
-        self._optimizer_steps.recording_begins()
+        self._loop.recording_begins()
         self._losses_begin()
         self._with_state.clear()
 
@@ -223,7 +223,7 @@ class TorchEvents(LossCapture):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
-        self._optimizer_steps.backward_begins()
+        self._loop.backward_begins(is_recorded=self._record is not None)
         self._capture_losses_of(args)
         self._written.forget()
         self._scaling.backward_began()
@@ -251,7 +251,7 @@ class TorchEvents(LossCapture):
 
     @guarded("steps")
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
-        self._optimizer_steps.step_begins(optimizer)
+        self._loop.step_begins(optimizer)
         if not self._trains_our_parameters(optimizer):
             return
         self._has_optimizer = True
@@ -297,7 +297,7 @@ class TorchEvents(LossCapture):
 
     @guarded("steps")
     def _on_optimizer_step_ended(self, optimizer: Optimizer, _: bool) -> None:
-        is_ours, steps = self._trains_our_parameters(optimizer), self._optimizer_steps
+        is_ours, steps = self._trains_our_parameters(optimizer), self._loop
         steps.step_ended(optimizer, is_ours=is_ours, is_recorded=self._record is not None)
         self._steps.trains_without_gradient = steps.without_gradient >= MANY_IN_VAIN
         num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
@@ -311,7 +311,7 @@ class TorchEvents(LossCapture):
         for optimizer in args:
             if isinstance(optimizer, Optimizer):
                 is_ours = self._trains_our_parameters(optimizer)
-                self._optimizer_steps.scaler_stepped(args[0], optimizer, is_ours=is_ours)
+                self._loop.scaler_stepped(args[0], optimizer, is_ours=is_ours)
                 self._on_optimizer_stepped(optimizer)
 
     # How -----------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class TorchEvents(LossCapture):
             return
         models, leaves_out = list(self._registered.models), self.leaves_out
         are_of_others = leaves_out is not None and all(leaves_out(model) for model in models)
-        facts = self._optimizer_steps.facts(are_all_of_others=are_of_others)
+        facts = self._loop.facts(are_all_of_others=are_of_others)
         planned = {name: (value, self._plan(name)) for name, value in facts.items()}
         wanted = {name: (value, plan) for name, (value, plan) in planned.items() if plan}
         # Not by `_capture`, for which what comes as late as this keeps all steps open.

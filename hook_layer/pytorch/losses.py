@@ -18,6 +18,7 @@ from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.criteria import Criteria, CriterionCall
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
+from hook_layer.pytorch.loop_counts import LoopCounts
 from hook_layer.pytorch.module_capture import ModuleCapture
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.newest_hook import watch_alone
@@ -58,6 +59,7 @@ class LossCapture(ModuleCapture):
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
         self._criteria = Criteria()
+        self._loop = LoopCounts()
         self._written = WrittenLosses()
         self._met_loss = self._are_unnamed_too = self._has_graph = False
         self._thread = self._num_others = 0
@@ -134,6 +136,7 @@ class LossCapture(ModuleCapture):
     @guarded("losses")
     def _capture_loss(self, name: str, inputs: Any, outputs: Any) -> None:
         if self._steps.leaves_losses_out(self.mode):
+            self._loop.loss_aside()
             return
         self._met_loss = True
         self._forget_calls()
@@ -142,6 +145,8 @@ class LossCapture(ModuleCapture):
 
     @guarded("losses")
     def _on_function(self, told: tuple[WatchedLoss, Any, Any], value: Any) -> None:
+        if self._steps.is_aside:
+            self._loop.loss_aside()
         if not self._due or is_recomputing() or not self._is_newest() or self._is_elsewhere():
             return
         if self._is_trained_elsewhere(value):

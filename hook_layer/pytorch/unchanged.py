@@ -42,9 +42,9 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall, prepare_scripting
+from hook_layer.pytorch.loop_counts import MANY_IN_VAIN, has_gradient
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import is_a_key
-from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, has_gradient
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.remarks import Remarks
 from hook_layer.pytorch.transforms import is_transformed

@@ -146,6 +146,7 @@ _RECOMMENDED: Final = Pack(
         "LearningRateTooLow": {},
         "DeadOptimizer": {},
         "IneffectiveSteps": {},
+        "TrainingLoop": {},
         "MissingGradient": {},
         "ReplicaDivergence": {},
         "DeadRelu": {"threshold_layer": 80.0},

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,11 @@ def test_today_equals_what_was_frozen_today(
     printed = capsys.readouterr().out
     assert f"{len(rows)} of {len(rows)} runs are frozen" in printed
     assert "gate: passed" in printed
+
+
+def test_the_gate_fails_if_a_rule_raises_an_error() -> None:
+    failed = replace(
+        _compared(alarms=1, found=20), failures={DEAD[0]: ["DeadRelu: TypeError: a number"]}
+    )
+    assert not failed.passes
+    assert "failed: calibration/net_0/dead_relu: DeadRelu: TypeError: a number" in failed.as_text()

@@ -1,0 +1,207 @@
+"""Counts what goes wrong in a training loop, for rules: the collection `optimizer_steps`.
+
+The counts show why no weight changes (the optimizer got no gradient, it trains other parameters, or
+a `GradScaler` skipped its steps), whether gradients of earlier steps were cleared, and whether
+validation runs in training mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+
+from hook_layer.pytorch.amp import parameters_of
+from hook_layer.pytorch.capture import is_capturable
+from hook_layer.pytorch.values import own_shard
+
+__all__ = ["MANY_IN_VAIN", "LoopCounts", "has_gradient"]
+
+MANY_IN_VAIN: Final = 5
+"""Steps in a row without any gradient after which this is no accident."""
+_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_DROPOUTS: Final = (
+    nn.AlphaDropout,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.FeatureAlphaDropout,
+)
+_CHANGED_BY_MODE: Final = (*_NORMS, *_DROPOUTS)
+"""Layers that compute something else in training mode than in evaluation mode."""
+
+
+class LoopCounts:
+    """Counts what goes wrong in the training loop, for all optimizers of a process.
+
+    Attributes:
+        without_gradient: Steps in a row in which no parameter of the optimizer had a gradient.
+    """
+
+    def __init__(self) -> None:
+        self.without_gradient = 0
+        self._of_others = self._backward_passes = self._most_passes = self._num_steps = 0
+        self._ungraded = 0  # parameters without a gradient, in the step that is open
+        self._had_gradient = False
+        self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
+        self._skipped: dict[int, int | Tensor] = {}
+        self._last: ReferenceType[Optimizer] | None = None
+        self._are_left: Tensor | None = None  # gradients of the step before, as far as was seen
+        self._scale: Tensor | None = None
+        self._rate: float | Tensor | None = None
+        self._in_training_mode = 0
+        self._validated: ReferenceType[nn.Module] | None = None  # without gradients, by mistake
+
+    def backward_begins(self, *, is_recorded: bool) -> None:
+        """Note that a backward pass begins.
+
+        Args:
+            is_recorded: Whether this step is saved.
+        """
+        self._backward_passes += 1
+        if is_recorded:
+            self._look_for_gradients()
+
+    def recording_begins(self) -> None:
+        """Note that a step begins that is saved."""
+        self._ungraded = 0
+        self._are_left = None
+
+    def _look_for_gradients(self) -> None:
+        """Note whether the optimizer still has a gradient before a backward pass adds to it.
+
+        One parameter shows it. The answer stays on the device, so that nothing waits for it.
+        """
+        optimizer = None if self._last is None else self._last()
+        gradients = () if optimizer is None else _dense_gradients(optimizer)
+        first = next(iter(gradients), None)
+        is_left = torch.tensor(data=False) if first is None else first.ne(0).any()
+        # Before one of several backward passes of a step they are cleared.
+        self._are_left = is_left if self._are_left is None else self._are_left & is_left
+
+    def pass_begins(self, model: nn.Module) -> None:
+        """Note that a model is called."""
+        is_validation = model.training and not torch.is_grad_enabled()
+        self._validated = ref(model) if is_validation else None
+
+    def loss_aside(self) -> None:
+        """Note that a loss is computed after a forward pass that belongs to no step."""
+        model = None if self._validated is None else self._validated()
+        if model is None or torch.is_grad_enabled():
+            return
+        self._validated = None  # several losses of a pass count once
+        # Without dropout and batch normalisation a model computes the same in both modes.
+        self._in_training_mode += any(
+            part.training and (isinstance(part, _NORMS) or getattr(part, "p", 0) > 0)
+            for part in model.modules()
+            if isinstance(part, _CHANGED_BY_MODE)
+        )
+
+    def step_begins(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer is about to step."""
+        self._had_gradient = has_gradient(optimizer)
+
+    def step_ended(self, optimizer: Optimizer, *, is_ours: bool, is_recorded: bool) -> None:
+        """Note that an optimizer has stepped.
+
+        Args:
+            optimizer: The optimizer.
+            is_ours: Whether it holds parameters of the watched model.
+            is_recorded: Whether this step is saved.
+        """
+        # A closure computes gradients within the step; some optimizers free them there.
+        is_in_vain = not self._had_gradient and not has_gradient(optimizer)
+        self.without_gradient = self.without_gradient + 1 if is_in_vain else 0
+        self._of_others = 0 if is_ours else self._of_others + 1
+        self._most_passes = max(self._most_passes, self._backward_passes)
+        self._backward_passes = 0
+        self._num_steps += 1
+        self._done.add(id(optimizer))
+        if is_ours:
+            self._last = ref(optimizer)
+        if is_ours and is_recorded:
+            self._rate = _largest_rate(optimizer)
+            trained = (p for p in parameters_of(optimizer) if p.requires_grad)
+            self._ungraded += sum(p.grad is None for p in trained)
+        found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips by itself
+        if isinstance(found_inf, Tensor):
+            skipped = self._skipped.get(id(optimizer), 0)
+            self._skipped[id(optimizer)] = (skipped + 1) * (found_inf.detach() > 0)
+
+    def scaler_stepped(self, scaler: Any, optimizer: Optimizer, *, is_ours: bool) -> None:
+        """Note that `GradScaler.step` has returned, whether or not the optimizer stepped."""
+        key = id(optimizer)
+        scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
+        if not is_ours or not isinstance(scale, Tensor):
+            return
+        self._scale = scale
+        self._backward_passes = 0
+        if key not in self._done:
+            skipped = self._skipped.get(key, 0)
+            self._skipped[key] = skipped + 1
+        elif not isinstance(self._skipped.get(key), Tensor):
+            self._skipped[key] = 0
+        self._done.discard(key)
+
+    def facts(self, *, are_all_of_others: bool) -> dict[str, Tensor]:
+        """Return the counts by name.
+
+        Args:
+            are_all_of_others: Whether no optimizer that was made holds parameters of the model.
+        """
+        counts: dict[str, float | Tensor] = {
+            "without_gradient": self.without_gradient,
+            "of_other_parameters": self._of_others if are_all_of_others else 0,
+            "skipped": _largest(self._skipped.values()),
+            "validation_passes_in_training_mode": self._in_training_mode,
+        }
+        if self._num_steps:
+            counts["backward_passes_since"] = self._backward_passes
+            counts["backward_passes_per_step"] = self._most_passes
+            counts["parameters_without_gradient"] = self._ungraded
+        if self._rate is not None:
+            counts["learning_rate"] = self._rate
+        if self._are_left is not None:
+            counts["gradients_left"] = self._are_left
+        if self._scale is not None:
+            counts["loss_scale"] = self._scale
+        return {f"optimizer_steps/{name}": _as_tensor(count) for name, count in counts.items()}
+
+
+def has_gradient(optimizer: Optimizer) -> bool:
+    """Return whether any parameter of an optimizer has a gradient."""
+    return any(parameter.grad is not None for parameter in parameters_of(optimizer))
+
+
+def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
+    """Return the largest learning rate of the groups of an optimizer; None if it has none."""
+    rates = [group["lr"] for group in optimizer.param_groups if "lr" in group]
+    if any(isinstance(rate, Tensor) for rate in rates):
+        return torch.stack([torch.as_tensor(rate).detach().float() for rate in rates]).max()
+    return max(map(float, rates), default=None)
+
+
+def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
+    """Yield the gradients of an optimizer; of a sharded one what this rank has.
+
+    What one computes of a whole DTensor would wait for the other ranks.
+    """
+    for parameter in parameters_of(optimizer):
+        gradient = parameter.grad
+        if gradient is None or gradient.layout is not torch.strided:
+            continue
+        if is_capturable(gradient):
+            yield own_shard(gradient.detach())
+
+
+def _largest(counts: Iterable[int | Tensor]) -> int | Tensor:
+    return max((int(count) for count in counts), default=0)
+
+
+def _as_tensor(count: float | Tensor) -> Tensor:
+    return count.detach().float() if isinstance(count, Tensor) else torch.tensor(float(count))

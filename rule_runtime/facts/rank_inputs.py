@@ -1,0 +1,46 @@
+"""Whether all ranks of a step got the same inputs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["same_on_all_ranks"]
+
+_INPUTS: Final = (r"^[A-Z]\w*_input_[0-9]+$", r"^inputs(_[0-9]+)?$")
+"""Inputs of whole models, and the outputs and targets that losses compare."""
+_STATISTICS: Final = ("size", "min", "max", "mean", "std")
+
+
+def same_on_all_ranks(step: StepView) -> str:
+    """Return the name of an input if all ranks got the same; "" if they did not, or may have to.
+
+    Ranks that hold different weights share the work on one batch, as in tensor parallelism. Inputs
+    are the same if all their statistics are.
+
+    Args:
+        step: The step.
+    """
+    inputs = step.tensors(regex=_INPUTS)
+    workers = frozenset(inputs.workers)
+    weights = step.tensors(collections=("weights",))
+    are_replicas = frozenset(weights.workers) == workers and not _differing(weights, workers)
+    if len(workers) == 1 or not are_replicas:
+        return ""
+    varies = dict(zip(inputs.names, inputs.column("std") > 0, strict=True))
+    judged = sorted(name for name in varies if varies[name])
+    return judged[0] if judged and not _differing(inputs, workers) else ""
+
+
+def _differing(rows: TensorRows, workers: frozenset[str]) -> set[str]:
+    """Return the tensors that some worker lacks, or has with other statistics."""
+    table = np.stack([rows.column(name) for name in _STATISTICS], axis=1).tolist()
+    seen: dict[str, dict[str, tuple[float, ...]]] = defaultdict(dict)
+    for name, worker, numbers in zip(rows.names, rows.workers, table, strict=True):
+        seen[name][worker] = tuple(numbers)
+    return {name for name, of in seen.items() if of.keys() != workers or len(set(of.values())) > 1}

@@ -1,0 +1,130 @@
+"""TrainingLoop: mistakes in the loop around the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.rank_inputs import same_on_all_ranks
+from rule_runtime.facts.selection import is_training
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["TrainingLoop"]
+
+_MANY_TIMES: Final = 10
+"""Backward passes, in those of the longest accumulation, after which a step is missing."""
+
+
+class _Sign(NamedTuple):
+    """A sign of a mistake: its measure, the value with its threshold, the finding and a remedy."""
+
+    measure: str
+    value: float
+    threshold: float
+    message: str
+    remedy: str
+
+    @property
+    def is_bad(self) -> bool:
+        return self.value >= self.threshold
+
+
+class TrainingLoop(Rule):
+    """Detects mistakes in the training loop: uncleared gradients, missing steps, wrong modes.
+
+    How it decides:
+        It reports at `patience` saved steps in a row that
+
+        * gradients of the step before were there when the backward pass began;
+        * `idle_passes` backward passes ran without an optimizer step, and 10 times as many as
+          any step accumulated;
+        * two validation passes computed a loss in training mode, with dropout or batch
+          normalisation;
+        * the learning rate is 0 after it was larger;
+        * all ranks of data-parallel training got the same inputs.
+
+    Parameters:
+        patience: Saved steps in a row.
+        idle_passes: Backward passes without an optimizer step.
+
+    What to try:
+        See the finding: it depends on the mistake.
+    """
+
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
+    idle_passes: Annotated[int, AtLeast(1), Unit("backward passes")] = 50
+
+    collections = (
+        OPTIMIZER_STEPS,
+        CollectionConfig("model_inputs", {"save_interval": "10"}),
+        CollectionConfig("loss_inputs", {"save_interval": "10"}),
+        CollectionConfig("weights", {"save_interval": "10"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Look for each mistake.
+
+        Args:
+            step: What was saved at the step.
+            memory: `streaks`, by measure; `rate`, the largest learning rate.
+        """
+        if not is_training(step):
+            return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
+        signs = [*self._signs(step, memory)]
+        if not signs:
+            raise Missing(
+                "no counts of optimizer steps and no inputs of several ranks were saved",
+                "use the hook for PyTorch with the collection optimizer_steps",
+            )
+        streaks = memory.setdefault("streaks", {})
+        for sign in signs:
+            if streak(streaks, is_bad=sign.is_bad, name=sign.measure) >= self.patience:
+                return IssueFound(
+                    f"{sign.message}, at {streaks[sign.measure]} saved steps in a row",
+                    measure=sign.measure,
+                    value=sign.value,
+                    threshold=sign.threshold,
+                    remedy=sign.remedy,
+                )
+        return Passed()
+
+    def _signs(self, step: StepView, memory: Memory) -> Iterator[_Sign]:
+        left = largest_count(step, "gradients_left")
+        if left is not None:
+            message = "gradients of the step before are not cleared: those of all steps add up"
+            remedy = "Call optimizer.zero_grad() in each step before backward()."
+            yield _Sign("gradients_left", left, 1, message, remedy)
+        passes = largest_count(step, "backward_passes_since")
+        if passes is not None:
+            most = largest_count(step, "backward_passes_per_step") or 1
+            limit = max(self.idle_passes, _MANY_TIMES * most)
+            message = f"optimizer.step() was not called for {passes:,.0f} backward passes"
+            remedy = "Call optimizer.step() after backward(); look for a condition that skips it."
+            yield _Sign("backward_passes_since", passes, limit, message, remedy)
+        validated = largest_count(step, "validation_passes_in_training_mode")
+        if validated is not None:
+            message = (
+                f"{validated:,.0f} validation passes ran in training mode: dropout is active, or "
+                "batch normalisation learns from validation data"
+            )
+            remedy = "Call model.eval() before validation and model.train() after it."
+            yield _Sign("validation_passes_in_training_mode", validated, 2, message, remedy)
+        rate = largest_count(step, "learning_rate")
+        if rate is not None:
+            highest = memory["rate"] = max(rate, memory.get("rate", 0.0))
+            message = f"the learning rate is 0, and was {highest:.3g}: nothing is learned any more"
+            remedy = "Fit the number of steps of the scheduler to that of the training."
+            is_zero = float(rate == 0 < highest)
+            yield _Sign("learning_rate", is_zero, 1, message, remedy)
+        if len(step.workers) > 1:
+            name = same_on_all_ranks(step)
+            message = f"{name} is the same on all {len(step.workers)} ranks: they get one batch"
+            remedy = "Give each rank its own rows: DistributedSampler, or a seed that has the rank."
+            yield _Sign("same_inputs", float(bool(name)), 1, message, remedy)

@@ -1,0 +1,199 @@
+"""`optimizer_steps/...`: cleared gradients, validation in training mode, learning rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from hook_layer.pytorch import Hook, SaveConfig
+from rule_runtime import create_trial
+
+Step = Callable[[nn.Module, SGD, Tensor], None]
+LEFT = "optimizer_steps/gradients_left"
+IN_TRAINING_MODE = "optimizer_steps/validation_passes_in_training_mode"
+
+
+def _left(folder: Path, train: Step, num_steps: int = 5) -> list[float]:
+    """Return what the hook counted at each step but the first, after which nothing can be left."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = SGD(model.parameters(), 0.01)
+    config = SaveConfig(save_interval=1)
+    hook = Hook(folder, save_config=config, include_collections=["optimizer_steps"])
+    hook.register_module(model)
+    hook.register_optimizer(optimizer)
+    for _ in range(num_steps):
+        train(model, optimizer, torch.randn(8, 3))
+    hook.close()
+    assert not hook.report().errors
+    tensor = create_trial(str(folder)).tensor(LEFT)
+    return [float(tensor.value(step)) for step in tensor.steps() if step]
+
+
+def _never_cleared(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    model(rows).square().mean().backward()
+    optimizer.step()
+
+
+def _cleared_after_the_step(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    _never_cleared(model, optimizer, rows)
+    optimizer.zero_grad()
+
+
+def _cleared_after_the_forward_pass(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    loss = model(rows).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def _set_to_zero(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    optimizer.zero_grad(set_to_none=False)
+    _never_cleared(model, optimizer, rows)
+
+
+def _accumulated(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    for part in rows.split(2):
+        model(part).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _cleared_before_the_second_pass(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    """As in an adversarial training, in which the other loss reaches these weights first."""
+    model(rows).mean().backward()
+    optimizer.zero_grad()
+    _never_cleared(model, optimizer, rows)
+
+
+def _cut_off(model: nn.Module, optimizer: SGD, rows: Tensor) -> None:
+    model(rows).detach().requires_grad_().mean().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        _cleared_after_the_step,
+        _cleared_after_the_forward_pass,
+        _set_to_zero,
+        _accumulated,
+        _cleared_before_the_second_pass,
+        _cut_off,
+    ],
+)
+def test_cleared_gradients_are_not_left(tmp_path: Path, train: Step) -> None:
+    assert _left(tmp_path, train) == [0.0] * 4
+
+
+def test_gradients_that_are_never_cleared_are_left(tmp_path: Path) -> None:
+    assert _left(tmp_path, _never_cleared) == [1.0] * 4
+
+
+def test_sparse_gradients_are_not_looked_at(tmp_path: Path) -> None:
+    model = nn.EmbeddingBag(10, 3, sparse=True)
+    optimizer = SGD(model.parameters(), 0.01)
+    config = SaveConfig(save_interval=1)
+    hook = Hook(tmp_path, save_config=config, include_collections=["optimizer_steps"])
+    hook.register_module(model)
+    for _ in range(3):
+        model(torch.randint(0, 10, (4, 2))).mean().backward()
+        optimizer.step()
+    hook.close()
+    assert not hook.report().errors
+    assert create_trial(str(tmp_path)).tensor(LEFT).value(1) == 0
+
+
+def _validated(
+    folder: Path, *parts: nn.Module, validate: Callable[[nn.Module, nn.Module], None]
+) -> float:
+    """Return how many passes the hook counted as validation in training mode in two epochs."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), *parts, nn.Linear(4, 1))
+    criterion = nn.MSELoss()
+    config = SaveConfig(save_interval=1)
+    hook = Hook(folder, save_config=config, include_collections=["optimizer_steps"])
+    hook.register_module(model)
+    optimizer = SGD(model.parameters(), 0.01)
+    hook.register_optimizer(optimizer)
+    hook.register_loss(criterion)
+    rows, targets = torch.randn(8, 3), torch.randn(8, 1)
+    for _ in range(2):
+        model.train()
+        for _ in range(2):
+            optimizer.zero_grad()
+            criterion(model(rows), targets).backward()
+            optimizer.step()
+        validate(model, criterion)
+    criterion(model(rows), targets).backward()
+    optimizer.step()
+    hook.close()
+    assert not hook.report().errors
+    tensor = create_trial(str(folder)).tensor(IN_TRAINING_MODE)
+    return float(tensor.value(tensor.steps()[-1]))
+
+
+def _by_module(model: nn.Module, criterion: nn.Module) -> None:
+    with torch.no_grad():
+        criterion(model(torch.randn(8, 3)), torch.randn(8, 1))
+
+
+def _by_function(model: nn.Module, _: nn.Module) -> None:
+    with torch.no_grad():
+        nn.functional.mse_loss(model(torch.randn(8, 3)), torch.randn(8, 1))
+
+
+def _in_evaluation_mode(model: nn.Module, criterion: nn.Module) -> None:
+    _by_module(model.eval(), criterion)
+
+
+def _of_targets_only(model: nn.Module, _: nn.Module) -> None:
+    with torch.no_grad():
+        model(torch.randn(8, 3))
+
+
+@pytest.mark.parametrize("part", [nn.Dropout(0.5), nn.BatchNorm1d(4)])
+@pytest.mark.parametrize("validate", [_by_module, _by_function])
+def test_validation_in_training_mode_is_counted(
+    tmp_path: Path, part: nn.Module, validate: Callable[[nn.Module, nn.Module], None]
+) -> None:
+    assert _validated(tmp_path, part, validate=validate) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "validate"),
+    [
+        (nn.Dropout(0.5), _in_evaluation_mode),
+        (nn.Dropout(0.5), _of_targets_only),
+        (nn.Dropout(0.0), _by_module),
+        (nn.ReLU(), _by_module),
+    ],
+)
+def test_validation_that_mode_does_not_change_is_not_counted(
+    tmp_path: Path, part: nn.Module, validate: Callable[[nn.Module, nn.Module], None]
+) -> None:
+    assert _validated(tmp_path, part, validate=validate) == 0
+
+
+def test_the_learning_rate_of_the_step_is_saved(tmp_path: Path) -> None:
+    model = nn.Linear(3, 1)
+    optimizer = SGD([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias]}], 0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    config = SaveConfig(save_interval=1)
+    hook = Hook(tmp_path, save_config=config, include_collections=["optimizer_steps"])
+    hook.register_module(model)
+    hook.register_optimizer(optimizer)
+    for _ in range(3):
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        schedule.step()
+    hook.close()
+    tensor = create_trial(str(tmp_path)).tensor("optimizer_steps/learning_rate")
+    assert [float(tensor.value(step)) for step in tensor.steps()] == pytest.approx(
+        [0.1, 0.05, 0.025]
+    )

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.rule import Rule
+from rule_runtime.rules.training_loop import TrainingLoop
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+STEPS = range(0, 200, 10)
+HEALTHY = {
+    "gradients_left": 0.0,
+    "backward_passes_since": 0.0,
+    "validation_passes_in_training_mode": 0.0,
+    "learning_rate": 0.1,
+}
+Counts = dict[str, float]
+
+
+def _named(counts: Counts) -> dict[str, Any]:
+    return {f"optimizer_steps/{name}": np.float32(count) for name, count in counts.items()}
+
+
+class TestTrainingLoopContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return TrainingLoop()
+
+    def make_steps(self, worker: int) -> Iterable[SavedStep]:
+        return [self._saved(step, worker, HEALTHY) for step in STEPS]
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        return [self._saved(step, worker, {"gradients_left": 1.0}) for step in STEPS]
+
+    def _saved(self, step: int, worker: int, counts: Counts) -> SavedStep:
+        tensors = {**healthy_tensors(step, worker), **_named(counts)}
+        return SavedStep(step, tensors, time=1.5e9 + step)
+
+
+def run_of(counts: Callable[[int], Counts]) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in STEPS:
+        trial.step(step, _named(HEALTHY | counts(step)), mode_step=step)
+    return trial
+
+
+def sentence_of(trial: TrialBuilder) -> str:
+    found = [o for o in trial.outcomes(TrainingLoop()) if isinstance(o, IssueFound)]
+    assert found
+    return f"{found[0].evidence.sentence}. {found[0].evidence.remedy}"
+
+
+def test_gradients_that_are_never_cleared_are_found_at_the_third_saved_step() -> None:
+    trial = run_of(lambda step: {"gradients_left": float(step > 0)})
+    assert found_at(TrainingLoop(), trial)[0] == 30
+    assert "zero_grad" in sentence_of(trial)
+
+
+def test_gradients_that_are_cleared_sometimes_are_not_reported() -> None:
+    assert not found_at(TrainingLoop(), run_of(lambda s: {"gradients_left": s // 10 % 3 != 0}))
+
+
+def test_steps_that_stop_are_found_after_fifty_backward_passes() -> None:
+    trial = run_of(lambda step: {"backward_passes_since": float(max(0, step - 50))})
+    assert found_at(TrainingLoop(), trial)[0] == 120
+    assert "optimizer.step() was not called for 70 backward passes" in sentence_of(trial)
+
+
+def test_long_accumulation_is_no_stop() -> None:
+    trial = run_of(
+        lambda step: {"backward_passes_since": float(step % 90), "backward_passes_per_step": 90.0}
+    )
+    assert not found_at(TrainingLoop(), trial)
+
+
+def test_validation_in_training_mode_is_found_at_its_second_pass() -> None:
+    trial = run_of(lambda step: {"validation_passes_in_training_mode": step // 50})
+    assert found_at(TrainingLoop(), trial)[0] == 120
+    assert "model.eval()" in sentence_of(trial)
+
+
+@pytest.mark.parametrize(
+    ("rates", "first"),
+    [
+        ([0.0, 0.05, *[0.1] * 18], None),  # a warm-up
+        ([*[0.1] * 18, 0.01, 0.0], None),  # a schedule that ends with the training
+        ([0.1] * 10 + [0.0] * 10, 120),
+        ([0.0] * 20, None),  # no schedule has set it to 0
+    ],
+)
+def test_a_rate_that_a_schedule_took_to_zero_is_found(rates: list[float], first: int) -> None:
+    trial = run_of(lambda step: {"learning_rate": rates[step // 10]})
+    assert (found_at(TrainingLoop(), trial) or [None])[0] == first
+
+
+def ranks(inputs: Callable[[int, int], Any], weights: Callable[[int, int], Any]) -> TrialBuilder:
+    trial = TrialBuilder(num_workers=2)
+    for step in STEPS:
+        for rank in range(2):
+            tensors = {
+                "Net_input_0": np.asarray(inputs(step, rank)),
+                "Net_a.weight": np.asarray(weights(step, rank)),
+            }
+            trial.step(step, tensors, mode_step=step, worker=f"worker_{rank}")
+    return trial
+
+
+def _own_rows(step: int, rank: int) -> Any:
+    return np.arange(4.0) * (step + 1) + rank
+
+
+def _same_rows(step: int, _: int) -> Any:
+    return np.arange(4.0) * (step + 1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "weights", "is_found"),
+    [
+        (_same_rows, _same_rows, True),
+        (_own_rows, _same_rows, False),
+        (_same_rows, _own_rows, False),  # ranks that share one model get the same rows
+        (lambda _step, _rank: np.zeros(4), _same_rows, False),
+    ],
+)
+def test_one_batch_on_all_ranks_is_found(
+    inputs: Callable[[int, int], Any], weights: Callable[[int, int], Any], is_found: bool
+) -> None:
+    trial = ranks(inputs, weights)
+    assert bool(found_at(TrainingLoop(), trial)) is is_found
+    if is_found:
+        assert "Net_input_0 is the same on all 2 ranks" in sentence_of(trial)
+
+
+def test_without_counts_the_reason_names_the_collection() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"loss": np.float32(1)}, mode_step=0)
+    (outcome,) = trial.outcomes(TrainingLoop())
+    assert isinstance(outcome, NotEvaluated)
+    assert "optimizer_steps" in outcome.reason
