@@ -16,7 +16,7 @@ from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["OutputContract"]
 
@@ -63,8 +63,11 @@ class OutputContract(Rule):
         for loss, pair in known:
             if loss.key in states or len(states) < MAX_SERIES:
                 state = states.setdefault(loss.key, {})
-                found += [(loss, pair, *broken) for broken in self._broken(loss, pair, state)]
-        return _finding(step, losses, *found[0]) if found else Passed()
+                found += [
+                    _finding(step, (losses.rows, loss), pair, *broken)
+                    for broken in self._broken(loss, pair, state)
+                ]
+        return found[0] if found else Passed()
 
     def _broken(
         self, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
@@ -88,8 +91,7 @@ def _pair(loss: Loss) -> tuple[Input, Input] | None:
 
 def _finding(
     step: StepView,
-    losses: Losses,
-    loss: Loss,
+    loss: tuple[TensorRows, Loss],
     pair: tuple[Input, Input],
     requirement: Requirement,
     value: float,
@@ -97,12 +99,12 @@ def _finding(
     return IssueFound(
         evidence(
             step,
-            losses.rows,
-            loss.row,
+            loss[0],
+            loss[1].row,
             measure=requirement.measure,
             value=value,
             threshold=requirement.limit,
             message=requirement.text(*pair, value),
-            remedy=requirement.remedy(loss),
+            remedy=requirement.remedy(loss[1]),
         )
     )
