@@ -141,9 +141,12 @@ def _several_classes(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
-    """Shapes such as [B, 1] and [B] give each output with each target; Keras squeezes them."""
-    is_meant = len(o.shape or ()) == len(t.shape or ()) or loss.is_of_keras
-    if is_meant or loss.kind.is_of_classes or t.low == t.high:
+    """Shapes such as [B, 1] and [B] give each output with each target.
+
+    Keras, and losses of the script's own, may reshape them.
+    """
+    is_known = (loss.kind.is_of_numbers and not loss.is_of_keras) or loss.owner == "Loss"
+    if not is_known or len(o.shape or ()) == len(t.shape or ()) or t.low == t.high:
         return None
     try:
         num_pairs = math.prod(np.broadcast_shapes(o.shape or (), t.shape or ()))
