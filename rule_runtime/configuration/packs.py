@@ -147,6 +147,7 @@ _RECOMMENDED: Final = Pack(
         "DeadOptimizer": {},
         "IneffectiveSteps": {},
         "TrainingLoop": {},
+        "OutputContract": {},
         "MissingGradient": {},
         "ReplicaDivergence": {},
         "DeadRelu": {"threshold_layer": 80.0},

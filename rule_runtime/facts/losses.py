@@ -1,7 +1,8 @@
 """The losses of a step: their kinds, what they compare, and which values they can have.
 
 A loss module or function of torch `X` has an output `X_output_0`, outputs of the model `X_input_0`
-and targets `X_input_1`. A loss that the script computes itself is `Loss_output_0`.
+and targets `X_input_1`. A loss that the script computes itself is `Loss_output_0`. Losses of Keras
+are named alike, `MeanSquaredErrorLoss_output_0`, next to `loss`, the mean of the epoch so far.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "LossKind",
     "LossValues",
     "Losses",
+    "Takes",
     "described",
     "size_of_error",
     "with_constant_targets",
@@ -58,9 +60,12 @@ _PAIR_OF_KERAS: Final = ("predictions", "labels")
 _OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 _EXTREMES: Final = ("size", "min", "max")
+_IN_BATCH: Final = r"^[A-Z]\w*Loss_output_0$"
 _BY_NAME: Final = re.compile(
-    r"^(?:(?P<classes>CrossEntropy|NLL)|(?P<binary>BCE(?:WithLogits)?)|(?P<squares>MSE)"
-    r"|(?P<distances>L1|SmoothL1|Huber))Loss_output"
+    r"^(?:(?P<classes>CrossEntropy|NLL|(Sparse)?CategoricalCrossentropy(WithLogits)?)"
+    r"|(?P<binary>BCE(WithLogits)?|BinaryCrossentropy(WithLogits)?)"
+    r"|(?P<squares>MSE|MeanSquaredError)"
+    r"|(?P<distances>L1|SmoothL1|MeanAbsoluteError|Huber))\d*Loss_output"
 )
 _ROUNDING: Final = 1.05
 """Factor by which a mean may exceed its bound: statistics are rounded."""
@@ -100,6 +105,15 @@ class LossKind(Enum):
     def is_of_numbers(self) -> bool:
         """Whether it is known to be a regression loss."""
         return self in (LossKind.SQUARES, LossKind.DISTANCES)
+
+
+class Takes(Enum):
+    """What a loss takes for outputs of the model."""
+
+    LOGITS = "logits"
+    PROBABILITIES = "probabilities"
+    LOG_PROBABILITIES = "log probabilities"
+    ANY = "any numbers"
 
 
 class Input(NamedTuple):
@@ -154,6 +168,7 @@ class Loss(NamedTuple):
         targets: The same of the targets.
         num_classes: Number of classes; None if there are none, or scores were not saved.
         is_only: Whether it is the only loss of its worker.
+        is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
     """
 
     name: str
@@ -165,6 +180,7 @@ class Loss(NamedTuple):
     targets: Input | None
     num_classes: int | None
     is_only: bool
+    is_of_keras: bool = False
 
     @property
     def key(self) -> str:
@@ -175,6 +191,16 @@ class Loss(NamedTuple):
     def owner(self) -> str:
         """Name of the loss's class, such as `MSELoss`; `Loss` if it is no module."""
         return self.name.rpartition(_OUTPUT)[0]
+
+    @property
+    def takes(self) -> Takes:
+        """What it takes for outputs of the model."""
+        if self.owner == "NLLLoss":
+            return Takes.LOG_PROBABILITIES
+        if self.kind not in (LossKind.CLASSES, LossKind.BINARY):
+            return Takes.ANY
+        is_of_logits = "WithLogits" in self.owner or self.owner == "CrossEntropyLoss"
+        return Takes.LOGITS if is_of_logits else Takes.PROBABILITIES
 
     @property
     def zero_output_loss(self) -> float:
@@ -237,7 +263,12 @@ class Losses:
 
     def __init__(self, step: StepView) -> None:
         self._step = step
-        self.rows: TensorRows = step.tensors(collections=("losses",))
+        means = {*_pairs(step.tensors(collections=("losses",)))}
+        rows = step.tensors(collections=("losses",), regex=(_IN_BATCH,))
+        # Keras's are those of the batch, next to a mean of the epoch.
+        self._of_keras = {worker for name, worker in _pairs(rows) if (name, worker) not in means}
+        is_judged = [p not in means or p[1] not in self._of_keras for p in _pairs(rows)]
+        self.rows: TensorRows = rows.select(is_judged)
         self._means = finite_means(self.rows).tolist()
         self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
         self._inputs = described(step.tensors(regex=(r"_input_[01]$",)))
@@ -292,7 +323,9 @@ class Losses:
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
         is_only = self.rows.workers.count(worker) == 1
-        return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_only)
+        is_of_keras = worker in self._of_keras
+        compared = (outputs, targets, num_classes)
+        return Loss(name, worker, row, value, kind, *compared, is_only, is_of_keras)
 
     def values(self, loss: Loss) -> LossValues | None:
         """Return the values of outputs and targets; None if either was saved without values.

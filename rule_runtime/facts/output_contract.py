@@ -1,0 +1,310 @@
+"""What a loss, the last layer and the targets must be to each other: one table.
+
+A row says for which losses a condition is a mistake, what to report and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.facts.losses import Input, Loss, LossKind, Takes
+
+__all__ = ["CONTRACT", "Requirement"]
+
+_EPSILON: Final = 1e-3
+"""Distance from a bound or from 1 that is rounding."""
+_MIN_ELEMENTS: Final = 16
+"""Outputs of a batch; fewer are in a range by chance."""
+_EQUAL: Final = 1e-6
+"""Relative difference of equal numbers in float32."""
+_SATURATED: Final = 0.98
+"""Share of a bound that outputs reach which are driven against it."""
+Measure = Callable[[Loss, Input, Input], float | None]
+
+
+class Requirement(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        measure: Name of what is measured.
+        broken: Returns the value that breaks the requirement, None if it is met.
+        limit: What the value is compared with.
+        message: The finding; `{o}` are the outputs, `{t}` the targets, `{v}` is the value.
+        torch: What to write in PyTorch instead.
+        keras: What to write in Keras instead.
+        may_be_chance: Whether the outputs of an untrained model may break it, too.
+    """
+
+    measure: str
+    broken: Measure
+    limit: float
+    message: str
+    torch: str
+    keras: str = ""
+    may_be_chance: bool = False
+
+    def text(self, outputs: Input, targets: Input, value: float) -> str:
+        """Return the finding in words, without the name of the loss."""
+        return self.message.format(o=_shown(outputs), t=_shown(targets), v=f"{value:.4g}")
+
+    def remedy(self, loss: Loss) -> str:
+        """Return what to do, in the framework of the loss."""
+        return (loss.is_of_keras and self.keras) or self.torch
+
+
+def _width(of: Input, loss: Loss) -> int:
+    """Return the number of outputs for each row: the last axis in Keras, the second in PyTorch."""
+    shape = of.shape or ()
+    return 1 if len(shape) < 2 else shape[-1 if loss.is_of_keras else 1]  # noqa: PLR2004
+
+
+def _are_shares(of: Input) -> bool:
+    """Return whether all outputs are between 0 and 1, and many enough to be so on purpose."""
+    return of.size >= _MIN_ELEMENTS and of.low >= 0 and of.high <= 1 + _EPSILON
+
+
+def _row_sum(of: Input, loss: Loss) -> float:
+    return of.mean * _width(of, loss)
+
+
+def _one_unit(loss: Loss, o: Input, _: Input) -> float | None:
+    is_single = loss.kind is LossKind.CLASSES and len(o.shape or ()) > 1 and _width(o, loss) == 1
+    return 1.0 if is_single and loss.takes is not Takes.LOG_PROBABILITIES else None
+
+
+def _softmax_of_one(loss: Loss, o: Input, _: Input) -> float | None:
+    return (
+        1.0 if _width(o, loss) == 1 and o.size >= _MIN_ELEMENTS and o.low == o.high == 1 else None
+    )
+
+
+def _softmax_over_rows(loss: Loss, o: Input, _: Input) -> float | None:
+    rows = (o.shape or (0,))[0]
+    is_column = loss.kind is LossKind.CLASSES and _are_shares(o) and rows != _width(o, loss)
+    column = o.mean * rows
+    return column if is_column and abs(column - 1) < _EPSILON else None
+
+
+def _softmax_twice(loss: Loss, o: Input, _: Input) -> float | None:
+    total = _row_sum(o, loss)
+    is_twice = loss.kind is LossKind.CLASSES and loss.takes is Takes.LOGITS and _are_shares(o)
+    return total if is_twice and _width(o, loss) > 1 and abs(total - 1) < _EPSILON else None
+
+
+def _logits(loss: Loss, o: Input, _: Input) -> float | None:
+    if loss.takes is Takes.LOG_PROBABILITIES and o.high > _EPSILON:
+        return o.high
+    if loss.takes is not Takes.PROBABILITIES:
+        return None
+    if o.low < -_EPSILON:
+        return o.low
+    return o.high if o.high > 1 + _EPSILON else None
+
+
+def _rows_that_sum_to_more(loss: Loss, o: Input, _: Input) -> float | None:
+    total = _row_sum(o, loss)
+    takes_rows = loss.kind is LossKind.CLASSES and loss.takes is Takes.PROBABILITIES
+    is_judged = takes_rows and _width(o, loss) > 1 and _are_shares(o)
+    return total if is_judged and abs(total - 1) > 0.01 else None  # noqa: PLR2004 - 1 %
+
+
+def _sigmoid_twice(loss: Loss, o: Input, t: Input) -> float | None:
+    is_twice = loss.kind is LossKind.BINARY and loss.takes is Takes.LOGITS and _are_shares(o)
+    return o.low if is_twice and t.low < t.high and o.high < 1 else None
+
+
+def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
+    is_of_logits = loss.takes is Takes.LOGITS and o.size >= _MIN_ELEMENTS
+    return 0.0 if is_of_logits and o.low == 0 < o.high else None
+
+
+def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
+    if loss.kind is LossKind.BINARY:
+        value = t.low if t.low < -_EPSILON else t.high
+        return None if -_EPSILON <= value <= 1 + _EPSILON else value
+    return None
+
+
+def _ignored(loss: Loss, _: Input, t: Input) -> float | None:
+    is_classes = loss.kind is LossKind.CLASSES and t.dtype.startswith("int")
+    return t.high if is_classes and t.low == t.high < 0 else None
+
+
+def _several_classes(loss: Loss, o: Input, t: Input) -> float | None:
+    total = _row_sum(t, loss)
+    is_rows = loss.kind is LossKind.CLASSES and t.shape == o.shape and _width(o, loss) > 1
+    return total if is_rows and t.low >= 0 and total > 1.01 else None  # noqa: PLR2004 - 1 %
+
+
+def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
+    """Shapes such as [B, 1] and [B] give each output with each target.
+
+    Keras, and losses of the script's own, may reshape them.
+    """
+    is_known = (loss.kind.is_of_numbers and not loss.is_of_keras) or loss.owner == "Loss"
+    if not is_known or len(o.shape or ()) == len(t.shape or ()) or t.low == t.high:
+        return None
+    try:
+        num_pairs = math.prod(np.broadcast_shapes(o.shape or (), t.shape or ()))
+    except ValueError:
+        return None
+    return float(num_pairs) if num_pairs > max(o.size, t.size) else None
+
+
+def _relu_of_numbers(loss: Loss, o: Input, t: Input) -> float | None:
+    is_bounded = loss.kind.is_of_numbers and o.size >= _MIN_ELEMENTS and o.low == 0
+    return t.low if is_bounded and t.low < -_EPSILON * max(1.0, t.std) else None
+
+
+def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
+    """Outputs of a sigmoid or tanh are driven against 1 or -1 by targets beyond."""
+    is_within = loss.kind.is_of_numbers and max(abs(o.low), o.high) <= 1 < o.size / _MIN_ELEMENTS
+    if is_within and o.high > _SATURATED and t.high > 1 + _EPSILON:
+        return t.high
+    lower = 0.0 if o.low >= 0 else -1.0
+    is_at_bottom = is_within and (0 < o.low < 1 - _SATURATED or o.low < -_SATURATED)
+    return t.low if is_at_bottom and t.low < lower - _EPSILON else None
+
+
+def _constant(loss: Loss, o: Input, t: Input) -> float | None:
+    varies = t.low < t.high and o.size >= _MIN_ELEMENTS and _width(o, loss) == 1
+    return o.mean if varies and o.high - o.low <= _EQUAL * max(abs(o.high), _EPSILON) else None
+
+
+CONTRACT: Final = (
+    Requirement(
+        "width",
+        _one_unit,
+        2,
+        "compares scores of several classes, and gets one unit a row, {o}: it is always the same",
+        "For two classes use nn.BCEWithLogitsLoss(), or nn.Linear(..., 2).",
+        "Dense(1, activation='sigmoid') with loss='binary_crossentropy', or Dense(2, "
+        "activation='softmax').",
+    ),
+    Requirement(
+        "softmax_of_one",
+        _softmax_of_one,
+        1,
+        "gets outputs that are all 1, {o}: a softmax over one unit",
+        "Remove the softmax, and use nn.BCEWithLogitsLoss().",
+        "Dense(1, activation='sigmoid').",
+    ),
+    Requirement(
+        "column_sum",
+        _softmax_over_rows,
+        1,
+        "gets probabilities {o} that sum to 1 over the rows of the batch, not over the classes",
+        "Give the softmax the axis of the classes: dim=1.",
+        "Softmax(axis=-1).",
+    ),
+    Requirement(
+        "row_sum",
+        _softmax_twice,
+        1,
+        "includes a softmax, and gets outputs of a softmax, {o}",
+        "Remove the softmax of the model: the loss takes logits.",
+        "Remove activation='softmax' from the last layer, or set from_logits=False.",
+    ),
+    Requirement(
+        "output",
+        _logits,
+        1,
+        "takes probabilities or their logarithms, and gets {o}",
+        "Use nn.CrossEntropyLoss() or nn.BCEWithLogitsLoss(), which take logits.",
+        "Set from_logits=True, or give the last layer activation='sigmoid' or 'softmax'.",
+    ),
+    Requirement(
+        "row_sum",
+        _rows_that_sum_to_more,
+        1,
+        "takes rows of probabilities that sum to 1, and gets rows that sum to {v} in the mean, "
+        "{o}, as of a sigmoid",
+        "Use a softmax, or nn.BCELoss() if several classes can hold at once.",
+        "activation='softmax', or loss='binary_crossentropy' if several classes can hold at once.",
+    ),
+    Requirement(
+        "sigmoid_twice",
+        _sigmoid_twice,
+        0,
+        "includes a sigmoid, and gets outputs that stay between 0 and 1, {o}, as of a sigmoid",
+        "Remove the sigmoid of the model: the loss takes logits.",
+        "Remove activation='sigmoid' from the last layer, or set from_logits=False.",
+        may_be_chance=True,
+    ),
+    Requirement(
+        "relu_before_loss",
+        _relu_before_softmax,
+        0,
+        "takes logits, and gets outputs of a ReLU, {o}, which are never negative",
+        "Remove the ReLU after the last linear layer.",
+        "Remove activation='relu' from the last layer.",
+    ),
+    Requirement(
+        "target",
+        _targets_out_of_range,
+        1,
+        "takes targets from 0 to 1, and gets labels {t}",
+        "For several classes use nn.CrossEntropyLoss(), for amounts nn.MSELoss().",
+        "For several classes Dense(classes, activation='softmax') with "
+        "'sparse_categorical_crossentropy'.",
+    ),
+    Requirement(
+        "target",
+        _ignored,
+        0,
+        "gets labels that are all {v}, which it ignores",
+        "Check how labels and padding are made: -100 marks what must not count.",
+    ),
+    Requirement(
+        "target_sum",
+        _several_classes,
+        1,
+        "takes rows of targets that sum to 1, and gets rows that sum to {v} in the mean",
+        "Use nn.BCEWithLogitsLoss() if several classes can hold at once.",
+        "activation='sigmoid' with loss='binary_crossentropy'.",
+    ),
+    Requirement(
+        "pairs",
+        _pairs,
+        0,
+        "compares {v} pairs, each output with each target: outputs {o}, targets {t}",
+        "Give outputs and targets the same shape: outputs.squeeze(-1).",
+        "Give targets the shape of the outputs: y[:, None].",
+    ),
+    Requirement(
+        "target",
+        _relu_of_numbers,
+        0,
+        "gets outputs of a ReLU, {o}, which cannot reach the negative targets, {t}",
+        "Remove the ReLU after the last linear layer.",
+        "Remove activation='relu' from the last layer.",
+    ),
+    Requirement(
+        "target",
+        _bounded,
+        1,
+        "gets outputs that stay within their bounds, {o}, as of a sigmoid or tanh, and cannot "
+        "reach the targets, {t}",
+        "Remove the activation after the last linear layer, or scale the targets.",
+        "Remove the activation from the last layer, or scale the targets.",
+        may_be_chance=True,
+    ),
+    Requirement(
+        "output_range",
+        _constant,
+        0,
+        "gets the same output for all rows, {o}, though targets vary, {t}",
+        "Look for dead units before the last layer; lower the learning rate.",
+        may_be_chance=True,
+    ),
+)
+"""The requirements; the first that is broken is reported."""
+
+
+def _shown(of: Input) -> str:
+    shape = "" if of.shape is None else f"{list(of.shape)} "
+    return f"{shape}from {of.low:.3g} to {of.high:.3g}"

@@ -1,0 +1,110 @@
+"""OutputContract: outputs, targets and losses that do not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.losses import LOSS_INPUTS, Input, Loss, Losses
+from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
+from rule_runtime.facts.output_contract import CONTRACT, Requirement
+from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.numerics.series_memory import MAX_SERIES
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["OutputContract"]
+
+
+class OutputContract(Rule):
+    """Detects outputs, targets and losses that do not fit together, such as a second softmax.
+
+    How it decides:
+        A table says what each kind of loss requires of the outputs and targets that it compares:
+        their range, shape, sum of a row and number of units. The rule compares the statistics of
+        each saved training step with it. It reports a requirement that is broken at `patience`
+        saved steps in a row, or at `range_patience` if an untrained model may break it by chance.
+
+    Parameters:
+        patience: Saved steps in a row at which an exact requirement is broken.
+        range_patience: Saved steps in a row at which outputs stay in a range, or are constant.
+
+    What to try:
+        The finding names the two lines of code to change.
+    """
+
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
+    range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
+
+    collections = (CollectionConfig("losses", {"save_interval": "10"}), LOSS_INPUTS)
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare outputs and targets of each loss with the table.
+
+        Args:
+            step: What was saved at the step.
+            memory: `losses`: for at most 32 losses, how often in a row each requirement was broken.
+        """
+        if not is_training(step):
+            return NotApplicable(f"losses of mode {step.mode.name} are not judged")
+        losses = step.fact(Losses)
+        if not losses.losses:
+            raise missing_loss(step)
+        known = [(loss, pair) for loss in losses.losses if (pair := _pair(loss)) is not None]
+        if not known:
+            raise Missing("no inputs of losses were saved", how_to_save_loss_inputs(step))
+        states = memory.setdefault("losses", {})
+        found = []
+        for loss, pair in known:
+            if loss.key in states or len(states) < MAX_SERIES:
+                state = states.setdefault(loss.key, {})
+                found += [
+                    _finding(step, (losses.rows, loss), pair, *broken)
+                    for broken in self._broken(loss, pair, state)
+                ]
+        return found[0] if found else Passed()
+
+    def _broken(
+        self, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
+    ) -> Iterator[tuple[Requirement, float]]:
+        """Yield the requirements that are broken for long enough, with what breaks them."""
+        for number, requirement in enumerate(CONTRACT):
+            value = requirement.broken(loss, *pair)
+            patience = self.range_patience if requirement.may_be_chance else self.patience
+            num_bad = streak(state, is_bad=value is not None, name=str(number))
+            if value is not None and num_bad >= patience:
+                yield requirement, value
+
+
+def _pair(loss: Loss) -> tuple[Input, Input] | None:
+    """Return outputs and targets, if the shapes of both were saved."""
+    outputs, targets = loss.outputs, loss.targets
+    if outputs is None or targets is None or None in (outputs.shape, targets.shape):
+        return None
+    return outputs, targets
+
+
+def _finding(
+    step: StepView,
+    loss: tuple[TensorRows, Loss],
+    pair: tuple[Input, Input],
+    requirement: Requirement,
+    value: float,
+) -> IssueFound:
+    return IssueFound(
+        evidence(
+            step,
+            loss[0],
+            loss[1].row,
+            measure=requirement.measure,
+            value=value,
+            threshold=requirement.limit,
+            message=requirement.text(*pair, value),
+            remedy=requirement.remedy(loss[1]),
+        )
+    )

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.rule import Rule
+from rule_runtime.rules.output_contract import OutputContract
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+Array = npt.NDArray[Any]
+Make = Callable[[np.random.Generator], Array]
+ROWS, CLASSES = 32, 4
+
+
+def softmax(scores: Array, axis: int = 1) -> Array:
+    powers = np.exp(scores)
+    shares: Array = powers / powers.sum(axis=axis, keepdims=True)
+    return shares
+
+
+def sigmoid(scores: Array) -> Array:
+    shares: Array = 1 / (1 + np.exp(-scores))
+    return shares
+
+
+def scores(random: np.random.Generator) -> Array:
+    return random.normal(size=(ROWS, CLASSES)).astype(np.float32)
+
+
+def unit(random: np.random.Generator) -> Array:
+    return random.normal(size=(ROWS, 1)).astype(np.float32)
+
+
+def classes(random: np.random.Generator) -> Array:
+    return random.integers(0, CLASSES, ROWS)
+
+
+def one_hot(random: np.random.Generator) -> Array:
+    return np.eye(CLASSES, dtype=np.float32)[classes(random)]
+
+
+def several(random: np.random.Generator) -> Array:
+    return (random.random((ROWS, CLASSES)) < 0.5).astype(np.float32)
+
+
+def binary(random: np.random.Generator) -> Array:
+    return (random.random((ROWS, 1)) < 0.5).astype(np.float32)
+
+
+def amounts(random: np.random.Generator) -> Array:
+    return (3 * random.normal(size=(ROWS, 1))).astype(np.float32)
+
+
+def ones(_: np.random.Generator) -> Array:
+    return np.ones((ROWS, 1), np.float32)
+
+
+def run_of(loss: str, outputs: Make, targets: Make, num_steps: int = 12) -> TrialBuilder:
+    random = np.random.default_rng(0)
+    trial = TrialBuilder()
+    if "rossentropy" in loss or "Mean" in loss:
+        trial.collections(losses=("^loss$",))  # as of Keras
+    for step in range(0, 10 * num_steps, 10):
+        tensors = {
+            f"{loss}_input_0": outputs(random),
+            f"{loss}_input_1": targets(random),
+            f"{loss}_output_0": np.float32(1),
+            "loss": np.float32(1),
+        }
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+class TestOutputContractContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return OutputContract()
+
+    def make_steps(self, worker: int) -> Iterable[SavedStep]:
+        return [self._saved(step, worker, scores) for step in range(0, 100, 10)]
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        def twice(random: np.random.Generator) -> Array:
+            return softmax(scores(random))
+
+        return [self._saved(step, worker, twice) for step in range(0, 100, 10)]
+
+    def _saved(self, step: int, worker: int, outputs: Make) -> SavedStep:
+        random = np.random.default_rng(step)
+        tensors = {
+            **healthy_tensors(step, worker),
+            "CrossEntropyLoss_input_0": outputs(random),
+            "CrossEntropyLoss_input_1": classes(random),
+        }
+        return SavedStep(step, tensors, time=1.5e9 + step)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "targets", "words"),
+    [
+        ("CrossEntropyLoss", lambda r: softmax(scores(r)), classes, "includes a softmax"),
+        ("CrossEntropyLoss", lambda r: softmax(scores(r), 0), classes, "sum to 1 over the rows"),
+        ("CrossEntropyLoss", lambda r: np.maximum(scores(r), 0), classes, "outputs of a ReLU"),
+        ("CrossEntropyLoss", unit, binary, "one unit a row"),
+        ("CrossEntropyLoss", scores, several, "rows of targets that sum to 1"),
+        ("CrossEntropyLoss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
+        ("NLLLoss", scores, classes, "takes probabilities or their logarithms"),
+        ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary, "includes a sigmoid"),
+        ("BCEWithLogitsLoss", unit, lambda r: 3 * binary(r), "takes targets from 0 to 1"),
+        ("MSELoss", unit, lambda r: amounts(r)[:, 0], "compares 1024 pairs"),
+        ("MSELoss", lambda r: np.maximum(unit(r), 0), amounts, "cannot reach the negative targets"),
+        (
+            "MSELoss",
+            lambda r: sigmoid(6 * unit(r)),
+            lambda r: 5 + amounts(r),
+            "within their bounds",
+        ),
+        ("MSELoss", lambda r: np.tanh(4 * unit(r)), amounts, "within their bounds"),
+        ("MSELoss", lambda r: ones(r) / 2, amounts, "the same output for all rows"),
+        ("CategoricalCrossentropyLoss", lambda r: sigmoid(scores(r)), one_hot, "as of a sigmoid"),
+        ("CategoricalCrossentropyLoss", scores, one_hot, "takes probabilities"),
+        ("CategoricalCrossentropyLoss", ones, ones, "one unit a row"),
+        ("BinaryCrossentropyLoss", ones, binary, "a softmax over one unit"),
+        ("BinaryCrossentropyLoss", unit, binary, "takes probabilities"),
+        ("BinaryCrossentropyWithLogitsLoss", lambda r: sigmoid(unit(r)), binary, "a sigmoid"),
+        (
+            "SparseCategoricalCrossentropyWithLogits2Loss",
+            lambda r: softmax(scores(r)),
+            classes,
+            "includes a softmax",
+        ),
+    ],
+)
+def test_a_broken_requirement_is_found(loss: str, outputs: Make, targets: Make, words: str) -> None:
+    outcomes = run_of(loss, outputs, targets).outcomes(OutputContract())
+    found = [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+    assert found
+    assert words in found[0].evidence.sentence
+    assert found[0].evidence.remedy
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "targets"),
+    [
+        ("CrossEntropyLoss", scores, classes),
+        ("CrossEntropyLoss", scores, one_hot),
+        ("NLLLoss", lambda r: np.log(softmax(scores(r))), classes),
+        ("BCEWithLogitsLoss", unit, binary),
+        ("BCELoss", lambda r: sigmoid(unit(r)), binary),
+        ("MSELoss", unit, amounts),
+        ("MSELoss", lambda r: np.maximum(unit(r), 0), lambda r: np.abs(amounts(r))),
+        ("MSELoss", lambda r: sigmoid(unit(r)), lambda r: sigmoid(amounts(r))),
+        ("MSELoss", lambda r: unit(r) / 9, amounts),  # as of an untrained model
+        ("CategoricalCrossentropyLoss", lambda r: softmax(scores(r)), one_hot),
+        ("BinaryCrossentropyLoss", lambda r: sigmoid(unit(r)), lambda r: binary(r)[:, 0]),
+        ("BinaryCrossentropyLoss", lambda r: sigmoid(scores(r)), several),
+        ("MeanSquaredErrorLoss", unit, lambda r: amounts(r)[:, 0]),  # Keras squeezes
+    ],
+)
+def test_what_fits_is_not_reported(loss: str, outputs: Make, targets: Make) -> None:
+    assert not found_at(OutputContract(), run_of(loss, outputs, targets))
+
+
+def test_it_is_found_at_the_second_saved_step() -> None:
+    trial = run_of("CrossEntropyLoss", lambda r: softmax(scores(r)), classes)
+    assert found_at(OutputContract(), trial)[0] == 10
+
+
+def test_one_step_is_no_finding() -> None:
+    steps = iter([softmax(scores(np.random.default_rng(0)))])
+
+    def first_only(random: np.random.Generator) -> Array:
+        return next(steps, scores(random))
+
+    assert not found_at(OutputContract(), run_of("CrossEntropyLoss", first_only, classes))
+
+
+def test_without_inputs_of_losses_the_reason_says_how_to_get_them() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"CrossEntropyLoss_output_0": np.float32(1)}, mode_step=0)
+    (outcome,) = trial.outcomes(OutputContract())
+    assert isinstance(outcome, NotEvaluated)
+    assert "no inputs of losses were saved" in outcome.reason
