@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.loss_pair import LossPair, log_softmax, loss_pair
+from rule_runtime.numerics.loss_pair import LossPair, loss_pair
 
 __all__ = ["DOUBLE_ACTIVATIONS", "WRONG_LOSSES", "Formula", "Match", "recognise"]
 
@@ -148,20 +148,6 @@ def _of_wrong_sign(pair: LossPair) -> _Values:
         yield from _distances(pair.errors, -1)
 
 
-def _of_several_classes(pair: LossPair) -> _Values:
-    """Yield the cross entropy weighted by targets if several classes hold in the mean row."""
-    if pair.rows is None or not pair.is_elementwise or pair.t.min() < 0:
-        return
-    scores, targets = pair.rows
-    if targets.sum(axis=1).mean() > 1 + _SCATTER:
-        yield "", -float((targets * log_softmax(scores)).sum(axis=1).mean())
-
-
-def _of_one_score(pair: LossPair) -> _Values:
-    if pair.is_elementwise and pair.shape[1:2] == (1,):
-        yield "", 0.0
-
-
 def _of_class_numbers(pair: LossPair) -> _Values:
     if pair.by_class is not None and pair.by_class.scores.shape[1] >= _MIN_CLASSES:
         yield from _distances(pair.by_class.scores - pair.by_class.classes[:, None])
@@ -195,18 +181,6 @@ WRONG_LOSSES: Final = (
         _of_wrong_sign,
         "is minus the mean {} of the errors, so training makes them larger",
         "Change the sign of the loss.",
-    ),
-    Formula(
-        "row_sum",
-        _of_several_classes,
-        "is a cross entropy of classes, of targets that sum to more than 1 in a row",
-        "Use nn.BCEWithLogitsLoss if several classes can hold at once, nn.MSELoss for amounts.",
-    ),
-    Formula(
-        "scores",
-        _of_one_score,
-        "is exactly 0, as a cross entropy of one score is",
-        "Use nn.BCEWithLogitsLoss, or return one score for each class.",
     ),
     Formula(
         "classes",

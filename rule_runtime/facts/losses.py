@@ -13,8 +13,6 @@ from collections.abc import Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "INPUT_VALUES",
     "LOSS_INPUTS",
-    "MODEL_OUTPUT_VALUES",
     "Input",
     "Loss",
     "LossKind",
@@ -46,11 +43,6 @@ LOSS_INPUTS: Final = CollectionConfig("loss_inputs", {"save_interval": "10"})
 _FEW_VALUES: Final = {"save_interval": "100", "end_step": "301", "save_raw_tensor": "True"}
 INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)
 """Values of inputs, at every 100th step up to step 300."""
-
-MODEL_OUTPUT_VALUES: Final = CollectionConfig(
-    "model_output_values", {**_FEW_VALUES, "raw_max_elements": str(1 << 20)}
-)
-"""Values of what models return, at every 100th step up to step 300."""
 
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
@@ -342,29 +334,6 @@ class Losses:
             return None
         values = self._step.values(names, loss.worker)
         return None if len(values) < len(names) else LossValues(*(values[name] for name in names))
-
-    def model_output(self, loss: Loss) -> npt.NDArray[Any] | None:
-        """Return the output of the model that has the same elements as the outputs of a loss.
-
-        It is found by size, minimum and maximum, and may have another shape.
-
-        Args:
-            loss: A loss of the step.
-
-        Returns:
-            None if there is none, or its values were not saved.
-        """
-        if loss.outputs is None:
-            return None
-        rows = self._step.tensors(regex=_OF_MODELS)
-        columns = np.stack([rows.column(of) for of in _EXTREMES], axis=1)
-        is_same = (columns == (loss.outputs.size, loss.outputs.low, loss.outputs.high)).all(axis=1)
-        found = [
-            pair[0]
-            for pair, same in zip(_pairs(rows), is_same.tolist(), strict=True)
-            if same and pair[1] == loss.worker and pair not in self._places
-        ]
-        return next(iter(self._step.values(sorted(found)[:1], loss.worker).values()), None)
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:

@@ -29,7 +29,7 @@ class TestLossInputMismatchContract(RuleContract):
 
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
         for step in range(0, 200, 5):
-            tensors = {**self.make_tensors(step, worker), "MSELoss_input_0": OUTPUTS[:, None]}
+            tensors = {**self.make_tensors(step, worker), "MSELoss_input_1": np.arange(ROWS) % 5.0}
             yield SavedStep(step, tensors, time=1.5e9 + step)
 
 
@@ -45,15 +45,6 @@ def run(name: str, outputs: Any, targets: Any, *, labels: Any = None) -> TrialBu
 
 def first_finding(trial: TrialBuilder) -> IssueFound:
     return next(o for o in trial.outcomes(LossInputMismatch()) if isinstance(o, IssueFound))
-
-
-def test_a_broken_contract_is_found_at_the_third_step() -> None:
-    trial = run("MSELoss", OUTPUTS[:, None], OUTPUTS)
-    assert found_at(LossInputMismatch(), trial)[0] == 20
-    found = first_finding(trial).evidence
-    assert found.tensor == "MSELoss_output_0"
-    assert "compares 2025 pairs, each output with each target: outputs [45, 1]" in found.sentence
-    assert "squeeze" in found.remedy
 
 
 @pytest.mark.parametrize("name", ["MSELoss", "DistanceLoss", "Loss"])
@@ -132,38 +123,3 @@ def test_beside_another_loss_means_may_be_compared() -> None:
     assert found_at(LossInputMismatch(), run_of_values(loss))
     both = run_of_values(loss, MSELoss_output_0=np.float64(1))
     assert not found_at(LossInputMismatch(), both)
-
-
-def run_of_text(read: Callable[[Any], Any]) -> TrialBuilder:
-    """Return a run whose model writes scores [B, T, C], read in some way."""
-    rng, trial = np.random.default_rng(0), TrialBuilder()
-    for step in STEPS:
-        written = rng.normal(0, 2, (8, 5, 6)).astype(np.float32)
-        tensors = {
-            "Writer_output_0": written,
-            "CrossEntropyLoss_input_0": np.ascontiguousarray(read(written)),
-            "CrossEntropyLoss_input_1": rng.integers(0, 6, (8, 5)),
-            "CrossEntropyLoss_output_0": np.float64(2),
-        }
-        trial.step(step, tensors, mode_step=step)
-    return trial
-
-
-def test_scores_that_a_view_mixed_up_are_found() -> None:
-    assert not found_at(LossInputMismatch(), run_of_text(lambda of: of.transpose(0, 2, 1)))
-    trial = run_of_text(lambda written: written.reshape(8, 6, 5))
-    assert found_at(LossInputMismatch(), trial) == [100, 200, 300]
-    found = first_finding(trial).evidence
-    assert "[8, 6, 5] that the model returns as [8, 5, 6]" in found.sentence
-    assert "transpose" in found.remedy
-
-
-def test_a_softmax_along_another_dimension_is_found() -> None:
-    def softmax(of: Any, axis: int) -> Any:
-        powers = np.exp(of)
-        return (powers / powers.sum(axis=axis, keepdims=True)).transpose(0, 2, 1)
-
-    assert not found_at(LossInputMismatch(), run_of_text(lambda of: softmax(of, 2)))
-    trial = run_of_text(lambda of: softmax(of, 1))
-    assert found_at(LossInputMismatch(), trial) == [100, 200, 300]
-    assert "sum to 1 along dimension 2, not 1" in first_finding(trial).evidence.sentence
