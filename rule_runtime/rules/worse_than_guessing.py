@@ -10,6 +10,7 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.baseline import is_about_to_pass, is_on_its_way
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, is_sum_over_rows, targets_of
@@ -115,7 +116,7 @@ class WorseThanGuessing(Rule):
     ) -> dict[Series, tuple[float, float]]:
         """Add losses to those before; return the loss and its limit of each that is too large."""
         history = SeriesMemory(memory.get("history", {}), num_first=3, num_latest=_NUM_LATEST)
-        found = {}
+        found, streaks = {}, memory.setdefault("streaks", {})
         for series in history.add(losses):
             limit = self.max_ratio * (constant_loss(series[0], targets[series]) or math.inf)
             latest = history.of(series).latest
@@ -126,7 +127,7 @@ class WorseThanGuessing(Rule):
                 is_bad = not is_about_to_pass(start, now, limit, self.num_steps / num_steps)
                 far = targets[series].mean / (targets[series].std or 1.0)
                 is_bad = is_bad and not is_on_its_way(latest, _WINDOW, far)
-            if history.streak(series, is_bad=is_bad) >= self.patience:
+            if streak(streaks, is_bad=is_bad, name="\n".join(series)) >= self.patience:
                 found[series] = (now, limit)
         memory["history"] = history.to_json()
         return found

@@ -224,17 +224,12 @@ def test_parameters() -> None:
 
 
 def test_why_no_weight_can_be_compared() -> None:
-    def reason(trial: TrialBuilder) -> str:
+    trials = (
+        trial_of(lambda step: START * (1.0 if step else np.nan), range(2)),
+        trial_of(lambda step: START[step:], range(2)),
+        with_maxima(WEIGHT, num_steps=2),
+    )
+    for trial in trials:
         outcome = last(trial)
         assert isinstance(outcome, NotEvaluated)
-        return outcome.reason
-
-    steps = range(2)
-    assert reason(trial_of(lambda step: START * (1.0 if step else np.nan), steps)) == (
-        "no weight is finite at step 0"
-    )
-    assert reason(trial_of(lambda _: START * np.nan, steps)) == "no weight is finite now"
-    assert "another shape" in reason(trial_of(lambda step: START[step:], steps))
-    assert reason(with_maxima(WEIGHT, num_steps=2)).startswith(
-        "too little is known of 1 saved weight: save their values"
-    )
+        assert outcome.reason.startswith("no weight can be compared with step 0: save their values")

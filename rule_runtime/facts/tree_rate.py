@@ -1,0 +1,31 @@
+"""The learning rate of gradient-boosted trees."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from rule_runtime.facts.selection import finite_means
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["tree_rate"]
+
+_RATE: Final = r"^hyperparameters/(eta|learning_rate)$"
+_OF_TREES: Final = r"^hyperparameters/(eta|max_depth|objective)$"
+
+
+def tree_rate(step: StepView) -> tuple[str, float] | None:
+    """Return name and value of the learning rate of boosted trees, NaN if it was not saved; a fact.
+
+    Args:
+        step: The step.
+
+    Returns:
+        None if the run trains other models.
+    """
+    if not len(step.tensors(regex=(_OF_TREES,))):
+        return None
+    rows = step.tensors(regex=(_RATE,))
+    return (rows.names[0], float(finite_means(rows)[0])) if len(rows) else ("", math.nan)
