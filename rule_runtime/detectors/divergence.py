@@ -26,7 +26,7 @@ _DEVIATIONS: Final = 4.0
 
 
 def divergence(
-    first: float, latest: npt.NDArray[np.float64], share: float, start: float
+    numbers: npt.NDArray[np.float64], share: float, start: float
 ) -> tuple[float, float] | None:
     """Return the levels before and now of a positive series that rose and stays high.
 
@@ -36,21 +36,22 @@ def divergence(
       the share of the beginning. They must be clear of the scatter and must not fall again.
 
     Args:
-        first: The first number.
-        latest: The latest numbers after it [at most 30].
+        numbers: The first numbers and the latest 30 [N].
         share: The least rise.
         start: Level at the beginning.
 
     Returns:
         None if the series did not rise, is too short, or is not positive throughout.
     """
-    if len(latest) < _NUM_HIGH or min(first, latest.min()) <= 0:
+    first, latest = float(numbers[0]), numbers[1:][-WINDOW:]
+    if len(latest) < _NUM_HIGH or numbers.min() <= 0:
         return None
     now, logarithms = float(np.median(latest)), np.log(latest)
     scatter = max(noise(logarithms), spread(logarithms))
     is_clear = np.log(now / first) > _DEVIATIONS * scatter
     if is_clear and latest.min() > first * (1 + share):
         return first, now
+    latest = numbers[-WINDOW:]
     high, earlier = latest[-_NUM_HIGH:], latest[:-_NUM_HIGH]
     if len(earlier) < _NUM_LOW or is_falling(high):
         return None

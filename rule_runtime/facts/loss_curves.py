@@ -116,7 +116,7 @@ class CurveRule(Rule):
     """Judges numbers of a training run step by step, such as its losses.
 
     Curves of one worker are weighed against each other, as in an adversarial training. So a fault
-    is reported only if all of them have it.
+    is reported only if all of them have it. Curves that begin at 0 have no scale and do not count.
 
     Attributes:
         points: The fact that returns the numbers of a step.
@@ -127,6 +127,7 @@ class CurveRule(Rule):
         bin_steps: Steps whose numbers are averaged to one.
         compares_together: Whether `_detect` compares the latest `patience` numbers with those
             before; otherwise it must return a finding `patience` times in a row.
+        needs_single_curve: Whether workers with several curves are not judged.
     """
 
     points: ClassVar[type[Points]] = TrainingLosses
@@ -136,6 +137,7 @@ class CurveRule(Rule):
     num_first: ClassVar[int] = 5
     bin_steps: ClassVar[int] = 1
     compares_together: ClassVar[bool] = False
+    needs_single_curve: ClassVar[bool] = False
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
@@ -171,8 +173,12 @@ class CurveRule(Rule):
         if most < fewest:
             raise Missing(f"only {most} of the {fewest} {self.noun} needed were saved so far")
         ready = [names for names in added if counts[names] >= fewest and names in points.at]
-        findings = {names: self._repeated(history.of(names)) for names in ready}
+        curves = {names: history.of(names) for names in ready if history.of(names).start > 0}
+        findings = {names: self._repeated(curve) for names, curve in curves.items()}
         sound = {names[1] for names, finding in findings.items() if finding is None}
+        if self.needs_single_curve:
+            workers = [worker for _, worker in findings]
+            sound |= {worker for worker in workers if workers.count(worker) > 1}
         found = {names: each for names, each in findings.items() if each and names[1] not in sound}
         return self._worst(step, points, found) if found else Passed()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import finite_means
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["tree_rate"]
 
 _RATE: Final = r"^hyperparameters/(eta|learning_rate)$"
-_OF_TREES: Final = r"^hyperparameters/(eta|max_depth|objective)$"
 
 
 def tree_rate(step: StepView) -> tuple[str, float] | None:
@@ -25,7 +25,7 @@ def tree_rate(step: StepView) -> tuple[str, float] | None:
     Returns:
         None if the run trains other models.
     """
-    if not len(step.tensors(regex=(_OF_TREES,))):
+    if framework_of(step) is not Framework.XGBOOST:
         return None
     rows = step.tensors(regex=(_RATE,))
     return (rows.names[0], float(finite_means(rows)[0])) if len(rows) else ("", math.nan)

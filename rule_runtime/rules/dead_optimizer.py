@@ -80,10 +80,8 @@ class DeadOptimizer(Rule):
         learns = _learns(gradients, pairs.rows) & ~_may_round_away(pairs.rows)
         if not learns.any():
             raise Missing("no parameter was saved with a gradient that is more than rounding")
-        keys, rows = (
-            row_keys(pairs.rows.names, pairs.rows.workers),
-            RowMemory(memory.get("rows", "")),
-        )
+        rows = RowMemory(memory.get("rows", ""))
+        keys = row_keys(pairs.rows.names, pairs.rows.workers)
         known = rows.known(keys)
         changed = ~are_identical(pairs.now, pairs.before)
         memory["has_moved"] = memory.get("has_moved", False) or bool((changed & learns).any())

@@ -49,8 +49,8 @@ class LossDiverging(CurveRule):
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest losses with the first one and with the best."""
-        latest, start = series.whole[1:][-WINDOW:], series.start
-        found = divergence(float(series.first[0]), latest, self.rise_percent / 100, start)
+        start = series.start
+        found = divergence(series.whole, self.rise_percent / 100, start)
         if found is None:
             return None
         before, now = found

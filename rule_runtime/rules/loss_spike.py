@@ -54,11 +54,10 @@ class LossSpike(CurveRule):
         return fewest, self.num_points
 
     def _detect(self, series: NumberSeries) -> Finding | None:
-        """Compare the latest losses with those before; a loss that begins at 0 has no scale."""
+        """Compare the latest losses with those before."""
         least_rise = self.rise_percent / 100 * series.start
         before, now = series.latest[: -self.patience], series.latest[-self.patience :]
-        options = {"num_deviations": self.num_deviations, "least_rise": least_rise}
-        found = spike(before, now, **options) if least_rise else None
+        found = spike(before, now, num_deviations=self.num_deviations, least_rise=least_rise)
         if found is None:
             return None
         level, limit = found

@@ -21,8 +21,8 @@ class OscillatingLoss(CurveRule):
         The scatter between neighbours among the latest `num_points` saved losses must exceed
         `amplitude_percent` of the loss at the beginning. The relative difference of neighbours must
         also exceed every one among the first 10, so the noise of small batches does not count. The
-        loss must have no downward trend and be above half of its beginning. If a worker has several
-        losses, all of them must swing.
+        loss must have no downward trend and be above half of its beginning. Workers with
+        several losses are not judged, as in an adversarial training.
 
     Parameters:
         patience: How many saved steps in a row.
@@ -41,10 +41,11 @@ class OscillatingLoss(CurveRule):
     measure = "loss_scatter_percent"
     remedy = "Lower the learning rate, take larger batches or clip gradients."
     num_first = 10
+    needs_single_curve = True
 
     @property
     def _window(self) -> tuple[int, int]:
-        return self.num_first + self.num_points, self.num_points
+        return self.num_first // 2 + self.num_points, self.num_points
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Measure the scatter of the latest losses."""

@@ -82,7 +82,7 @@ class UnchangedTensor(SelectedTensorsRule):
         streaks = remembered.update(keys, np.full(len(keys), step.step), is_close)
         memory["rows"] = remembered.to_json()
         is_unchanged = streaks >= self.num_steps - 1
-        is_issue = is_unchanged & ~frozen_rows(step, rows)
+        is_issue = is_unchanged & ~frozen_rows(step, rows) if is_unchanged.any() else is_unchanged
         if not is_issue.any():
             if not (is_unchanged | is_different).any():
                 raise Missing(

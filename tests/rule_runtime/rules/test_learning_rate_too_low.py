@@ -98,7 +98,7 @@ def test_a_loss_with_much_noise_does_not_tell_whether_it_fell() -> None:
 
 def trees(loss_of: Callable[[int], float], *, eta: float | None = 1e-4) -> TrialBuilder:
     trial = TrialBuilder()
-    trial.collections(losses=("^(train|validation)-",))
+    trial.collections(losses=("^(train|validation)-",), average_shap=("^shap/",))
     for step in range(0, 60, 2):
         tensors = {"train-logloss": np.float64(loss_of(step)), "validation-logloss": np.float64(1)}
         if eta is not None:

@@ -27,7 +27,7 @@ class TestOscillatingLossContract(RuleContract):
 
 def test_fires_on_a_loss_that_swings() -> None:
     trial = run_of_losses(CALM + [2.0, 4.0] * 20)
-    assert found_at(OscillatingLoss(), trial)[0] == 155
+    assert found_at(OscillatingLoss(), trial)[0] == 130
     found = next(o for o in trial.outcomes(OscillatingLoss()) if isinstance(o, IssueFound))
     # |difference| is 2 throughout: 1.4826 x 2 / sqrt(2), in percent of 2.0 at the beginning
     assert found.evidence.value == pytest.approx(100 * 1.4826 * 2 / 2**0.5 / 2.005)
@@ -52,7 +52,7 @@ def test_a_low_loss_may_scatter() -> None:
 
 def test_it_waits_for_a_full_window() -> None:
     outcomes = run_of_losses(CALM).outcomes(OscillatingLoss())
-    assert outcomes[-1] == NotEvaluated("only 10 of the 30 losses needed were saved so far")
+    assert outcomes[-1] == NotEvaluated("only 10 of the 25 losses needed were saved so far")
     assert found_at(
         OscillatingLoss(num_points=10, patience=1), run_of_losses(CALM + [2.0, 4.0] * 5)
     )
@@ -62,11 +62,9 @@ def test_a_loss_of_zero_has_no_scale() -> None:
     assert not found_at(OscillatingLoss(), run_of_losses([0.0, 4.0] * 20))
 
 
-@pytest.mark.parametrize(("other", "fires"), [(1.0, False), (3.0, True)])
-def test_all_losses_of_a_worker_must_swing(other: float, *, fires: bool) -> None:
-    """A generator is weighed against its discriminator."""
+def test_workers_with_several_losses_are_not_judged() -> None:
+    """A generator and its discriminator may both swing."""
     trial = TrialBuilder()
     for step, loss in enumerate(CALM + [2.0, 4.0] * 20):
-        losses = {LOSS: np.float64(loss), "OtherLoss_output_0": np.float64(1 + loss * (other - 1))}
-        trial.step(step, losses)
-    assert bool(found_at(OscillatingLoss(), trial)) is fires
+        trial.step(step, {LOSS: np.float64(loss), "OtherLoss_output_0": np.float64(3 * loss)})
+    assert not found_at(OscillatingLoss(), trial)
