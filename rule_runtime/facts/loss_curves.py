@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,10 @@ from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemo
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["CurveRule", "Finding", "Points", "TrainingLosses", "training_losses"]
+__all__ = ["CurveRule", "Finding", "Points", "training_losses", "training_points"]
 
 
-class Points(Protocol):
+class Points(NamedTuple):
     """What a step adds to some curves.
 
     Attributes:
@@ -37,16 +37,9 @@ class Points(Protocol):
     at: dict[Series, int]
     values: dict[Series, float]
 
-    def __init__(self, step: StepView) -> None: ...
 
-
-class TrainingLosses:
-    """The finite training losses of a step that should fall; a fact.
-
-    Attributes:
-        rows: All losses of the step [R].
-        at: The row of each training loss, by its usual name and its worker.
-        values: The value of each.
+def training_points(step: StepView) -> Points:
+    """Return the finite training losses of a step that should fall, by usual name; a fact.
 
     Args:
         step: A step of training.
@@ -54,20 +47,18 @@ class TrainingLosses:
     Raises:
         Missing: There is none.
     """
-
-    def __init__(self, step: StepView) -> None:
-        self.rows = step.tensors(collections=("losses",))
-        means = finite_means(self.rows)
-        losses = training_losses(step, self.rows, means)
-        if not len(self.rows):
-            raise missing_loss(step)
-        if not losses:
-            raise missing_counted_loss(self.rows, means, "is no training loss that should fall")
-        constant = with_constant_targets(step, losses)
-        self.at = {names: at for names, at in losses.items() if names not in constant}
-        self.values = {names: float(means[at]) for names, at in self.at.items()}
-        if not self.at:
-            raise Missing(f"the targets of {min(self.rows.names)} are all the same")
+    rows = step.tensors(collections=("losses",))
+    means = finite_means(rows)
+    losses = training_losses(step, rows, means)
+    if not len(rows):
+        raise missing_loss(step)
+    if not losses:
+        raise missing_counted_loss(rows, means, "is no training loss that should fall")
+    constant = with_constant_targets(step, losses)
+    at = {names: row for names, row in losses.items() if names not in constant}
+    if not at:
+        raise Missing(f"the targets of {min(rows.names)} are all the same")
+    return Points(rows, at, {names: float(means[row]) for names, row in at.items()})
 
 
 def training_losses(
@@ -119,7 +110,6 @@ class CurveRule(Rule):
     is reported only if all of them have it. Curves that begin at 0 have no scale and do not count.
 
     Attributes:
-        points: The fact that returns the numbers of a step.
         noun: What the numbers are.
         measure: Name of what is measured.
         remedy: What to try first.
@@ -130,7 +120,6 @@ class CurveRule(Rule):
         needs_single_curve: Whether workers with several curves are not judged.
     """
 
-    points: ClassVar[type[Points]] = TrainingLosses
     noun: ClassVar[str] = "losses"
     measure: ClassVar[str]
     remedy: ClassVar[str]
@@ -148,6 +137,10 @@ class CurveRule(Rule):
     def _window(self) -> tuple[int, int]:
         """Fewest numbers of a curve that are judged, and most latest numbers that are used."""
 
+    def _points(self, step: StepView) -> Points:
+        """Return the numbers of a step."""
+        return step.fact(training_points)
+
     @abstractmethod
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Return what is wrong with a curve, None if nothing is."""
@@ -164,7 +157,7 @@ class CurveRule(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
-        points, history = step.fact(self.points), self._history(memory)
+        points, history = self._points(step), self._history(memory)
         is_bin = self.bin_steps > 1
         added = history.add(points.values, step.mode_step // self.bin_steps if is_bin else None)
         memory["history"] = history.to_json()

@@ -56,7 +56,6 @@ class TensorPairs:
         other: The other step.
         at: Their positions among `rows` [R].
         rows: Their rows at the step [R].
-        others: Their rows at the other step [R].
         now: Their statistics at the step [R, C].
         before: Their statistics at the other step [R, C].
         has_other_shape: Which are known to have another shape at the other step [R].
@@ -74,9 +73,9 @@ class TensorPairs:
         self.step, self.other = step, other
         self.at = np.array([at for at, _ in both], dtype=np.intp)
         self.rows = rows.select(self.at)
-        self.others = others.select(np.array([at for _, at in both], dtype=np.intp))
-        self.now, self.before = _statistics_of(self.rows), _statistics_of(self.others)
-        shapes = zip(self.rows.shapes, self.others.shapes, strict=True)
+        others = others.select(np.array([at for _, at in both], dtype=np.intp))
+        self.now, self.before = _statistics_of(self.rows), _statistics_of(others)
+        shapes = zip(self.rows.shapes, others.shapes, strict=True)
         differs = [None not in (one, two) and one != two for one, two in shapes]
         self.has_other_shape = np.array(differs, dtype=np.bool_)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rule_runtime.facts.loss_curves import TrainingLosses
+from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.loss_inputs import LossInputs, LossKind
 from rule_runtime.facts.loss_values import outputs_and_targets
 from rule_runtime.numerics.association import Association
@@ -46,7 +46,7 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
     inputs = step.fact(LossInputs)
     known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
     found = {}
-    losses = step.fact(TrainingLosses).at
+    losses = step.fact(training_points).at
     workers = [worker for _, worker in losses]
     for name, worker in losses:
         key = f"{worker}/{name}"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadOptimizer"]
 
-_UNCHANGED, _CHANGED = 0, 1
-"""What is stored of a parameter: whether it has changed once."""
 _ACCUMULATED: Final = 250
 """Steps that are needed while no parameter has changed: gradients may be accumulated."""
 _HALF: Final = frozenset({"float16", "bfloat16"})
@@ -85,8 +83,8 @@ class DeadOptimizer(Rule):
         known = rows.known(keys)
         changed = ~are_identical(pairs.now, pairs.before)
         memory["has_moved"] = memory.get("has_moved", False) or bool((changed & learns).any())
-        changed |= np.array([known.get(key, (0, 0))[0] == _CHANGED for key in keys.tolist()])
-        streaks = rows.update(keys, np.where(changed, _CHANGED, _UNCHANGED), ~changed & learns)
+        changed |= np.array([known.get(key, (0, 0))[0] > 0 for key in keys.tolist()])
+        streaks = rows.update(keys, changed.astype(np.uint32), ~changed & learns)
         memory["rows"] = rows.to_json()
         num_steps = step.mode_step - memory.setdefault("first", pairs.other.mode_step)
         is_dead = streaks >= self.patience

@@ -9,40 +9,18 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.facts.loss_curves import CurveRule, Finding
+from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
 from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.facts.selection import worst
 
 if TYPE_CHECKING:
-    from rule_runtime.numerics.series_memory import NumberSeries, Series
+    from rule_runtime.numerics.series_memory import NumberSeries
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["GradientNormExplosion"]
 
 _NUM_LATEST: Final = 20
 """Saved norms before the latest ones; their median is the level before."""
-
-
-class _GradientNorms:
-    """The norm of all gradients of each worker; a finding names the largest gradient."""
-
-    def __init__(self, step: StepView) -> None:
-        self.rows = step.tensors(collections=("gradients",))
-        sizes = self.rows.column("l2")
-        self.at: dict[Series, int] = {}
-        self.values: dict[Series, float] = {}
-        for worker in sorted(set(self.rows.workers)):
-            is_known = [of == worker for of in self.rows.workers] & np.isfinite(sizes)
-            with np.errstate(over="ignore"):
-                norm = float(np.sqrt(np.sum(np.sort(sizes[is_known]) ** 2)))
-            if is_known.any() and np.isfinite(norm):
-                self.at["gradients", worker] = worst(
-                    self.rows, np.where(is_known, sizes, np.nan), largest=True
-                )
-                self.values["gradients", worker] = norm
-        if not self.values:
-            unknown = missing_gradients(self.rows, ("l2",))
-            raise unknown or Missing("the norm of all gradients is not finite")
 
 
 class GradientNormExplosion(CurveRule):
@@ -67,7 +45,6 @@ class GradientNormExplosion(CurveRule):
     weight_factor: Annotated[float, GreaterThan(0), Unit("times")] = 10.0
 
     collections = (CollectionConfig("gradients", {"save_interval": "10"}),)
-    points = _GradientNorms
     noun = "norms of gradients"
     measure = "norm_of_all_gradients"
     remedy = (
@@ -80,6 +57,24 @@ class GradientNormExplosion(CurveRule):
     @property
     def _window(self) -> tuple[int, int]:
         return self.num_first + self.patience, _NUM_LATEST
+
+    def _points(self, step: StepView) -> Points:
+        """Return the norm of all gradients of each worker; a finding names the largest gradient."""
+        rows = step.tensors(collections=("gradients",))
+        sizes = rows.column("l2")
+        found = Points(rows, {}, {})
+        for worker in sorted(set(rows.workers)):
+            is_known = [of == worker for of in rows.workers] & np.isfinite(sizes)
+            with np.errstate(over="ignore"):
+                norm = float(np.sqrt(np.sum(np.sort(sizes[is_known]) ** 2)))
+            if is_known.any() and np.isfinite(norm):
+                found.values["gradients", worker] = norm
+                own = np.where(is_known, sizes, np.nan)
+                found.at["gradients", worker] = worst(rows, own, largest=True)
+        if not found.at:
+            unknown = missing_gradients(rows, ("l2",))
+            raise unknown or Missing("the norm of all gradients is not finite")
+        return found
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest norms with the usual one."""

@@ -9,7 +9,7 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.facts.loss_curves import TrainingLosses
+from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.facts.tree_rate import tree_rate
 from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
@@ -121,7 +121,7 @@ class LearningRateTooLow(Rule):
         """Return whether a loss has fallen since the beginning, or may have within its noise."""
         losses = memory.get("losses", {})
         history = SeriesMemory(losses, num_first=_NUM_LEVEL, num_latest=_NUM_LATEST)
-        added = history.add(step.fact(TrainingLosses).values)
+        added = history.add(step.fact(training_points).values)
         memory["losses"] = history.to_json()
         return any(self._may_have_fallen(history.of(names)) for names in added)
 

@@ -8,7 +8,7 @@ from rule_runtime.detectors.plateau import FEWEST, LEVEL, WINDOW, plateau
 from rule_runtime.detectors.trend import is_falling
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.facts.loss_curves import CurveRule, Finding, TrainingLosses
+from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points
 from rule_runtime.facts.selection import is_training
 from rule_runtime.facts.unrelated_outputs import unrelated_outputs
 from rule_runtime.facts.weight_movement import learning_steps
@@ -91,7 +91,7 @@ class PlateauedLoss(CurveRule):
             for names, each in unrelated.items()
             if names in history.names and not is_falling(history.of(names).latest[-FEWEST:])
         }
-        return self._worst(step, step.fact(TrainingLosses), found) if found else outcome
+        return self._worst(step, step.fact(training_points), found) if found else outcome
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Test a loss for a plateau."""
