@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
+from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import finite_means
 
@@ -17,15 +17,20 @@ _RATE: Final = r"^hyperparameters/(eta|learning_rate)$"
 
 
 def tree_rate(step: StepView) -> tuple[str, float] | None:
-    """Return name and value of the learning rate of boosted trees, NaN if it was not saved; a fact.
+    """Return name and value of the learning rate of boosted trees; a fact.
 
     Args:
         step: The step.
 
     Returns:
         None if the run trains other models.
+
+    Raises:
+        Missing: The rate was not saved.
     """
     if framework_of(step) is not Framework.XGBOOST:
         return None
     rows = step.tensors(regex=(_RATE,))
-    return (rows.names[0], float(finite_means(rows)[0])) if len(rows) else ("", math.nan)
+    if not len(rows):
+        raise Missing("no learning rate of the boosted trees was saved")
+    return rows.names[0], float(finite_means(rows)[0])

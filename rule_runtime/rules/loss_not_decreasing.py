@@ -96,7 +96,7 @@ class LossNotDecreasing(Rule):
         mode = self._judged_mode(step, memory)
         due = self._due(step, rows, memory) if mode in (step.mode.name, "GLOBAL") else {}
         if not due:
-            reason = f"no two losses {self.num_steps} steps apart were saved in mode {mode}"
+            reason = f"no comparison over {self.num_steps} steps is due in mode {mode}"
             raise Missing(reason, "set mode to judge another one")
         at, (fall, change) = min(due.items(), key=lambda item: item[1])
         if fall >= self.diff_percent:

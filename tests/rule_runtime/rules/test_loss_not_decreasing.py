@@ -113,7 +113,7 @@ def test_a_run_too_short_for_a_comparison_ends_as_error_with_the_reason() -> Non
     state = trial_of([1.0, 1.0, 1.0], interval=4).evaluate(LossNotDecreasing())
     assert state.status is RuleStatus.ERROR
     assert state.reason == (
-        "no two losses 10 steps apart were saved in mode TRAIN: set mode to judge another one"
+        "no comparison over 10 steps is due in mode TRAIN: set mode to judge another one"
     )
 
 
