@@ -237,7 +237,7 @@ def test_the_memory_of_a_long_distance_is_bounded() -> None:
     assert "from 1 at step 1000 " in found[1][1]
 
 
-def test_a_small_rise_is_told_as_one() -> None:
+def test_a_small_rise_is_reported_as_one() -> None:
     outcome = trial_of([1.0, 1.04], interval=10).outcomes(LossNotDecreasing())[1]
     assert isinstance(outcome, IssueFound)
     assert "rose by 4 %, and should have fallen by 0.1 %, from 1" in outcome.evidence.sentence

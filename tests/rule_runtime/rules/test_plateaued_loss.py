@@ -85,7 +85,7 @@ def test_parameters_may_be_strings() -> None:
     assert found_at(rule, run_of_losses([2.0] * 80))[0] == 300
 
 
-def test_boosted_trees_that_learn_little_are_left_alone_while_they_learn() -> None:
+def test_boosted_trees_that_learn_little_have_no_finding_while_they_learn() -> None:
     for fall, is_found in ((1e-4, False), (0.0, True)):
         trial = TrialBuilder()
         trial.collections(losses=("^train-",))

@@ -135,7 +135,7 @@ def test_every_kind_of_tensor(folder: str, one: Any, other: Any, kind: type) -> 
     assert isinstance(outcome, kind)
 
 
-def test_what_one_run_lacks_is_passed_over(folder: str) -> None:
+def test_what_one_run_lacks_is_ignored(folder: str) -> None:
     ours = [{"a": [1.0], "ours": [1.0]}, {"ours": [1.0]}, {"a": [1.0]}]
     theirs: list[dict[str, Any]] = [{"a": [1.0], "theirs": [2.0]}, {"a": [1.0]}]
     passed, none, late = outcomes(folder, ours, theirs)
@@ -144,7 +144,7 @@ def test_what_one_run_lacks_is_passed_over(folder: str) -> None:
     assert late == NotEvaluated("other trial 'other' does not have the step")
 
 
-def test_another_run_that_is_not_there_is_told(folder: str) -> None:
+def test_another_run_that_is_missing_is_reported(folder: str) -> None:
     (outcome,) = outcomes(folder, [{"a": [1.0]}], [{"a": [1.0]}], other_trials=("othr",))
     assert isinstance(outcome, NotEvaluated)
     assert "othr" in outcome.reason

@@ -177,7 +177,7 @@ def test_frozen_weights_are_no_issue_where_gradients_tell() -> None:
     assert kinds(trial_of(without_any), rule)[2] is IssueFound
 
 
-def test_steps_of_evaluation_are_passed_over() -> None:
+def test_steps_of_evaluation_are_ignored() -> None:
     trial = TrialBuilder()
     for step in range(6):
         mode = ModeKeys.EVAL if step in (1, 2, 3) else ModeKeys.TRAIN
@@ -196,7 +196,7 @@ def test_each_worker_is_judged_by_itself() -> None:
     assert issue.evidence.worker == "worker_1"
 
 
-def test_steps_whose_files_are_gone_are_passed_over() -> None:
+def test_steps_whose_files_are_gone_are_ignored() -> None:
     trial = trial_of([{"a": FIXED}] * 5)
     evaluation = Evaluation.fresh(EVERYTHING)
     for view in trial.views()[:2]:
