@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,82 +10,53 @@ import numpy.typing as npt
 from rule_runtime.detectors.trend import is_falling
 from rule_runtime.numerics.robust import noise, spread
 
-__all__ = ["NUM_FIRST", "WINDOW", "Divergence", "divergence"]
-
-_Numbers = npt.NDArray[np.float64]
+__all__ = ["WINDOW", "divergence"]
 
 WINDOW: Final = 30
-"""Latest numbers that are looked at."""
-
-NUM_FIRST: Final = 5
-"""First numbers, whose median is the beginning if it is above the first one."""
+"""Latest numbers that are compared."""
 
 _NUM_HIGH: Final = 8
-"""Numbers in a row that must be high: single spikes are no divergence."""
+"""Numbers in a row that must be high: a single spike is no divergence."""
 
-_NUM_BEST: Final = 10
-"""Numbers in a row that are a level which the series had reached."""
+_NUM_LOW: Final = 10
+"""Numbers in a row whose maximum is a level that the series had reached."""
 
 _DEVIATIONS: Final = 4.0
 """Standard deviations of the scatter by which the level must have risen."""
 
-_RECOVERED: Final = 0.1
-"""Share of the rise; a series that falls by more and has a downward trend comes down again."""
 
+def divergence(
+    numbers: npt.NDArray[np.float64], share: float, start: float
+) -> tuple[float, float] | None:
+    """Return the levels before and now of a positive series that rose and stays high.
 
-class Divergence(NamedTuple):
-    """A rise.
-
-    Attributes:
-        before: The level before.
-        now: The level now.
-    """
-
-    before: float
-    now: float
-
-
-def divergence(numbers: _Numbers, share: float) -> Divergence | None:
-    """Return how far a positive series rose above its first number or its lowest level.
-
-    Above its beginning: the latest 30 numbers are all higher than the first one by the share. Above
-    its lowest level: the latest 8 are all higher than the 10 in a row with the lowest maximum among
-    the 30, by the share of the beginning, and they do not come down again. In both cases the rise
-    must be clear of the scatter, in the first case of logarithms: losses scatter by their size.
+    * Above its beginning: the latest numbers are all higher than the first one by the share. The
+      rise must be clear of the scatter of logarithms: losses scatter by their size.
+    * Above its lowest level: the latest 8 numbers are all higher than the lowest 10 in a row, by
+      the share of the beginning. They must be clear of the scatter and must not fall again.
 
     Args:
-        numbers: The series [N]: the first 5 numbers, and the latest ones.
-        share: The least rise, in parts of the first number or, if that is larger, of the median of
-            the first 5.
+        numbers: The first numbers and the latest 30 [N].
+        share: The least rise.
+        start: Level at the beginning.
 
     Returns:
         None if the series did not rise, is too short, or is not positive throughout.
     """
-    if len(numbers) <= _NUM_HIGH or not (numbers > 0).all():
+    first, latest = float(numbers[0]), numbers[1:][-WINDOW:]
+    if len(latest) < _NUM_HIGH or numbers.min() <= 0:
         return None
-    first = float(numbers[0])
-    start = max(first, float(np.median(numbers[:NUM_FIRST])))
-    above = _above_beginning(first, numbers[1:][-WINDOW:], share)
-    return above or _above_lowest(numbers[-WINDOW:], share * start)
-
-
-def _above_beginning(first: float, latest: _Numbers, share: float) -> Divergence | None:
     now, logarithms = float(np.median(latest)), np.log(latest)
     scatter = max(noise(logarithms), spread(logarithms))
-    is_clear = np.log(now) - np.log(first) > _DEVIATIONS * scatter
-    return Divergence(first, now) if is_clear and latest.min() > first * (1 + share) else None
-
-
-def _above_lowest(latest: _Numbers, least_rise: float) -> Divergence | None:
-    high, before = latest[-_NUM_HIGH:], latest[:-_NUM_HIGH]
-    if len(before) < _NUM_BEST:
+    is_clear = np.log(now / first) > _DEVIATIONS * scatter
+    if is_clear and latest.min() > first * (1 + share):
+        return first, now
+    latest = numbers[-WINDOW:]
+    high, earlier = latest[-_NUM_HIGH:], latest[:-_NUM_HIGH]
+    if len(earlier) < _NUM_LOW or is_falling(high):
         return None
-    levels = np.lib.stride_tricks.sliding_window_view(before, _NUM_BEST)
-    lowest = levels[int(np.argmin(levels.max(axis=1)))]
-    found = Divergence(float(np.median(lowest)), float(np.median(high)))
-    rise = found.now - found.before
-    is_clear = high.min() > lowest.max() and rise > _DEVIATIONS * noise(latest)
-    third = len(high) // 3
-    recovered = float(np.median(high[:third]) - np.median(high[-third:]))
-    comes_down = recovered > _RECOVERED * rise and is_falling(high)
-    return found if is_clear and rise > least_rise and not comes_down else None
+    levels = np.lib.stride_tricks.sliding_window_view(earlier, _NUM_LOW)
+    low = levels[int(np.argmin(levels.max(axis=1)))]
+    before, now = float(np.median(low)), float(np.median(high))
+    least_rise = max(share * start, _DEVIATIONS * noise(latest))
+    return (before, now) if high.min() > low.max() and now - before > least_rise else None

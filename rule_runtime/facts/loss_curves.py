@@ -1,114 +1,64 @@
-"""Training losses of a run, step by step: what rules about loss curves judge."""
+"""Training losses of a step, and the base of the rules that judge curves of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    NotApplicable,
-    NotEvaluated,
-    Outcome,
-    Passed,
-)
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.evaluation_phases import loss_side, usual_names
 from rule_runtime.facts.losses import with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import evidence, finite_means, is_training
-from rule_runtime.numerics.binned_means import BinnedMeans
-from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["CurveTest", "Finding", "TrainingLosses", "judge_curves", "training_losses"]
-
-_NUM_LEVEL: Final = 5
-"""Latest losses whose median is the level of a loss."""
-
-_FALLEN: Final = 0.1
-"""Share of its beginning by which a loss has fallen clearly."""
-
-_NUM_NOISE: Final = 3.0
-"""Standard deviations of the noise by which a loss has fallen clearly."""
+__all__ = ["CurveRule", "Finding", "Points", "training_losses", "training_points"]
 
 
-class Finding(NamedTuple):
-    """What is wrong with one loss.
+class Points(NamedTuple):
+    """What a step adds to some curves.
 
     Attributes:
-        excess: How far beyond the threshold; the largest of a step is reported.
-        value: What was measured.
-        threshold: What it was compared with.
-        message: The finding in words.
-        remedy: What to try first; empty for the remedy of the rule.
-        is_early: Whether it is too early to report it: it counts for `patience` only.
+        rows: Tensors of the step [R].
+        at: For each curve the row that a finding names.
+        values: For each curve its number at this step.
     """
 
-    excess: float
-    value: float
-    threshold: float
-    message: str
-    remedy: str = ""
-    is_early: bool = False
+    rows: TensorRows
+    at: dict[Series, int]
+    values: dict[Series, float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveTest:
-    """A test of loss curves.
-
-    Attributes:
-        detect: Returns what is wrong with a loss, None if nothing is.
-        measure: Name of what is measured.
-        remedy: What to try first.
-        num_latest: Latest losses that the test gets.
-        num_needed: Losses without which nothing is tested.
-        num_first: First losses that the test gets.
-        patience: How often in a row the test must be positive.
-        bin_steps: Steps whose losses are averaged to one number.
-    """
-
-    detect: Callable[[NumberSeries], Finding | None]
-    measure: str
-    remedy: str
-    num_latest: int
-    num_needed: int
-    num_first: int = 5
-    patience: int = 1
-    bin_steps: int = 1
-
-
-class TrainingLosses:
-    """The finite training losses of a step; a fact.
-
-    Attributes:
-        rows: All losses of the step [R].
-        at: The row of each training loss, by its usual name and its worker.
-        values: The value of each.
+def training_points(step: StepView) -> Points:
+    """Return the finite training losses of a step that should fall, by usual name; a fact.
 
     Args:
         step: A step of training.
 
     Raises:
-        Missing: No training loss was saved, or none is finite.
+        Missing: There is none.
     """
-
-    def __init__(self, step: StepView) -> None:
-        self.rows = step.tensors(collections=("losses",))
-        means = finite_means(self.rows)
-        self.at = training_losses(step, self.rows, means)
-        self.values = {names: float(means[at]) for names, at in self.at.items()}
-        if not len(self.rows):
-            raise missing_loss(step)
-        if not self.at:
-            raise missing_counted_loss(self.rows, means, "is no training loss that should fall")
+    rows = step.tensors(collections=("losses",))
+    means = finite_means(rows)
+    losses = training_losses(step, rows, means)
+    if not len(rows):
+        raise missing_loss(step)
+    if not losses:
+        raise missing_counted_loss(rows, means, "is no training loss that should fall")
+    constant = with_constant_targets(step, losses)
+    at = {names: row for names, row in losses.items() if names not in constant}
+    if not at:
+        raise Missing(f"the targets of {min(rows.names)} are all the same")
+    return Points(rows, at, {names: float(means[row]) for names, row in at.items()})
 
 
 def training_losses(
@@ -132,99 +82,126 @@ def training_losses(
     return found
 
 
-def judge_curves(step: StepView, memory: Memory, test: CurveTest) -> Outcome:
-    """Add the training losses of a step to those before, and test each.
+class Finding(NamedTuple):
+    """A fault in one curve.
 
-    Losses whose targets are all the same need not fall and are not tested, nor are the losses of a
-    worker one of which fell clearly: several losses are weighed against each other.
-
-    Args:
-        step: What was saved at the step.
-        memory: `history`: the first and latest numbers of at most 32 losses; `bin`: the losses that
-            are averaged with later ones.
-        test: The test.
-
-    Raises:
-        Missing: No training loss was saved.
+    Attributes:
+        value: What was measured.
+        threshold: What it was compared with.
+        message: The finding in words.
+        measure: Name of what was measured; empty for the measure of the rule.
     """
-    if not is_training(step):
-        return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
-    losses = step.fact(TrainingLosses)
-    constant = with_constant_targets(step, losses.at)
-    values = {names: value for names, value in losses.values.items() if names not in constant}
-    if not values:
-        return NotApplicable(f"the targets of {min(losses.rows.names)} are all the same")
-    history = SeriesMemory(
-        memory.get("history", {}), num_first=test.num_first, num_latest=test.num_latest
-    )
-    added = history.add(_binned(step, values, memory, test.bin_steps))
-    ready = [names for names in added if history.of(names).count >= test.num_needed]
-    found = {}
-    for names in ready:
-        finding = None if _is_weighed(history, names[1]) else test.detect(history.of(names))
-        num_bad = history.streak(names, is_bad=finding is not None)
-        if finding is not None and num_bad >= test.patience and names in losses.at:
-            found[names] = finding
-    memory["history"] = history.to_json()
-    if not ready:
-        return NotEvaluated(_why_none(history, test))
-    return _worst(step, losses, found, test) if found else Passed()
+
+    value: float
+    threshold: float
+    message: str
+    measure: str = ""
+
+    @property
+    def excess(self) -> float:
+        """How far the value is from its threshold, in parts of that."""
+        return abs(self.value - self.threshold) / (abs(self.threshold) or 1.0)
 
 
-def _binned(
-    step: StepView, values: Mapping[Series, float], memory: Memory, bin_steps: int
-) -> Mapping[Series, float]:
-    """Return the means of the bin that ended with the step; the values if bins are of one step."""
-    if bin_steps == 1:
-        return values
-    bins = BinnedMeans(memory.get("bin", {}), bin_steps)
-    means = bins.add(step.mode_step, values)
-    memory["bin"] = bins.to_json()
-    return means
+class CurveRule(Rule):
+    """Judges numbers of a training run step by step, such as its losses.
 
+    Curves of one worker are weighed against each other, as in an adversarial training. So a fault
+    is reported only if all of them have it. Curves that begin at 0 have no scale and do not count.
 
-def _is_weighed(history: SeriesMemory, worker: str) -> bool:
-    """Return whether a worker has several losses, one of which has fallen clearly.
-
-    Such are the two sides of an adversarial training, and the prior of a variational one.
+    Attributes:
+        noun: What the numbers are.
+        measure: Name of what is measured.
+        remedy: What to try first.
+        num_first: First numbers of a curve that are stored.
+        bin_steps: Steps whose numbers are averaged to one.
+        compares_together: Whether `_detect` compares the latest `patience` numbers with those
+            before; otherwise it must return a finding `patience` times in a row.
+        needs_single_curve: Whether workers with several curves are not judged.
     """
-    several = [history.of(names) for names in history.names if names[1] == worker]
-    return len(several) > 1 and any(_has_fallen(series) for series in several)
 
+    noun: ClassVar[str] = "losses"
+    measure: ClassVar[str]
+    remedy: ClassVar[str]
+    num_first: ClassVar[int] = 5
+    bin_steps: ClassVar[int] = 1
+    compares_together: ClassVar[bool] = False
+    needs_single_curve: ClassVar[bool] = False
 
-def _has_fallen(series: NumberSeries) -> bool:
-    start = float(max(series.first[0], np.median(series.first)))
-    fall = start - float(np.median(series.latest[-_NUM_LEVEL:]))
-    least = max(_FALLEN * abs(start), _NUM_NOISE * noise(series.latest))
-    return series.count >= 2 * _NUM_LEVEL and fall > least
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
+    collections = (CollectionConfig("losses", {"save_interval": "10"}),)
 
-def _why_none(history: SeriesMemory, test: CurveTest) -> str:
-    most = max((history.of(names).count for names in history.names), default=0)
-    if test.bin_steps == 1:
-        return f"only {most} of the {test.num_needed} losses needed were saved so far"
-    if most >= test.num_needed:
-        return f"the losses of {test.bin_steps} steps are judged together, when later ones come"
-    return (
-        f"only {most} of the {test.num_needed} means needed, each of the losses of "
-        f"{test.bin_steps} steps, are known so far"
-    )
+    @property
+    @abstractmethod
+    def _window(self) -> tuple[int, int]:
+        """Fewest numbers of a curve that are judged, and most latest numbers that are used."""
 
+    def _points(self, step: StepView) -> Points:
+        """Return the numbers of a step."""
+        return step.fact(training_points)
 
-def _worst(
-    step: StepView, losses: TrainingLosses, found: Mapping[Series, Finding], test: CurveTest
-) -> IssueFound:
-    names = min(found, key=lambda names: (-found[names].excess, names))
-    finding = found[names]
-    return IssueFound(
-        evidence(
-            step,
-            losses.rows,
-            losses.at[names],
-            measure=test.measure,
-            value=finding.value,
-            threshold=finding.threshold,
-            message=finding.message,
-            remedy=finding.remedy or test.remedy,
+    @abstractmethod
+    def _detect(self, series: NumberSeries) -> Finding | None:
+        """Return what is wrong with a curve, None if nothing is."""
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Add the numbers of a step to the curves, and judge these.
+
+        Args:
+            step: What was saved at the step.
+            memory: `history`: the first and latest numbers of at most 32 curves.
+
+        Raises:
+            Missing: No curve is long enough.
+        """
+        if not is_training(step):
+            return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
+        points, history = self._points(step), self._history(memory)
+        is_bin = self.bin_steps > 1
+        added = history.add(points.values, step.mode_step // self.bin_steps if is_bin else None)
+        memory["history"] = history.to_json()
+        counts = {names: history.of(names).count for names in history.names}
+        most, fewest = max(counts.values(), default=0), self._window[0]
+        if most < fewest:
+            raise Missing(f"only {most} of the {fewest} {self.noun} needed were saved so far")
+        ready = [names for names in added if counts[names] >= fewest and names in points.at]
+        curves = {names: history.of(names) for names in ready if history.of(names).start > 0}
+        findings = {names: self._repeated(curve) for names, curve in curves.items()}
+        sound = {names[1] for names, finding in findings.items() if finding is None}
+        if self.needs_single_curve:
+            workers = [worker for _, worker in findings]
+            sound |= {worker for worker in workers if workers.count(worker) > 1}
+        found = {names: each for names, each in findings.items() if each and names[1] not in sound}
+        return self._worst(step, points, found) if found else Passed()
+
+    def _history(self, memory: Memory) -> SeriesMemory:
+        num_latest = self._window[1] + self.patience
+        data = memory.get("history", {})
+        return SeriesMemory(data, num_first=self.num_first, num_latest=num_latest)
+
+    def _repeated(self, series: NumberSeries) -> Finding | None:
+        """Return the finding of a curve if there was one at its numbers before, too."""
+        for num in reversed(range(1 if self.compares_together else self.patience)):
+            before = series.before(num)
+            finding = self._detect(before) if before.count >= self._window[0] else None
+            if finding is None:
+                return None
+        return finding
+
+    def _worst(self, step: StepView, points: Points, found: Mapping[Series, Finding]) -> IssueFound:
+        """Return the finding that is farthest from its threshold."""
+        names = min(found, key=lambda names: (-found[names].excess, names))
+        finding = found[names]
+        return IssueFound(
+            evidence(
+                step,
+                points.rows,
+                points.at[names],
+                measure=finding.measure or self.measure,
+                value=finding.value,
+                threshold=finding.threshold,
+                message=finding.message,
+                remedy=self.remedy,
+            )
         )
-    )

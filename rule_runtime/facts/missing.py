@@ -13,7 +13,6 @@ import numpy as np
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import num_not_finite
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,7 +24,6 @@ __all__ = [
     "how_to_save_input_values",
     "how_to_save_loss_inputs",
     "missing_counted_loss",
-    "missing_drift",
     "missing_gradients",
     "missing_loss",
     "missing_statistics",
@@ -187,23 +185,3 @@ def missing_counted_loss(rows: TensorRows, means: npt.NDArray[np.float64], why_n
         return Missing(f"{min(finite)} {why_not}")
     unknown = missing_statistics(rows, ("mean",), "loss")
     return unknown or Missing(f"the loss {min(rows.names)} is not finite")
-
-
-def missing_drift(rows: TensorRows, since: int | None, now: int) -> Missing:
-    """Return why weights cannot be compared with those of an earlier step, by `WeightDrift`.
-
-    Args:
-        rows: The weights [R], at least one.
-        since: The earlier step; None if there is none.
-        now: The step.
-    """
-    unknown = missing_statistics(rows, DRIFT_COLUMNS, "weight")
-    if unknown is not None:
-        return unknown
-    if not ((rows.column("l2") > 0) & (rows.column("size") > 1)).any():
-        return Missing("all saved weights are zero, or single numbers")
-    if since is None:
-        return Missing("there is no earlier step to compare the weights with")
-    if since >= now:
-        return Missing(f"step {now} of the mode does not come after step {since}, the step before")
-    return Missing(f"no weight is known both at this step and at step {since}, the step before")

@@ -1,10 +1,10 @@
-"""How far the outputs of a model go with their targets, over the latest steps with values."""
+"""Losses whose outputs are unrelated to their targets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rule_runtime.facts.loss_curves import TrainingLosses
+from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.numerics.association import Association
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series
@@ -16,30 +16,27 @@ if TYPE_CHECKING:
 __all__ = ["unrelated_outputs"]
 
 _WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
-"""Kinds of losses that may get anything: embeddings, advantages, logarithms."""
+"""Kinds of losses whose inputs may be anything: embeddings, advantages, logarithms."""
 
 _NUM_STEPS: Final = 5
 """Latest steps with values that count together."""
 
 _FEWEST_STEPS: Final = 3
-"""Steps with values below which one odd batch would decide."""
+"""Steps with values; fewer may be odd batches."""
 
 _CHANCE: Final = 2.0
-"""Standard deviations of the correlation by chance; 5 % of unrelated outputs are beyond them."""
+"""Standard deviations of the correlation by chance; 5 % of unrelated outputs exceed them."""
 
-_VISIBLE: Final = 0.2
-"""Correlation that must be three standard deviations of chance: so weak a relation would show."""
-
-_POWER: Final = 3.0
-"""Standard deviations by chance at which a relation is certain."""
+_MAX_DEVIATION: Final = 0.067
+"""Standard deviation by chance, of which a correlation of 0.2 would be three and so would show."""
 
 
 def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Association]:
-    """Add the values of a step; return the losses whose outputs have nothing to do with targets.
+    """Add the values of a step; return the losses whose outputs are unrelated to their targets.
 
     Outputs are compared with their targets and, by the permutation test, with those of other rows.
-    The name of the loss must say that it compares the two. It must be the only loss of its worker:
-    outputs of a discriminator have nothing to do with their targets if the generator is good.
+    The loss must compare the two by its name, and be the only loss of its worker: outputs of a
+    discriminator are unrelated to their targets if the generator is good.
 
     Args:
         step: A step of training.
@@ -48,7 +45,7 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
     facts = step.fact(Losses)
     known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
     found = {}
-    losses = step.fact(TrainingLosses).at
+    losses = step.fact(training_points).at
     workers = [worker for _, worker in losses]
     for name, worker in losses:
         key = f"{worker}/{name}"
@@ -60,8 +57,8 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
         if association is None or (key not in known and len(known) >= MAX_SERIES):
             continue
         known[key] = [*known.get(key, []), list(association)][-_NUM_STEPS:]
-        total = Association.total(known[key])
-        would_show = _POWER * total.deviation <= _VISIBLE and len(known[key]) >= _FEWEST_STEPS
+        total = Association(*(sum(column) for column in zip(*known[key], strict=True)))
+        would_show = total.deviation <= _MAX_DEVIATION and len(known[key]) >= _FEWEST_STEPS
         if would_show and abs(total.share) <= _CHANCE * total.deviation:
             found[name, worker] = total
     return found

@@ -1,81 +1,101 @@
-"""How far weights moved since the saved step before."""
+"""How far weights moved since the saved step before, and since the beginning."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import Missing, NotEvaluated
-from rule_runtime.facts.missing import missing_drift
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.facts.missing import missing_statistics
+from rule_runtime.facts.tensor_changes import since_previous_step
+from rule_runtime.numerics.tensor_change import movement
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["WeightMovement", "median_of_moving", "weight_movement"]
+__all__ = [
+    "WeightMovement",
+    "learning_steps",
+    "median_of_moving",
+    "weight_movement",
+]
+
+
+_WARMING_UP: Final = 1.5
+"""Times the mean movement; weights that move faster are in a warm-up of the learning rate."""
 
 
 class WeightMovement(NamedTuple):
-    """The movement of at most 64 weights in a step, on average since the saved step before.
+    """The movement of weights in a step, on average since the saved step before.
 
     Attributes:
-        rows: The weights of the step.
+        rows: The weights that both steps have [R].
         since: The saved step before.
-        names: Tensor and worker of each weight [R].
         least_ratio: The change is at least this, in parts of the weight's norm [R].
         moved: Estimated change of an element, in parts of the weight's root mean square [R].
+        mean: Mean of the median movement since the beginning.
+        num_steps: Training steps since the beginning.
+        is_steady: Whether weights move no faster than on average, as they do in a warm-up. They are
+            not steady if they do not move, or between some saved steps only.
     """
 
     rows: TensorRows
     since: int
-    names: list[tuple[str, str]]
     least_ratio: npt.NDArray[np.float64]
     moved: npt.NDArray[np.float64]
-
-    def row(self, at: int) -> int:
-        """Return the row of a weight among those of the step.
-
-        Args:
-            at: Its position in `names`.
-        """
-        pairs = zip(self.rows.names, self.rows.workers, strict=True)
-        return list(pairs).index(self.names[at])
+    mean: float
+    num_steps: int
+    is_steady: bool
 
 
-def weight_movement(step: StepView, memory: Memory) -> WeightMovement | NotEvaluated:
-    """Return the movement of the weights, or why it is not known.
+def weight_movement(step: StepView, memory: Memory) -> WeightMovement:
+    """Return the movement of the weights.
 
     Args:
         step: A step of training.
-        memory: `drift`: statistics of the weights at the saved step before.
+        memory: `previous`: the saved step before; `path`: sum of the median movements, number of
+            steps, and latest movement that is not zero; `is_steady`: see `WeightMovement`.
 
     Raises:
-        Missing: No weight was saved.
+        Missing: Weights were not saved, or cannot be compared.
     """
-    rows = step.tensors(collections=("weights",))
-    if not len(rows):
-        raise Missing("no tensor of the collection weights was saved")
-    drift = WeightDrift(memory.get("drift", {}))
-    columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
-    since = drift.step
-    pairs = list(zip(rows.names, rows.workers, strict=True))
-    ratio, moved, names = drift.advance(step.mode_step, pairs, columns)
-    memory["drift"] = drift.to_json()
-    if since is None or not names:
-        return NotEvaluated(str(missing_drift(rows, since, step.mode_step)))
-    return WeightMovement(rows, since, names, ratio, moved)
+    pairs = since_previous_step(step, ("weights",), memory)
+    since = pairs.other.mode_step
+    ratio, moved = movement(pairs.now, pairs.before)
+    if step.mode_step <= since or np.isnan(moved).all():
+        unknown = len(pairs.rows) and missing_statistics(pairs.rows, ("l2", "mean"), "weight")
+        raise unknown or Missing(f"no weight can be compared with step {since}, the step before")
+    ratio, moved = ratio / (step.mode_step - since), moved / (step.mode_step - since)
+    length, num_steps, latest = memory.get("path", (0.0, 0, 0.0))
+    length += median_of_moving(moved) * (step.mode_step - since)
+    num_steps, latest = num_steps + step.mode_step - since, median_of_moving(moved) or latest
+    memory["path"], mean = [length, num_steps, latest], length / num_steps
+    is_steady = memory["is_steady"] = 0 < latest <= _WARMING_UP * mean
+    return WeightMovement(pairs.rows, since, ratio, moved, mean, num_steps, is_steady)
 
 
 def median_of_moving(moved: npt.NDArray[np.float64]) -> float:
-    """Return the median movement of the weights that moved; 0 if none did.
-
-    Frozen weights do not count.
+    """Return the median movement of the weights that moved, which leaves out frozen ones.
 
     Args:
         moved: Movements [R].
     """
     moving = moved[moved > 0]
     return float(np.median(moving)) if moving.size else 0.0
+
+
+def learning_steps(step: StepView, memory: Memory) -> int:
+    """Return the training steps so far; 0 while saved weights are not steady.
+
+    Args:
+        step: A step of training.
+        memory: `begin`: the first step; and that of `weight_movement`.
+    """
+    begin: int = memory.setdefault("begin", step.mode_step)
+    with suppress(Missing):
+        weight_movement(step, memory)
+    return step.mode_step - begin if memory.get("is_steady", True) else 0

@@ -6,7 +6,6 @@ Shape legend: B = rows, C = classes, ... = further dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +15,9 @@ __all__ = ["Association"]
 
 _Numbers = npt.NDArray[np.float64]
 _MOST_ROWS: Final = 512
+"""Rows that are compared; the time grows with their square."""
 _MOST_COLUMNS: Final = 4096
+"""Columns beyond which a batch takes too long."""
 
 
 class Association(NamedTuple):
@@ -47,7 +48,7 @@ class Association(NamedTuple):
                 [B, ..., C].
             targets: Numbers [B, ...], or classes [B, ...] of which negative ones do not count.
         """
-        pair = _of_classes(outputs, targets) or _of_numbers(outputs, targets)
+        pair = _as_matrices(outputs, targets)
         if pair is None or len(pair[0]) <= 1 or pair[0].shape[1] > _MOST_COLUMNS:
             return None
         o, t = (rows - rows.mean(axis=0) for rows in pair)
@@ -56,62 +57,40 @@ class Association(NamedTuple):
         variance = float(((o @ t.T) ** 2).sum()) / (len(o) - 1)
         return cls(float((o * t).sum()), variance, float((o * o).sum()), float((t * t).sum()))
 
-    @classmethod
-    def total(cls, batches: Iterable[Iterable[float]]) -> Association:
-        """Return the association of several batches together.
-
-        Args:
-            batches: That of each.
-        """
-        columns = list(zip(*batches, strict=True)) or [(0.0,)] * len(cls._fields)
-        return cls(*(math.fsum(column) for column in columns))
-
-    @property
-    def size(self) -> float:
-        """The sum if outputs were as near to targets as they can be."""
-        return math.sqrt(self.of_outputs * self.of_targets)
-
     @property
     def share(self) -> float:
-        """The correlation over all columns, from -1 to 1; 0 if there is none."""
-        return self.together / self.size if self.size else 0.0
+        """The correlation over all columns, from -1 to 1; 0 if nothing varies."""
+        return self.together / (math.sqrt(self.of_outputs * self.of_targets) or math.inf)
 
     @property
     def deviation(self) -> float:
         """The standard deviation of `share` by chance; infinite if nothing varies."""
-        return math.sqrt(self.variance) / self.size if self.size else math.inf
+        size = math.sqrt(self.of_outputs * self.of_targets)
+        return math.sqrt(self.variance) / size if size else math.inf
 
 
-def _of_classes(
+def _as_matrices(
     outputs: npt.NDArray[Any], targets: npt.NDArray[Any]
 ) -> tuple[_Numbers, _Numbers] | None:
-    """Return scores and one-hot classes [rows, C]; None if these are not of that kind."""
-    if targets.dtype.kind not in "iu" or outputs.ndim != targets.ndim + 1:
-        return None
-    axis = 1 if outputs.shape[:1] + outputs.shape[2:] == targets.shape else -1
-    scores = np.moveaxis(outputs, axis, -1)
-    if scores.shape[:-1] != targets.shape:
-        return None
-    num_classes = scores.shape[-1]
-    counts = (targets >= 0) & (targets < num_classes)
-    classes = _some(targets[counts])
-    chosen = _some(scores[counts]).astype(np.float64)
-    # What all scores of a row have in common changes no probability.
-    return chosen - chosen.mean(axis=1, keepdims=True), np.eye(num_classes)[classes]
-
-
-def _of_numbers(
-    outputs: npt.NDArray[Any], targets: npt.NDArray[Any]
-) -> tuple[_Numbers, _Numbers] | None:
-    """Return outputs and targets [rows, columns]; None if they are not as many."""
-    if outputs.size != targets.size or outputs.shape[:1] != targets.shape[:1] or not targets.ndim:
-        return None
-    if not targets.size:
+    """Return outputs and targets [rows, columns], classes as one-hot; None if they do not fit."""
+    if targets.dtype.kind in "iu" and outputs.ndim == targets.ndim + 1:
+        axis = 1 if outputs.shape[:1] + outputs.shape[2:] == targets.shape else -1
+        scores = np.moveaxis(outputs, axis, -1)
+        if scores.shape[:-1] != targets.shape:
+            return None
+        num_classes = scores.shape[-1]
+        counts = (targets >= 0) & (targets < num_classes)
+        chosen = _some(scores[counts]).astype(np.float64)
+        # What all scores of a row have in common changes no probability.
+        chosen -= chosen.mean(axis=1, keepdims=True)
+        return chosen, np.eye(num_classes)[_some(targets[counts])]
+    fits = outputs.size == targets.size and outputs.shape[:1] == targets.shape[:1]
+    if not (fits and targets.ndim and targets.size):
         return None
     o, t = (_some(of.reshape(len(of), -1)).astype(np.float64) for of in (outputs, targets))
     return o, t
 
 
 def _some(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return 512 rows at most, evenly taken."""
+    """Return 512 rows at most, evenly spaced."""
     return rows[:: max(1, -(-len(rows) // _MOST_ROWS))]

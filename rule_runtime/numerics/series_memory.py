@@ -1,6 +1,6 @@
 """The first and the latest numbers of several series, in a form of fixed size.
 
-Shape legend: S = series, F = first numbers kept, W = latest numbers kept.
+Shape legend: F = first numbers that are stored, W = latest numbers that are stored.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy.typing as npt
 __all__ = ["MAX_SERIES", "NumberSeries", "Series", "SeriesMemory"]
 
 MAX_SERIES: Final = 32
-"""Series that are kept; further ones, by name, are not."""
+"""Series that are followed; it bounds the memory."""
 
 Series = tuple[str, str]
-"""What names a series: tensor and worker."""
+"""Identifies a series: tensor and worker."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,17 @@ class NumberSeries:
         first: Its first numbers [at most F].
         latest: Its latest numbers [at most W], oldest first.
         count: How many numbers there were in all.
+        lowest: Lowest median of F numbers in a row; NaN if there were fewer.
     """
 
     first: npt.NDArray[np.float64]
     latest: npt.NDArray[np.float64]
     count: int
+    lowest: float = np.nan
 
     @property
     def start(self) -> float:
-        """How large the numbers were at the beginning: the first one, or the median if larger."""
+        """Magnitude at the beginning: of the first number, or the median if it is larger."""
         sizes = np.abs(self.first)
         return float(max(sizes[0], np.median(sizes)))
 
@@ -48,84 +50,100 @@ class NumberSeries:
         num_between = self.count - len(self.latest)
         return np.concatenate([self.first[: max(num_between, 0)], self.latest])
 
+    def before(self, num: int) -> NumberSeries:
+        """Return the series without its latest numbers.
+
+        Args:
+            num: How many of them.
+        """
+        count = max(self.count - num, 0)
+        latest = self.latest[: max(len(self.latest) - num, 0)]
+        return NumberSeries(self.first[:count], latest, count, self.lowest)
+
 
 class SeriesMemory:
-    """First and latest numbers of several series, and how often each was found bad in a row.
+    """First and latest numbers of at most 32 series.
 
-    As JSON the numbers are one string, which a rule's memory copies at no cost, and whose length
-    depends on the number of series only.
+    As JSON the numbers are one string: it is cheap to copy, and its length depends only on the
+    number of series.
 
     Args:
         data: What `to_json` returned; empty to begin.
-        num_first: How many first numbers are kept.
-        num_latest: How many latest numbers are kept.
+        num_first: How many first numbers are stored.
+        num_latest: How many latest numbers are stored.
     """
 
     def __init__(self, data: Mapping[str, Any], *, num_first: int, num_latest: int) -> None:
         self._num_first = num_first
+        self._width = 2 + num_first + num_latest  # the count and the lowest level come first
         names = [(tensor, worker) for tensor, worker in data.get("series", ())]
         raw = np.frombuffer(base64.b64decode(data.get("numbers", "")), "<f8")
-        rows = raw.reshape(len(names), num_first + num_latest).copy()
-        self._width = num_first + num_latest
-        self._numbers: dict[Series, npt.NDArray[np.float64]] = dict(zip(names, rows, strict=True))
-        self._counts: dict[Series, int] = dict(zip(names, data.get("counts", ()), strict=True))
-        self._streaks: dict[Series, int] = dict(zip(names, data.get("streaks", ()), strict=True))
+        rows = raw.reshape(len(names), self._width).copy()
+        self._rows: dict[Series, npt.NDArray[np.float64]] = dict(zip(names, rows, strict=True))
+        self._bin: int | None = data.get("bin")
+        self._sums: dict[Series, tuple[float, int]] = {
+            (tensor, worker): (total, n) for tensor, worker, total, n in data.get("sums", ())
+        }
 
     @property
     def names(self) -> list[Series]:
-        """The series that are kept, sorted."""
-        return sorted(self._numbers)
+        """The series that are stored, sorted."""
+        return sorted(self._rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the memory as JSON."""
-        rows = [row.astype("<f8").tobytes() for row in self._numbers.values()]
+        numbers = b"".join(row.astype("<f8").tobytes() for row in self._rows.values())
         return {
-            "series": [list(names) for names in self._numbers],
-            "numbers": base64.b64encode(b"".join(rows)).decode(),
-            "counts": list(self._counts.values()),
-            "streaks": list(self._streaks.values()),
+            "series": [list(names) for names in self._rows],
+            "numbers": base64.b64encode(numbers).decode(),
+            "bin": self._bin,
+            "sums": [[*names, *sums] for names, sums in self._sums.items()],
         }
 
-    def add(self, numbers: Mapping[Series, float]) -> list[Series]:
-        """Add a number to each of some series; return those that are kept, sorted.
+    def add(self, numbers: Mapping[Series, float], bin_number: int | None = None) -> list[Series]:
+        """Add numbers to series; return those that got a number and are stored, sorted.
 
         Args:
-            numbers: A finite number of each series.
+            numbers: A finite number of each of some series.
+            bin_number: The bin whose numbers are averaged; once another bin begins, the mean is
+                added. None to add the numbers themselves.
         """
-        kept = []
+        if bin_number is not None:
+            numbers = self._finished_bin(bin_number, numbers)
+        stored = []
         for names in sorted(numbers):
-            if names not in self._numbers:
-                if len(self._numbers) >= MAX_SERIES:
+            if names not in self._rows:
+                if len(self._rows) >= MAX_SERIES:
                     continue
-                self._numbers[names] = np.full(self._width, np.nan)
-                self._counts[names] = self._streaks[names] = 0
-            row, count = self._numbers[names], self._counts[names]
-            if count < self._num_first:
-                row[count] = numbers[names]
-            row[self._num_first : -1] = row[self._num_first + 1 :]
-            row[-1] = numbers[names]
-            self._counts[names] = count + 1
-            kept.append(names)
-        return kept
+                self._rows[names] = np.array([0.0, *[np.nan] * (self._width - 1)])
+            row, num_first = self._rows[names], self._num_first
+            latest = row[2 + num_first :]
+            latest[:] = [*latest[1:], numbers[names]]
+            if row[0] < num_first:
+                row[2 + int(row[0])] = numbers[names]
+            row[0] += 1
+            if row[0] >= num_first:
+                row[1] = np.fmin(row[1], np.median(latest[-num_first:]))
+            stored.append(names)
+        return stored
+
+    def _finished_bin(self, number: int, numbers: Mapping[Series, float]) -> Mapping[Series, float]:
+        """Add numbers to a bin; return the means of the bin before if it is another one."""
+        means: dict[Series, float] = {}
+        if number != self._bin:
+            means = {names: total / count for names, (total, count) in self._sums.items()}
+            self._bin, self._sums = number, {}
+        for names in sorted(numbers)[:MAX_SERIES]:
+            total, count = self._sums.get(names, (0.0, 0))
+            self._sums[names] = (total + numbers[names], count + 1)
+        return means
 
     def of(self, series: Series) -> NumberSeries:
-        """Return what is kept of a series.
+        """Return what is stored of a series.
 
         Args:
             series: One that was added to.
         """
-        row = self._numbers[series]
-        first, latest = row[: self._num_first], row[self._num_first :]
-        return NumberSeries(
-            first[~np.isnan(first)], latest[~np.isnan(latest)], self._counts[series]
-        )
-
-    def streak(self, series: Series, *, is_bad: bool) -> int:
-        """Count how often in a row a series was found bad, this time included.
-
-        Args:
-            series: One that was added to.
-            is_bad: Whether it is bad now.
-        """
-        self._streaks[series] = self._streaks[series] + 1 if is_bad else 0
-        return self._streaks[series]
+        count, lowest, *numbers = self._rows[series]
+        first, latest = np.split(np.array(numbers), [self._num_first])
+        return NumberSeries(first[~np.isnan(first)], latest[~np.isnan(latest)], int(count), lowest)

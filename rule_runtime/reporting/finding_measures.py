@@ -9,20 +9,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
-from rule_runtime.numerics.update_ratio import ratio_bounds
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
+from rule_runtime.numerics.tensor_change import movement, ratio_bounds
 from rule_runtime.reporting.run_history import WatchedRow, number_of
 
 __all__ = ["LOSS", "MEASURES", "Agreement", "Measure"]
 
 _AT: Final = {name: at for at, name in enumerate(STATISTICS_COLUMNS)}
-_DRIFT: Final = [_AT[name] for name in DRIFT_COLUMNS]
 _EPSILON: Final = 1e-9
 
 _Row = npt.NDArray[np.float64]
@@ -93,11 +92,11 @@ def _moves(rows: Sequence[WatchedRow]) -> list[float | None]:
 
 
 def _drift(rows: Sequence[WatchedRow], which: int) -> list[float | None]:
-    drift = WeightDrift({})
-    found: list[float | None] = []
-    for each in rows:
-        moves = drift.advance(each.mode_step, [("", "")], each.row[None, _DRIFT])[:2]
-        found.append(float(moves[which][0]) if len(moves[which]) else None)
+    found: list[float | None] = [None] * bool(rows)
+    for before, now in pairwise(rows):
+        num_steps = now.mode_step - before.mode_step
+        moved = float(movement(now.row[None], before.row[None])[which][0])
+        found.append(moved / num_steps if num_steps > 0 and math.isfinite(moved) else None)
     return found
 
 

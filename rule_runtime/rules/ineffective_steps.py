@@ -1,23 +1,24 @@
-"""IneffectiveSteps: optimizer steps after which no weight has changed."""
+"""IneffectiveSteps: detects optimizer steps after which no weight has changed."""
 
 from __future__ import annotations
 
-import zlib
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.parameters import weight_prints
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import is_training
+from rule_runtime.facts.tensor_changes import since_previous_step
+from rule_runtime.numerics.tensor_change import are_identical
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["IneffectiveSteps"]
 
-_STILL: Final = 2
+_UNCHANGED: Final = 2
 """Saved steps in a row at which weights equal those of the step before; one may be chance."""
 _LEAST_SCALE: Final = 1.0
 """Loss scale below which a smaller one only makes gradients smaller."""
@@ -25,19 +26,32 @@ _NO_COUNTS: Final = (
     "no counts of optimizer steps were saved: the hook for PyTorch saves them if the collection "
     "optimizer_steps is configured"
 )
-_SKIPPED: Final = (
-    "Find the operation whose gradient is not finite, such as a square root, norm or division at "
-    "zero: run without the loss scaler, with torch.autograd.set_detect_anomaly(True)."
-)
-_NO_GRADIENT: Final = (
-    "Call backward() on a loss that is computed from the model's outputs without detach(), "
-    "no_grad(), .item(), .data, NumPy or torch.tensor(...). Setting requires_grad = True on the "
-    "loss hides the mistake."
-)
-_OF_OTHERS: Final = (
-    "Create the optimizer from model.parameters() after the last change of the model, and again "
-    "wherever the model is loaded or created again."
-)
+_CAUSES: Final = {
+    "skipped": (
+        "the loss scaler skipped the last {:,.0f} steps: gradients are not finite",
+        (
+            "Find the operation whose gradient is not finite, such as a square root, norm or "
+            "division at zero: run without the loss scaler, with "
+            "torch.autograd.set_detect_anomaly(True)."
+        ),
+    ),
+    "of_other_parameters": (
+        "the optimizer holds none of the model's parameters, and trained others for {:,.0f} steps",
+        (
+            "Create the optimizer from model.parameters() after the last change of the model, and "
+            "again wherever the model is loaded or created again."
+        ),
+    ),
+    "without_gradient": (
+        "no parameter of the optimizer gets a gradient, for {:,.0f} steps, and no weight changes",
+        (
+            "Call backward() on a loss that is computed from the model's outputs without detach(), "
+            "no_grad(), .item(), .data, NumPy or torch.tensor(...). Setting requires_grad = True "
+            "on the loss hides the mistake."
+        ),
+    ),
+}
+"""By the name of the count: the finding, and what to try."""
 
 
 class IneffectiveSteps(Rule):
@@ -68,73 +82,35 @@ class IneffectiveSteps(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `weights`, a checksum of their statistics, and at how many saved steps in a row
-                it was the `same`.
+            memory: That of `since_previous_step`; `streak`: saved steps without a change.
+
+        Raises:
+            Missing: No counts or no weights were saved.
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
         if largest_count(step, "skipped") is None:
-            return NotEvaluated(_NO_COUNTS)
-        cause = self._skipped(step) or self._in_vain(step, is_still=_stand_still(step, memory))
+            raise Missing(_NO_COUNTS)
+        cause = self._cause(step, memory)
         if cause is None:
             return Passed()
-        rows = step.tensors(regex=(f"^optimizer_steps/{cause.name}$",))
-        value = largest_count(step, cause.name) or 0.0
-        at = rows.column("mean").tolist().index(value)
-        message, remedy = cause.message.format(f"{value:,.0f} steps"), cause.remedy
+        value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
         return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure=cause.name,
-                value=value,
-                threshold=self.patience,
-                message=message,
-                remedy=remedy,
-            )
+            f"optimizer_steps/{cause}: {message.format(value)}",
+            measure=cause,
+            value=value,
+            threshold=self.patience,
+            remedy=remedy,
         )
 
-    def _skipped(self, step: StepView) -> _Cause | None:
-        """Return what is wrong if a loss scaler skips steps."""
-        skipped, scale = largest_count(step, "skipped") or 0, largest_count(step, "loss_scale")
-        is_low = scale is not None and scale < _LEAST_SCALE
-        if skipped < (1 if is_low else 2) * self.patience:
-            return None
-        of_scale = "" if scale is None else f", and the loss scale is {scale:.3g}"
-        message = f"the loss scaler skipped the last {{}}{of_scale}: gradients are not finite"
-        return _Cause("skipped", message, _SKIPPED)
-
-    def _in_vain(self, step: StepView, *, is_still: bool) -> _Cause | None:
-        """Return what is wrong if optimizers step without a gradient, or train something else."""
-        without = largest_count(step, "without_gradient") or 0
-        of_others = largest_count(step, "of_other_parameters") or 0
-        if not is_still or max(without, of_others) < self.patience:
-            return None
-        if of_others:
-            message = (
-                "the optimizer holds none of the model's parameters, and trained others for {}"
-            )
-            return _Cause("of_other_parameters", message, _OF_OTHERS)
-        message = "no parameter of the optimizer gets a gradient, for {}, and no weight changes"
-        return _Cause("without_gradient", message, _NO_GRADIENT)
-
-
-class _Cause(NamedTuple):
-    """Why steps have no effect: the count that shows it, in words, and what to do."""
-
-    name: str
-    message: str
-    remedy: str
-
-
-def _stand_still(step: StepView, memory: Memory) -> bool:
-    """Tell whether all weights have been the same for some saved steps; True without any."""
-    weights = step.tensors(collections=("weights",))
-    prints = weight_prints(weights).tolist()
-    named = sorted(zip(weights.names, weights.workers, prints, strict=True))
-    checksum = zlib.crc32(repr(named).encode())
-    is_same = memory.get("weights") == checksum
-    memory["same"] = min(memory.get("same", 0) + 1, _STILL) if is_same else 0
-    memory["weights"] = checksum
-    return bool(memory["same"] >= _STILL)
+    def _cause(self, step: StepView, memory: Memory) -> str | None:
+        """Return the count that shows why steps have no effect; None if they have."""
+        counts = {name: largest_count(step, name) or 0.0 for name in (*_CAUSES, "loss_scale")}
+        is_low = 0 < counts["loss_scale"] < _LEAST_SCALE
+        if counts["skipped"] >= (1 if is_low else 2) * self.patience:
+            return "skipped"
+        pairs = since_previous_step(step, ("weights",), memory)
+        is_equal = bool(are_identical(pairs.now, pairs.before).all())
+        is_unchanged = streak(memory, is_bad=is_equal) >= _UNCHANGED
+        name = "of_other_parameters" if counts["of_other_parameters"] else "without_gradient"
+        return name if is_unchanged and counts[name] >= self.patience else None

@@ -1,16 +1,15 @@
-"""LearningRateTooHigh: weights that jump instead of moving."""
+"""LearningRateTooHigh: detects updates that change weights by a large part of themselves."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-import numpy as np
-
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import evidence, finite_means, is_training, worst
+from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.tree_rate import tree_rate
 from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
 
 if TYPE_CHECKING:
@@ -18,26 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["LearningRateTooHigh"]
 
-_RATE_OF_TREES: Final = "^hyperparameters/(eta|learning_rate)$"
-_IS_OF_TREES: Final = "^hyperparameters/(eta|max_depth|objective)$"
-
 _MAX_RATE_OF_TREES: Final = 1.0
-"""Rate at which each tree goes to the minimum of the loss, by its quadratic approximation."""
-
-_FIRST_STEPS: Final = 10
-"""Times the limit until the second saved step: optimisers that divide by a running mean of
-gradients begin with steps up to ten times too long."""
-
-_GOES_ON: Final = 0.2
-"""Share of the limit that counts after first steps above it: those of an optimiser end soon."""
+"""Rate at which each tree reaches the minimum of the quadratic approximation of the loss."""
 
 _GROWTH: Final = 2.0
 """Weights that begin at zero change with momentum by up to 2 / t of their norm in step t."""
 
-_SINGLE_STEPS: Final = 2
-"""Changes in a row that count where every step is saved: one step of L-BFGS is many iterations."""
+_FIRST_RATIO: Final = 2.5
+"""Ratio in the first steps: optimizers that divide by a running mean of gradients begin with steps
+up to ten times too long."""
 
-_REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
+_FEWEST_STEPS: Final = 2
+"""Steps that must be too long: one step of L-BFGS is many iterations."""
 
 
 class LearningRateTooHigh(Rule):
@@ -46,9 +37,8 @@ class LearningRateTooHigh(Rule):
     How it decides:
         Changes of a weight's norm, extremes, mean and standard deviation between saved steps bound
         its update ratio from below. The median bound of the weights that changed must exceed
-        `max_update_ratio` at `patience` saved steps in a row. The change since step 0 must be ten
-        times as large, or be followed by one of a fifth. At step t up to 2 / t is allowed. Boosted
-        trees are judged by `eta`, which must not exceed 1.
+        `max_update_ratio` at `patience` saved steps in a row, and 2 / t for changes since step t.
+        Boosted trees are judged by `eta`, which must not exceed 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
@@ -71,65 +61,41 @@ class LearningRateTooHigh(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: That of `weight_movement`; `streak`: findings in a row; `jumped`: whether the
-                first change was above the limit.
+            memory: That of `weight_movement`; `streak`: findings in a row.
+
+        Raises:
+            Missing: Weights cannot be compared.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
-        if len(step.tensors(regex=(_IS_OF_TREES,))):
-            return _of_trees(step)
+        rate = step.fact(tree_rate)
+        if rate is not None:
+            name, value = rate
+            if not value > _MAX_RATE_OF_TREES:
+                return Passed()
+            return IssueFound(
+                f"{name}: is {value:g}, so each tree goes farther than to the minimum of the loss",
+                measure="learning_rate",
+                value=value,
+                threshold=_MAX_RATE_OF_TREES,
+                remedy="Choose a rate between 0.01 and 0.3.",
+            )
         movement = weight_movement(step, memory)
-        if isinstance(movement, NotEvaluated):
-            return movement
-        ratio = median_of_moving(movement.least_ratio)
-        since = movement.since
-        limit = self._limit(since, ratio, memory)
-        is_single = step.mode_step - since == 1
-        needed = max(self.patience, _SINGLE_STEPS) if is_single else self.patience
+        ratio, since = median_of_moving(movement.least_ratio), movement.since
+        limit = max(self.max_update_ratio, _GROWTH / since) if since else _FIRST_RATIO
+        needed = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
         if streak(memory, is_bad=ratio > limit) < needed:
             return Passed()
         return IssueFound(
             evidence(
                 step,
                 movement.rows,
-                movement.row(int(np.argmax(movement.least_ratio))),
+                worst(movement.rows, movement.least_ratio, largest=True),
                 measure="least_update_ratio",
                 value=ratio,
                 threshold=limit,
                 message=f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
                 f"more in a step, more than {limit:.3g}",
-                remedy=_REMEDY,
+                remedy="Lower the learning rate tenfold, warm it up, or clip gradients.",
             )
         )
-
-    def _limit(self, since: int, ratio: float, memory: Memory) -> float:
-        """Return the largest change in a step that is no fault, for changes since a step."""
-        if not since:
-            memory["jumped"] = ratio > self.max_update_ratio
-            return _FIRST_STEPS * self.max_update_ratio
-        if memory.pop("jumped", False):
-            return _GOES_ON * self.max_update_ratio
-        return max(self.max_update_ratio, _GROWTH / since)
-
-
-def _of_trees(step: StepView) -> Outcome:
-    """Judge the learning rate of boosted trees, where it was saved."""
-    rows = step.tensors(regex=(_RATE_OF_TREES,))
-    rates = finite_means(rows)
-    if not np.isfinite(rates).any():
-        return NotEvaluated("no learning rate of the boosted trees was saved")
-    at = worst(rows, rates, largest=True)
-    if not rates[at] > _MAX_RATE_OF_TREES:
-        return Passed()
-    return IssueFound(
-        evidence(
-            step,
-            rows,
-            at,
-            measure="learning_rate",
-            value=float(rates[at]),
-            threshold=_MAX_RATE_OF_TREES,
-            message=f"is {rates[at]:g}: each tree goes farther than to the minimum of the loss",
-            remedy="Choose a rate between 0.01 and 0.3.",
-        )
-    )

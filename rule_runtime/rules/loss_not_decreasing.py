@@ -1,27 +1,30 @@
-"""LossNotDecreasing: a loss that does not fall by a given percentage over a number of steps."""
+"""LossNotDecreasing: detects losses that do not fall enough over a number of steps."""
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+import numpy as np
+
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.loss_comparisons import Comparison, due_comparisons
-from rule_runtime.facts.selection import evidence, selected_collections
+from rule_runtime.facts.selection import evidence, finite_means, selected_collections
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["LossNotDecreasing"]
 
-_REMEDY: Final = (
-    "Change the learning rate: too high is the usual cause of a rise, too low of standing still. "
-    "Check that the optimizer has all parameters and that labels match inputs. If the training has "
-    "converged, stop it or raise num_steps."
-)
+_PRIORITY: Final = ("EVAL", "TRAIN", "GLOBAL")
+"""The first of these modes that has losses is judged if none is given."""
+
+_MAX_LOSSES: Final = 1024
+"""Losses of all workers together; it bounds the memory."""
+
+_REMEDY: Final = "Change the learning rate, check that labels match inputs, or raise num_steps."
 
 
 class LossNotDecreasing(Rule):
@@ -55,9 +58,9 @@ class LossNotDecreasing(Rule):
 
     collections = (CollectionConfig("losses", {"save_interval": "500"}),)
     caution = (
-        "with its defaults it compares the losses of two single batches ten steps apart, which "
-        "differ by chance, so it may stop healthy runs; raise num_steps, or use PlateauedLoss and "
-        "LossDiverging of the pack recommended, which look at trends"
+        "with its defaults it compares two single batches, which differ by chance, so it may stop "
+        "healthy runs; raise num_steps, or use PlateauedLoss and LossDiverging of the pack "
+        "recommended, which look at trends"
     )
 
     def __post_init__(self) -> None:
@@ -72,57 +75,73 @@ class LossNotDecreasing(Rule):
         """Return the losses that were chosen."""
         interval = self.collections[0].parameters
         losses = self.collections if self.use_losses_collection else ()
-        chosen = selected_collections(
-            "LossNotDecreasing", self.collection_names, self.tensor_regex, interval
-        )
-        return (*losses, *chosen)
+        names, regex = self.collection_names, self.tensor_regex
+        return (*losses, *selected_collections("LossNotDecreasing", names, regex, interval))
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the losses of the step with earlier ones if a comparison is due.
 
         Args:
             step: What was saved at the step.
-            memory: That of `due_comparisons`.
+            memory: `mode` judged; `losses`: at their latest comparison the step in the mode, the
+                global step and the value.
+
+        Raises:
+            Missing: No comparison is due.
         """
         names = self.collection_names + (("losses",) if self.use_losses_collection else ())
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         if not len(rows):
             return NotApplicable("no loss was saved")
-        due = due_comparisons(step, rows, memory, num_steps=self.num_steps, mode=self.mode)
-        if isinstance(due, NotEvaluated):
-            return due
-        return self._judge(step, rows, min(due, key=lambda of: (_fall_percent(of), of.row)))
-
-    def _judge(self, step: StepView, rows: TensorRows, of: Comparison) -> Outcome:
-        fall = _fall_percent(of)
-        if -fall > self.increase_threshold_percent:
-            measure, value = "loss_increase_percent", -fall
-            threshold = self.increase_threshold_percent
-            message = f"rose by {value:.3g} %, more than {threshold:g} %"
-        elif fall < self.diff_percent:
-            measure, value, threshold = "loss_decrease_percent", fall, self.diff_percent
-            message = f"fell by {value:.3g} %, less than {threshold:g} %"
-            if fall < 0:
-                message = f"rose by {-fall:.3g} %, and should have fallen by {threshold:g} %"
-        else:
+        mode = self._judged_mode(step, memory)
+        due = self._due(step, rows, memory) if mode in (step.mode.name, "GLOBAL") else {}
+        if not due:
+            reason = f"no comparison over {self.num_steps} steps is due in mode {mode}"
+            raise Missing(reason, "set mode to judge another one")
+        at, (fall, change) = min(due.items(), key=lambda item: item[1])
+        if fall >= self.diff_percent:
             return Passed()
+        is_rise = -fall > self.increase_threshold_percent
+        moved = f"rose by {-fall:.3g} %" if fall < 0 else f"fell by {fall:.3g} %"
         return IssueFound(
             evidence(
                 step,
                 rows,
-                of.row,
-                measure=measure,
-                value=value,
-                threshold=threshold,
-                message=f"{message}, from {of.before:.6g} at step {of.since} to {of.now:.6g} at "
-                f"step {of.number}",
+                at,
+                measure="loss_increase_percent" if is_rise else "loss_decrease_percent",
+                value=-fall if is_rise else fall,
+                threshold=self.increase_threshold_percent if is_rise else self.diff_percent,
+                message=f"{moved}, and should have fallen by {self.diff_percent:g} %, {change}",
                 remedy=_REMEDY,
             )
         )
 
+    def _judged_mode(self, step: StepView, memory: Memory) -> str:
+        """Return the mode to judge; with another mode the comparison begins anew."""
+        seen = (memory.get("mode"), step.mode.name)
+        mode: str = self.mode or next((mode for mode in _PRIORITY if mode in seen), "TRAIN")
+        if mode != memory.get("mode"):
+            memory.update(mode=mode, losses={})
+        return mode
 
-def _fall_percent(of: Comparison) -> float:
-    fall = of.before - of.now
-    if of.before == 0:
-        return math.copysign(math.inf, fall) if fall else 0.0
-    return fall / abs(of.before) * 100
+    def _due(
+        self, step: StepView, rows: TensorRows, memory: Memory
+    ) -> dict[int, tuple[float, str]]:
+        """Return the falls that are due by row, in percent and in words."""
+        number = step.step if memory["mode"] == "GLOBAL" else step.mode_step
+        is_validation = memory["mode"] in ("EVAL", "PREDICT")
+        due, known, values = {}, memory["losses"], finite_means(rows)
+        for at in np.flatnonzero(np.isfinite(values)).tolist():
+            key, point = f"{rows.workers[at]}/{rows.names[at]}", [number, step.step, values[at]]
+            since, since_step, before = known.get(key, point)
+            # Between steps of one validation pass no weight changes.
+            is_same_pass = is_validation and step.step - since_step == number - since
+            is_due = number >= since + self.num_steps and not is_same_pass
+            if is_due:
+                change = f"from {before:.6g} at step {since} to {values[at]:.6g} at step {number}"
+                fall = (before - values[at]) / (abs(before) or sys.float_info.min)
+                due[at] = (100 * float(fall), change)
+            # A counter that was set back begins another run of the mode.
+            if is_due or number < since or (key not in known and len(known) < _MAX_LOSSES):
+                known[key] = point
+        return due

@@ -1,128 +1,109 @@
-"""PlateauedLoss: a loss that stays where it began, or of outputs unrelated to their targets."""
+"""PlateauedLoss: detects losses that hardly fall, or whose outputs are unrelated to targets."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.plateau import FEWEST, LEVEL, WINDOW, plateau
 from rule_runtime.detectors.trend import is_falling
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome
-from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.facts.loss_curves import CurveTest, Finding, TrainingLosses, judge_curves
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
+from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
+from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points
+from rule_runtime.facts.selection import is_training
 from rule_runtime.facts.unrelated_outputs import unrelated_outputs
-from rule_runtime.facts.warm_up import steps_of_learning
-from rule_runtime.numerics.series_memory import SeriesMemory
+from rule_runtime.facts.weight_movement import learning_steps
 
 if TYPE_CHECKING:
-    from rule_runtime.numerics.series_memory import NumberSeries, Series
+    from rule_runtime.numerics.series_memory import NumberSeries
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
 
 _BIN_STEPS: Final = 5
-"""Steps whose losses are averaged: so it hardly matters how often losses are saved."""
-
-_EARLY: Final = 1 / 3
-"""Share of `num_steps` before which every loss is near its beginning."""
-
-_REMEDY: Final = (
-    "Check that labels belong to their inputs and that the loss fits the task. Try another "
-    "learning rate. Look for layers that get no gradient."
-)
+"""Steps whose losses are averaged, so it hardly matters how often losses are saved."""
 
 
-class PlateauedLoss(Rule):
+class PlateauedLoss(CurveRule):
     """Detects training losses that hardly fall, or whose outputs are unrelated to their targets.
 
     How it decides:
-        After `num_steps` steps the loss must have fallen by `min_fall_percent`; before, by a share
-        that grows with the steps. Losses with a downward trend, or too noisy to tell, are not
-        reported. If outputs and targets are saved, the loss is also reported if the two are
-        unrelated by the permutation test. Steps of a warm-up do not count.
+        After `num_steps` steps the loss must have fallen by `min_fall_percent` at some time. Losses
+        with a downward trend, or too noisy to decide, are not reported. If outputs and targets are
+        saved, the loss is also reported if the two are unrelated by the permutation test. While
+        weights move faster and faster, as in a warm-up, nothing is reported.
 
     Parameters:
+        patience: How many bins in a row.
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
         min_fall_percent: The fall, in percent of the loss at the beginning.
-        patience: How many bins in a row.
 
     What to try:
         Check that labels belong to their inputs and that the loss fits the task. Try a higher
         learning rate. Look for layers without gradient.
     """
 
+    patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
     num_steps: Annotated[int, AtLeast(15), Unit("steps")] = 150
     min_fall_percent: Annotated[
         float, GreaterThan(0), LessThan(100), Unit("% of the loss at the beginning")
     ] = 5.0
-    patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
 
-    collections = (CollectionConfig("losses", {"save_interval": "10"}),)
+    noun = f"means of {_BIN_STEPS} steps"
+    measure = "loss_fall_percent"
+    remedy = (
+        "Check that labels belong to their inputs and that the loss fits the task. Try another "
+        "learning rate. Look for layers that get no gradient."
+    )
+    num_first = LEVEL
+    bin_steps = _BIN_STEPS
+
+    @property
+    def _window(self) -> tuple[int, int]:
+        return FEWEST, WINDOW
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their beginning, and outputs with targets.
 
         Args:
             step: What was saved at the step.
-            memory: That of `judge_curves`, `steps_of_learning` and `unrelated_outputs`.
+            memory: That of `CurveRule`, `learning_steps` and `unrelated_outputs`.
+
+        Raises:
+            Missing: The run is too short.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
-        elapsed = steps_of_learning(step, memory) / self.num_steps
-        test = CurveTest(
-            detect=partial(self._detect, elapsed),
-            measure="loss_fall_percent",
-            remedy=_REMEDY,
-            num_first=LEVEL,
-            num_latest=WINDOW,
-            num_needed=FEWEST,
-            patience=self.patience,
-            bin_steps=_BIN_STEPS,
-        )
-        outcome = judge_curves(step, memory, test)
-        if isinstance(outcome, (IssueFound, NotApplicable)) or elapsed < _EARLY:
+        num_steps, unrelated = learning_steps(step, memory), unrelated_outputs(step, memory)
+        outcome = super().check(step, memory)
+        if num_steps < self.num_steps:
+            raise Missing(f"the loss is judged after {self.num_steps} steps and a warm-up")
+        if isinstance(outcome, IssueFound):
             return outcome
-        unrelated = unrelated_outputs(step, memory)
-        history = SeriesMemory(memory["history"], num_first=LEVEL, num_latest=WINDOW)
-        for names in unrelated:
-            is_known = elapsed >= 1 and names in history.names
-            if is_known and not is_falling(history.of(names).latest[-FEWEST:]):
-                share, deviation = unrelated[names].share, unrelated[names].deviation
-                return self._unrelated(step, names, share, 2 * deviation)
-        return outcome
+        history = self._history(memory)
+        found = {
+            names: Finding(
+                each.share,
+                2 * each.deviation,
+                f"its outputs are unrelated to their targets: their correlation is "
+                f"{each.share:.2g}, and chance gives up to {2 * each.deviation:.2g}",
+                measure="correlation",
+            )
+            for names, each in unrelated.items()
+            if names in history.names and not is_falling(history.of(names).latest[-FEWEST:])
+        }
+        return self._worst(step, step.fact(training_points), found) if found else outcome
 
-    def _detect(self, elapsed: float, series: NumberSeries) -> Finding | None:
-        """Test a loss for a plateau, `elapsed` in units of `num_steps`."""
-        needed = min(elapsed, 1.0) * self.min_fall_percent
-        found = plateau(series.whole, needed / 100)
-        if elapsed < _EARLY or found is None:
+    def _detect(self, series: NumberSeries) -> Finding | None:
+        """Test a loss for a plateau."""
+        found = plateau(series.whole, self.min_fall_percent / 100, series.lowest)
+        if found is None:
             return None
-        fall = 100 * found.fall
+        start, lowest = found
+        fall = 100 * (1 - lowest / start)
         moved = f"fell by {fall:.3g} %" if fall >= 0 else f"rose by {-fall:.3g} %"
         return Finding(
-            -fall,
             fall,
-            needed,
-            f"{moved} from {found.start:.4g} to {found.lowest:.4g}, and should have fallen by "
-            f"{needed:.3g} % by now",
-        )
-
-    def _unrelated(
-        self, step: StepView, names: Series, share: float, threshold: float
-    ) -> IssueFound:
-        losses = step.fact(TrainingLosses)
-        return IssueFound(
-            evidence(
-                step,
-                losses.rows,
-                losses.at[names],
-                measure="correlation",
-                value=share,
-                threshold=threshold,
-                message=f"its outputs are unrelated to their targets: their correlation is "
-                f"{share:.2g}, and chance gives up to {threshold:.2g}",
-                remedy=_REMEDY,
-            )
+            self.min_fall_percent,
+            f"{moved} from {start:.4g} to {lowest:.4g}, and should have fallen by "
+            f"{self.min_fall_percent:g} % by now",
         )

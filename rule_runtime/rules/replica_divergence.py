@@ -1,4 +1,4 @@
-"""ReplicaDivergence: parameters that differ between workers that train the same model."""
+"""ReplicaDivergence: detects parameters that differ between ranks that train the same model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_statistics
 from rule_runtime.facts.selection import evidence, is_training, worst
@@ -64,26 +64,28 @@ class ReplicaDivergence(Rule):
         Args:
             step: What was saved at the step.
             memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
+
+        Raises:
+            Missing: The workers have no parameter in common.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         rows = step.tensors(collections=("weights", "biases"))
         if not len(rows):
-            return NotEvaluated("neither weights nor biases were saved")
+            raise Missing("neither weights nor biases were saved")
         difference = _differences(step, rows)
         if np.isnan(difference).all():
             is_alone = len(set(rows.workers)) == 1
-            return NotEvaluated(_ALONE if is_alone else _why_unlike(rows))
-        differs = bool(np.nanmax(difference) > self.rtol)
-        if differs and not memory.get("agreed"):
-            return NotEvaluated("the workers' parameters differ from the start")
+            unknown = missing_statistics(rows, ("size", *_COLUMNS), "parameter")
+            raise Missing(_ALONE) if is_alone else unknown or Missing(_UNLIKE)
+        differs = difference > self.rtol
+        if differs.any() and not memory.get("agreed"):
+            raise Missing("the workers' parameters differ from the start")
         memory["agreed"] = True
-        if streak(memory, is_bad=differs) < self.patience:
+        if streak(memory, is_bad=bool(differs.any())) < self.patience:
             return Passed()
-        return self._finding(step, rows, difference)
-
-    def _finding(self, step: StepView, rows: TensorRows, difference: np.ndarray) -> IssueFound:
         at = worst(rows, difference, largest=True)
+        num_parameters = len({rows.names[row] for row in np.flatnonzero(differs)})
         return IssueFound(
             evidence(
                 step,
@@ -92,23 +94,11 @@ class ReplicaDivergence(Rule):
                 measure="relative_difference",
                 value=float(difference[at]),
                 threshold=self.rtol,
-                message=(
-                    f"differs between workers by {difference[at]:.3g} of its size, as "
-                    f"{len(_names(rows, difference > self.rtol))} of {len(set(rows.names))} "
-                    "parameters; they were equal before"
-                ),
+                message=f"differs between workers by {difference[at]:.3g} of its size, as "
+                f"{num_parameters} of {len(set(rows.names))} parameters; they were equal before",
                 remedy=_REMEDY,
             )
         )
-
-
-def _why_unlike(rows: TensorRows) -> str:
-    """Return why no parameter of several workers can be compared."""
-    return str(missing_statistics(rows, ("size", *_COLUMNS), "parameter") or _UNLIKE)
-
-
-def _names(rows: TensorRows, chosen: np.ndarray) -> set[str]:
-    return {rows.names[at] for at in np.flatnonzero(chosen)}
 
 
 def _differences(step: StepView, rows: TensorRows) -> np.ndarray:

@@ -1,27 +1,33 @@
-"""SimilarAcrossRuns: a tensor that differs from that of another run at the same step."""
+"""SimilarAcrossRuns: detects tensors that differ from those of another run at the same step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.rule import Memory, Regex, Rule
-from rule_runtime.facts.comparing import Likeness, compare, largest_difference, with_numbers
-from rule_runtime.facts.selection import evidence, selected_collections, worst
-from rule_runtime.numerics.closeness import Tolerance
+from rule_runtime.engine.rule import Memory
+from rule_runtime.facts.selected_tensors import SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.tensor_changes import (
+    TensorPairs,
+    compare,
+    largest_difference,
+    with_numbers,
+)
+from rule_runtime.numerics.tensor_change import Tolerance
 from rule_runtime.trial.other_trials import OtherTrialError
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SimilarAcrossRuns"]
 
 _TOLERANCE: Final = Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)  # numpy.allclose's
+_ORDER: Final = (IssueFound, Passed, NotEvaluated)
+"""The outcome of several runs is the first of these."""
 _REMEDY: Final = (
     "Compare code, data, seeds, hyperparameters and library versions of the two runs. The first "
     "step and layer that differ show the cause. Small differences that grow come from "
@@ -29,7 +35,7 @@ _REMEDY: Final = (
 )
 
 
-class SimilarAcrossRuns(Rule):
+class SimilarAcrossRuns(SelectedTensorsRule):
     """Detects tensors that differ from those of another run at the same step.
 
     How it decides:
@@ -43,9 +49,9 @@ class SimilarAcrossRuns(Rule):
         that holds this job.
 
     Parameters:
-        other_trials: The other runs: names of jobs that write next to this one, paths or URIs.
         collection_names: Collections to compare; by default all saved tensors.
         tensor_regex: Regular expressions of further tensors to compare.
+        other_trials: The other runs: names of jobs that write next to this one, paths or URIs.
         other_trial_0: A further run, as the service passes it on.
         other_trial_1: A further run.
         other_trial_2: A further run.
@@ -56,9 +62,9 @@ class SimilarAcrossRuns(Rule):
         Compare code, data, seeds and versions of the two runs; use deterministic algorithms.
     """
 
+    must_select = False
+
     other_trials: tuple[str, ...] = ()
-    collection_names: tuple[str, ...] = ()
-    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
     other_trial_0: str | None = None
     other_trial_1: str | None = None
     other_trial_2: str | None = None
@@ -73,10 +79,10 @@ class SimilarAcrossRuns(Rule):
                 "or the root of a trial"
             )
 
-    def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what was chosen, with values."""
-        chosen = (self.collection_names, self.tensor_regex)
-        return selected_collections("SimilarAcrossRuns", *chosen, {"save_raw_tensor": "True"})
+    @property
+    def needs_values(self) -> bool:
+        """True: values are compared."""
+        return True
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the tensors of the step with those of the other runs.
@@ -85,65 +91,43 @@ class SimilarAcrossRuns(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = self._select(step)
-        if not len(rows):
-            return NotEvaluated("none of the selected tensors was saved")
-        answers = [self._compared(step, rows, root) for root in self._roots]
-        compared = [answer for answer in answers if isinstance(answer, _Comparison)]
-        found = [answer for answer in compared if answer.is_different.any()]
-        if found:
-            return IssueFound(_evidence(step, rows, found))
-        return Passed() if compared else NotEvaluated(str(answers[0]))
+        outcomes = [self._compared(step, root) for root in self._roots]
+        return min(outcomes, key=lambda outcome: _ORDER.index(type(outcome)))
 
-    def _compared(self, step: StepView, rows: TensorRows, root: str) -> _Comparison | str:
-        """Return how the step compares with that of another run, or why it cannot be compared."""
+    def _compared(self, step: StepView, root: str) -> Outcome:
+        """Compare the tensors of the step with those of another run."""
+        rows = with_numbers(self.judged_tensors(step))
         try:
             other = step.in_other_trial(root)
         except OtherTrialError as error:
-            return str(error)
+            return NotEvaluated(str(error))
         if other is None:
-            return f"other trial {root!r} does not have the step"
-        others = self._select(other)
-        likeness = compare(step, rows, other, others, _TOLERANCE)
-        if not (likeness != Likeness.ABSENT).any():
-            return f"other trial {root!r} has none of the tensors at the step"
-        return _Comparison(root, other, others, likeness == Likeness.DIFFERENT)
+            return NotEvaluated(f"other trial {root!r} does not have the step")
+        pairs = TensorPairs(step, rows, other, with_numbers(self.select(other)))
+        if not len(pairs.at):
+            return NotEvaluated(f"other trial {root!r} has none of the tensors at the step")
+        _, is_different = compare(pairs, _TOLERANCE)
+        if not is_different.any():
+            return Passed()
+        at = worst(pairs.rows, np.where(is_different, 0.0, np.nan), largest=True)
+        value = largest_difference(pairs, at)
+        by = f"by {value:.3g} or more" if np.isfinite(value) else "in shape, kind or finiteness"
+        return IssueFound(
+            evidence(
+                step,
+                pairs.rows,
+                at,
+                measure="max_difference",
+                value=value,
+                threshold=_TOLERANCE.atol,
+                message=f"differs {by} from run {root} at its step {other.step}; "
+                f"{int(is_different.sum())} of {len(rows)} tensors differ",
+                remedy=_REMEDY,
+            )
+        )
 
     @property
     def _roots(self) -> list[str]:
         """The other runs, each once."""
         numbered = (getattr(self, f"other_trial_{at}") for at in range(5))
         return list(dict.fromkeys(root for root in (*self.other_trials, *numbered) if root))
-
-    def _select(self, step: StepView) -> TensorRows:
-        rows = step.tensors(collections=self.collection_names, regex=self.tensor_regex)
-        return with_numbers(rows)
-
-
-class _Comparison(NamedTuple):
-    """Another run, its step and tensors, and which of this run's tensors differ from them [R]."""
-
-    root: str
-    step: StepView
-    others: TensorRows
-    is_different: npt.NDArray[np.bool_]
-
-
-def _evidence(step: StepView, rows: TensorRows, found: list[_Comparison]) -> Evidence:
-    """Return the evidence of the first tensor by name that differs, from the first run named."""
-    is_different = np.any([comparison.is_different for comparison in found], axis=0)
-    at = worst(rows, np.where(is_different, 0.0, np.nan), largest=True)
-    first = next(comparison for comparison in found if comparison.is_different[at])
-    value, is_exact = largest_difference(step, rows, at, first.step, first.others)
-    by = f"by {'' if is_exact else 'at least '}{value:.3g}" if value >= 0 else "in shape or kind"
-    share = f"{np.count_nonzero(is_different)} of {len(rows)} tensors differ"
-    return evidence(
-        step,
-        rows,
-        at,
-        measure="max_difference",
-        value=value if value >= 0 else np.inf,
-        threshold=_TOLERANCE.atol,
-        message=f"differs {by} from run {first.root} at its step {first.step.step}; {share}",
-        remedy=_REMEDY,
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.trend import is_falling
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -71,7 +72,7 @@ class WorseThanGuessing(Rule):
         Args:
             step: What was saved at the step.
             memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest
-                20, and `targets`, those of the latest steps.
+                20, `streaks`, and `targets`, those of the latest steps.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -88,14 +89,14 @@ class WorseThanGuessing(Rule):
             raise Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
         history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=_NUM_LATEST)
-        found = {}
+        found, streaks = {}, memory.setdefault("streaks", {})
         for series in history.add({series: float(means[at_row[series]]) for series in baselines}):
             limit = self.max_ratio * (baselines[series] or math.inf)
             latest = history.of(series).latest
             now = float(np.median(latest[-_WINDOW:]))
             is_bad = num_steps >= self.num_steps and len(latest) >= _WINDOW and now > limit
             is_bad = is_bad and not is_falling(latest)
-            if history.streak(series, is_bad=is_bad) >= self.patience:
+            if streak(streaks, is_bad=is_bad, name="\n".join(series)) >= self.patience:
                 found[series] = (now, limit)
         memory["history"] = history.to_json()
         if not found:

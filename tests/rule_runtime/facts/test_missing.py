@@ -11,7 +11,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.facts.framework import Framework, framework_of
-from rule_runtime.facts.missing import missing_counted_loss, missing_drift, missing_statistics
+from rule_runtime.facts.missing import missing_counted_loss, missing_statistics
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.rules.double_activation import DoubleActivation
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
@@ -84,20 +84,6 @@ def test_why_statistics_are_missing(values: tuple[Any, ...], reason: str | None)
     missing = missing_statistics(rows_of(*values), ("mean", "l2"), "weight")
     assert (missing is None) is (reason is None)
     assert str(missing).startswith(str(reason))
-
-
-@pytest.mark.parametrize(
-    ("since", "reason"),
-    [
-        (None, "there is no earlier step to compare the weights with"),
-        (7, "step 7 of the mode does not come after step 7, the step before"),
-        (5, "no weight is known both at this step and at step 5, the step before"),
-    ],
-)
-def test_why_weights_cannot_be_compared(since: int | None, reason: str) -> None:
-    assert str(missing_drift(rows_of([1.0, 2.0]), since, 7)) == reason
-    zero = "all saved weights are zero, or single numbers"
-    assert str(missing_drift(rows_of([0.0, 0.0], [3.0]), since, 7)) == zero
 
 
 def test_why_no_loss_counts() -> None:

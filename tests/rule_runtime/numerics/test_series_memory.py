@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rule_runtime.numerics.binned_means import BinnedMeans
 from rule_runtime.numerics.series_memory import MAX_SERIES, SeriesMemory
 
 NAMES = st.sampled_from([("a", "0"), ("a", "1"), ("b", "0")])
@@ -47,13 +46,6 @@ def test_further_series_are_not_kept() -> None:
     assert kept.add({("000", "0"): 1.0, ("zzz", "0"): 1.0}) == [("000", "0")]
 
 
-def test_streaks_are_counted_until_it_is_fine_once() -> None:
-    kept = memory()
-    kept.add({("a", "0"): 1.0})
-    counts = [kept.streak(("a", "0"), is_bad=bad) for bad in (True, True, False, True)]
-    assert counts == [1, 2, 0, 1]
-
-
 def test_the_start_is_the_first_number_or_the_median_if_larger() -> None:
     for numbers, start in (([4.0, 9.0, 9.0], 9.0), ([4.0, 1.0, 2.0], 4.0), ([-3.0], 3.0)):
         kept = memory()
@@ -62,19 +54,27 @@ def test_the_start_is_the_first_number_or_the_median_if_larger() -> None:
         assert kept.of(("a", "0")).start == start
 
 
+def test_the_lowest_level_is_remembered() -> None:
+    kept = memory()
+    for number in (9.0, 4.0, 5.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0):
+        kept.add({("a", "0"): number})
+        kept = memory(json.loads(json.dumps(kept.to_json())))
+    series = kept.of(("a", "0"))
+    assert series.lowest == 5  # the median of 9, 4, 5
+    assert series.before(9).first.tolist() == [9.0]
+    assert series.before(2).latest.tolist() == [9.0] * 3
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), NUMBERS), max_size=40), st.integers(1, 7))
 def test_bins_are_means(moves: list[tuple[int, float]], width: int) -> None:
-    step, binned, seen, told = 0, BinnedMeans({}, width), {}, []
+    step, binned, seen = 0, memory(), {}
     for move, number in moves:
         step += move
-        told.append(binned.add(step, {("a", "0"): number}))
-        binned = BinnedMeans(json.loads(json.dumps(binned.to_json())), width)
+        binned.add({("a", "0"): number}, step // width)
+        binned = memory(json.loads(json.dumps(binned.to_json())))
         seen.setdefault(step // width, []).append(number)
-    means = [mean[("a", "0")] for mean in told if mean]
-    assert np.allclose(means, [np.mean(numbers) for numbers in list(seen.values())[:-1]])
-
-
-def test_bins_follow_a_bounded_number_of_series() -> None:
-    binned = BinnedMeans({}, 5)
-    binned.add(0, {(f"{at:03d}", "0"): 1.0 for at in range(MAX_SERIES + 5)})
-    assert len(binned.add(5, {})) == MAX_SERIES
+    means = [np.mean(numbers) for numbers in seen.values()][:-1]
+    if means:
+        assert np.allclose(binned.of(("a", "0")).latest, means[-5:])
+    else:
+        assert not binned.names

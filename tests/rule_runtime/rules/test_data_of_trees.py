@@ -41,9 +41,10 @@ def of_trees(
         losses=("-",),
         training_metrics=(f"^{names[0]}-",),
         validation_metrics=(f"^{names[1]}-",),
+        average_shap=("^shap/",),
     )
     for at in range(max(len(training), len(validation))):
-        tensors = {
+        tensors = {"hyperparameters/eta": np.float64(1e-4)} | {
             f"{name}-logloss": np.float64(losses[at])
             for name, losses in zip(names, (training, validation), strict=True)
             if len(losses)

@@ -61,7 +61,7 @@ def test_parameters_without_a_gradient_are_frozen_and_no_issue() -> None:
     assert not found_at(DeadOptimizer(), run(zero=["b"]))
 
 
-def test_a_bias_ahead_of_a_normalisation_gets_nothing_but_rounding() -> None:
+def test_a_bias_before_a_normalisation_gets_nothing_but_rounding() -> None:
     trial = TrialBuilder()
     for step in range(12):
         tensors: dict[str, Any] = {}

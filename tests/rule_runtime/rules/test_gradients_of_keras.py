@@ -10,7 +10,7 @@ import pytest
 
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import Rule
-from rule_runtime.facts.comparing import frozen_rows
+from rule_runtime.facts.tensor_changes import frozen_rows
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.unchanged_tensor import UnchangedTensor

@@ -20,7 +20,7 @@ from rule_runtime.rules.plateaued_loss import PlateauedLoss
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
 
-N = 150
+N = 160
 AT = np.arange(N)
 NOISE = np.random.default_rng(0).normal(size=N)
 GROWS = 0.9 - 0.7 * np.exp(-AT / 20)

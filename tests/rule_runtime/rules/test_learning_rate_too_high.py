@@ -98,12 +98,11 @@ def test_steps_of_evaluation_are_not_judged() -> None:
     ("scales", "fires"),
     [
         ((1.0, 5.0, 5.1, 5.0), False),  # a jump of RMSprop
-        ((1.0, 5.0, 8.0, 11.0), True),  # Adam with a rate that is too high
         ((1.0, 14.0, 14.1), True),
         ((1.0, 2.0, 3.0, 4.0), False),
     ],
 )
-def test_a_jump_at_the_beginning_counts_if_it_is_large_or_goes_on(
+def test_a_jump_at_the_beginning_counts_if_it_is_large(
     scales: tuple[float, ...], fires: bool
 ) -> None:
     assert bool(found_at(LearningRateTooHigh(), run_of_scales(*scales, start=0))) is fires
@@ -136,9 +135,8 @@ def test_weights_that_begin_at_zero_grow_by_large_parts_of_themselves(interval: 
     ("hyperparameters", "fires"),
     [
         ({"eta": 60.0}, True),
-        ({"learning_rate": 2.0, "max_depth": 6}, True),
+        ({"learning_rate": 2.0}, True),
         ({"eta": 1.0}, False),  # a random forest
-        ({"learning_rate": 2.0}, False),  # of an optimiser of which nobody knows the range
         ({"max_depth": 6}, False),
     ],
 )
@@ -146,6 +144,7 @@ def test_the_rate_of_boosted_trees_is_at_most_1(
     hyperparameters: dict[str, float], fires: bool
 ) -> None:
     trial = TrialBuilder()
+    trial.collections(average_shap=("^shap/",))
     saved = {f"hyperparameters/{name}": np.array([v]) for name, v in hyperparameters.items()}
     trial.step(0, saved, mode=ModeKeys.GLOBAL)
     assert found_at(LearningRateTooHigh(), trial) == ([0] if fires else [])
@@ -165,11 +164,8 @@ def test_why_weights_cannot_be_compared(rule: Rule) -> None:
     if isinstance(rule, LearningRateTooHigh):
         (_, outcome) = original.outcomes(rule)
         assert isinstance(outcome, NotEvaluated)
-        assert outcome.reason.startswith("saved weights have no min, mean")
+        assert outcome.reason.startswith("saved weights have no l2, mean")
     ones = np.ones(4)
-    assert reasons(ones, ones) == ["there is no earlier step to compare the weights with"]
-    assert reasons(0 * ones, 0 * ones) == ["all saved weights are zero, or single numbers"] * 2
-    assert reasons(np.nan * ones) == ["no saved weight is finite"]
-    assert reasons(0 * ones, ones)[1] == (
-        "no weight is known both at this step and at step 0, the step before"
-    )
+    assert reasons(ones, ones) == ["there is no earlier step to compare with"]
+    assert reasons(np.nan * ones, np.nan * ones)[1] == "no saved weight is finite"
+    assert reasons(0 * ones, ones)[1] == "no weight can be compared with step 0, the step before"

@@ -112,10 +112,10 @@ def test_a_loss_that_begins_at_zero_has_no_scale() -> None:
     assert not found_at(LossDiverging(), run_of_losses([0.0] * 10 + [1.0] * 10))
 
 
-def test_the_worst_of_two_losses_is_told() -> None:
+def test_the_worst_of_two_losses_is_reported() -> None:
     trial = TrialBuilder()
     for at in range(20):
-        losses = {"a_loss_output_0": 1.0 + at, "b_loss_output_0": 1.0 + 2 * at}
+        losses = {"a_loss_output_0": 3.0 if at else 1.0, "b_loss_output_0": 5.0 if at else 1.0}
         trial.step(at, {name: np.float64(loss) for name, loss in losses.items()})
     found = [o for o in trial.outcomes(LossDiverging()) if isinstance(o, IssueFound)]
     assert {o.evidence.tensor for o in found} == {"b_loss_output_0"}
@@ -138,30 +138,7 @@ def several(**losses: Iterable[float]) -> TrialBuilder:
     return trial
 
 
-@pytest.mark.parametrize(
-    ("noise", "now", "fires"),
-    [
-        (0.0, 0.36, False),
-        (0.0, 0.7, True),  # it is near where it began
-        (0.1, 0.1, False),
-        (0.5, 0.1, True),  # it swings
-    ],
-)
-def test_a_loss_that_fell_at_once_and_came_back_a_little_excuses_its_adversary(
-    noise: float, now: float, *, fires: bool
-) -> None:
-    fast = [0.74, 0.25, 0.07, 0.03, 0.02]
-    # One of eight is high, as of a discriminator that was misled.
-    back = [0.9 if at % 8 == 7 else now + noise * (at % 2) for at in range(60)]
-    generator = [0.72, 0.73, 0.74, 0.79, 0.86, *[2.5] * 60]
-    trial = several(discriminator=[*fast, *back], generator=generator)
-    assert bool(found_at(LossDiverging(), trial)) is fires
-
-
-def test_two_losses_that_diverge_do_not_excuse_each_other() -> None:
-    random = np.random.default_rng(0)
-    noisy = random.normal(1, 0.3, 60).clip(0.1)
-    noisy[0] = 1.6
-    assert found_at(LossDiverging(), several(a=noisy, b=[1.0, *[3.0] * 59]))
+def test_a_loss_that_does_not_diverge_excuses_its_adversary() -> None:
     grown = 1 + np.arange(60.0)
-    assert found_at(LossDiverging(), several(a=grown, b=3 * grown))
+    assert not found_at(LossDiverging(), several(discriminator=0.5**grown, generator=grown))
+    assert found_at(LossDiverging(), several(a=grown, b=3 * grown, unused=0 * grown))

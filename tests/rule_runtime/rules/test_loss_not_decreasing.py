@@ -57,7 +57,7 @@ def test_published_schedule() -> None:
     issue = trial.outcomes(rule)[4]
     assert isinstance(issue, IssueFound)
     assert issue.evidence.sentence == (
-        f"{LOSS}: fell by 0 %, less than 0.1 %, from 1 at step 9 to 1 at step 21"
+        f"{LOSS}: fell by 0 %, and should have fallen by 0.1 %, from 1 at step 9 to 1 at step 21"
     )
 
 
@@ -113,49 +113,22 @@ def test_a_run_too_short_for_a_comparison_ends_as_error_with_the_reason() -> Non
     state = trial_of([1.0, 1.0, 1.0], interval=4).evaluate(LossNotDecreasing())
     assert state.status is RuleStatus.ERROR
     assert state.reason == (
-        "the loss is judged in mode TRAIN, where losses of 3 steps, 0 to 8, were saved so far, "
-        "and two that are 10 steps apart are needed"
+        "no comparison over 10 steps is due in mode TRAIN: set mode to judge another one"
     )
 
 
-def test_the_reason_is_that_of_the_judged_mode() -> None:
+def test_the_reason_names_the_judged_mode() -> None:
     builder = TrialBuilder()
     builder.collections(losses=("loss",))
     builder.step(0, {"loss": 1.0}, mode=ModeKeys.EVAL)
     builder.step(1, {"loss": 1.0}, mode=ModeKeys.TRAIN)
-    state = builder.evaluate(LossNotDecreasing())
-    assert state.reason == (
-        "the loss is judged in mode EVAL, where losses of step 0 were saved so far, and two that "
-        "are 10 steps apart are needed; mode=TRAIN judges that mode, with losses of 1 step"
-    )
-    builder.step(2, {"loss": 1.0}, mode=ModeKeys.TRAIN)
-    state = builder.evaluate(LossNotDecreasing(mode="PREDICT"))
-    assert state.reason == "the loss is judged in mode PREDICT, where none was saved yet"
-
-
-def test_few_losses_of_validation_are_told_though_most_steps_have_none() -> None:
-    """As a job is that keeps steps 0 to 9 of validation, and gradients more often than losses."""
-    trial = TrialBuilder()
-    trial.collections(losses=("loss",), gradients=("gradient/a",))
-    passes = 0
-    for step in range(0, 2000, 50):
-        names = ("loss", "gradient/a") if step % 500 == 0 else ("gradient/a",)
-        trial.step(step, {name: [1.0] for name in names}, mode_step=step)
-        if passes < 10:
-            trial.step(step + 1, {"loss": [1.0]}, mode=ModeKeys.EVAL, mode_step=passes)
-            passes += 1
-    state = trial.evaluate(LossNotDecreasing())
-    assert state.status is RuleStatus.ERROR
-    assert "judged in mode EVAL, where losses of 10 steps, 0 to 9, were saved" in state.reason
-    assert "two that are 10 steps apart are needed; mode=TRAIN judges" in state.reason
-    assert trial.evaluate(LossNotDecreasing(mode="TRAIN")).status is RuleStatus.ISSUES_FOUND
+    assert "in mode EVAL" in builder.evaluate(LossNotDecreasing()).reason
+    assert "in mode PREDICT" in builder.evaluate(LossNotDecreasing(mode="PREDICT")).reason
 
 
 def test_a_loss_that_is_not_finite_is_not_compared_and_the_check_stays_due() -> None:
     trial = trial_of([1.0, 1.0, 1.0, np.nan, np.inf, 1.0])
     assert judged(trial, LossNotDecreasing()) == {20: IssueFound}
-    outcomes = trial.outcomes(LossNotDecreasing())
-    assert outcomes[3] == NotEvaluated(f"the loss {LOSS} is not finite")
 
 
 def test_each_worker_and_loss_is_judged_and_the_worst_is_the_evidence() -> None:
@@ -264,7 +237,7 @@ def test_the_memory_of_a_long_distance_is_bounded() -> None:
     assert "from 1 at step 1000 " in found[1][1]
 
 
-def test_a_small_rise_is_told_as_one() -> None:
+def test_a_small_rise_is_reported_as_one() -> None:
     outcome = trial_of([1.0, 1.04], interval=10).outcomes(LossNotDecreasing())[1]
     assert isinstance(outcome, IssueFound)
     assert "rose by 4 %, and should have fallen by 0.1 %, from 1" in outcome.evidence.sentence

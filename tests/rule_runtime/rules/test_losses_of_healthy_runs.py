@@ -88,7 +88,7 @@ def trial_of(losses: Losses, *, beside: Mapping[int, float] | None = None) -> Tr
         "boosting",
     ],
 )
-def test_a_training_that_learns_is_not_accused(kind: str, seed: int) -> None:
+def test_a_run_that_learns_has_no_finding(kind: str, seed: int) -> None:
     trial = trial_of(healthy(kind, np.random.default_rng(seed)))
     assert {type(rule).__name__: found_at(rule, trial) for rule in RULES} == {
         type(rule).__name__: [] for rule in RULES

@@ -23,11 +23,9 @@ class TestPlateauedLossContract(RuleContract):
 
 def test_fires_on_a_loss_that_stays_where_it_began() -> None:
     trial = run_of_losses([2.3] * 40)
-    (first, *_) = found_at(PlateauedLoss(), trial)
-    assert first == 105  # with 20 means of 5 steps, the second time in a row
+    assert found_at(PlateauedLoss(), trial)[0] == 150
     found = next(o for o in trial.outcomes(PlateauedLoss()) if isinstance(o, IssueFound))
-    assert found.evidence.value == 0
-    assert found.evidence.threshold == pytest.approx(5 * 105 / 150)
+    assert (found.evidence.value, found.evidence.threshold) == (0, 5)
 
 
 @pytest.mark.parametrize(("fall", "fires"), [(0.2, True), (5.2, False)])
@@ -40,7 +38,12 @@ def test_after_num_steps_it_must_have_fallen_by_all_of_it_or_have_a_trend(
 
 
 def test_a_loss_that_rises_is_not_learning_either() -> None:
-    assert found_at(PlateauedLoss(), run_of_losses([2.0 + 0.001 * at for at in range(30)]))
+    assert found_at(PlateauedLoss(), run_of_losses([2.0 + 0.001 * at for at in range(40)]))
+
+
+def test_a_loss_that_fell_long_ago_and_came_back_is_no_plateau() -> None:
+    losses = [2.0] * 10 + [1.5] * 15 + [2.0] * 60
+    assert not found_at(PlateauedLoss(), run_of_losses(losses))
 
 
 def test_a_loss_that_converged_is_quiet() -> None:
@@ -69,23 +72,20 @@ def test_how_often_losses_are_saved_hardly_matters() -> None:
         assert found_at(PlateauedLoss(), run_of_losses(stuck, interval=interval))
 
 
-def test_the_steps_of_a_bin_are_judged_together() -> None:
+def test_a_run_that_is_too_short_is_not_judged() -> None:
     outcomes = run_of_losses([2.3] * 104, interval=1).outcomes(PlateauedLoss())
+    message = "only {} of the 20 means of 5 steps needed were saved so far"
     for step, count in ((0, 0), (4, 0), (5, 1), (9, 1), (99, 19)):
-        assert outcomes[step] == NotEvaluated(
-            f"only {count} of the 20 means needed, each of the losses of 5 steps, are known so far"
-        )
-    assert outcomes[-1] == NotEvaluated(
-        "the losses of 5 steps are judged together, when later ones come"
-    )
+        assert outcomes[step] == NotEvaluated(message.format(count))
+    assert outcomes[-1] == NotEvaluated("the loss is judged after 150 steps and a warm-up")
 
 
 def test_parameters_may_be_strings() -> None:
     rule = PlateauedLoss(num_steps="300", min_fall_percent="50", patience="1")  # type: ignore[arg-type]
-    assert found_at(rule, run_of_losses([2.0] * 40))[0] == 100
+    assert found_at(rule, run_of_losses([2.0] * 80))[0] == 300
 
 
-def test_boosted_trees_that_learn_little_are_left_alone_while_they_learn() -> None:
+def test_boosted_trees_that_learn_little_have_no_finding_while_they_learn() -> None:
     for fall, is_found in ((1e-4, False), (0.0, True)):
         trial = TrialBuilder()
         trial.collections(losses=("^train-",))
@@ -129,4 +129,4 @@ def warming_up(num_steps: int, *, jitter: float = 0.2) -> TrialBuilder:
 def test_a_linear_warm_up_is_waited_for_but_no_jitter(num_steps: int, *, is_found: bool) -> None:
     found = found_at(PlateauedLoss(), warming_up(num_steps))
     assert bool(found) is is_found
-    assert not found or min(found) <= 120
+    assert not found or min(found) <= 200

@@ -99,7 +99,7 @@ def test_what_cannot_be_judged() -> None:
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_what_an_original_client_left_out_is_told() -> None:
+def test_what_an_original_client_left_out_is_named() -> None:
     (outcome,) = with_maxima("Net_a.weight", num_workers=2).outcomes(ReplicaDivergence())
     assert isinstance(outcome, NotEvaluated)
     assert outcome.reason.startswith("saved parameters have no size")

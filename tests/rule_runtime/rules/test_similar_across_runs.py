@@ -82,7 +82,7 @@ def test_fires_where_a_tensor_differs_from_the_other_run(folder: str) -> None:
     assert (evidence.step, evidence.tensor, evidence.measure) == (1, "a", "max_difference")
     assert evidence.value == pytest.approx(0.5)
     assert evidence.sentence == (
-        "a: differs by 0.5 from run other at its step 1; 1 of 2 tensors differ"
+        "a: differs by 0.5 or more from run other at its step 1; 1 of 2 tensors differ"
     )
 
 
@@ -110,7 +110,7 @@ def test_without_values_what_statistics_do_not_prove_is_similar(folder: str) -> 
     passed, issue = outcomes(folder, ours, theirs, save_values=False)
     assert isinstance(passed, Passed)
     assert isinstance(issue, IssueFound)
-    assert issue.evidence.sentence.startswith("a: differs by at least 1 from run other")
+    assert issue.evidence.sentence.startswith("a: differs by 1 or more from run other")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_every_kind_of_tensor(folder: str, one: Any, other: Any, kind: type) -> 
     assert isinstance(outcome, kind)
 
 
-def test_what_one_run_lacks_is_passed_over(folder: str) -> None:
+def test_what_one_run_lacks_is_ignored(folder: str) -> None:
     ours = [{"a": [1.0], "ours": [1.0]}, {"ours": [1.0]}, {"a": [1.0]}]
     theirs: list[dict[str, Any]] = [{"a": [1.0], "theirs": [2.0]}, {"a": [1.0]}]
     passed, none, late = outcomes(folder, ours, theirs)
@@ -144,7 +144,7 @@ def test_what_one_run_lacks_is_passed_over(folder: str) -> None:
     assert late == NotEvaluated("other trial 'other' does not have the step")
 
 
-def test_another_run_that_is_not_there_is_told(folder: str) -> None:
+def test_another_run_that_is_missing_is_reported(folder: str) -> None:
     (outcome,) = outcomes(folder, [{"a": [1.0]}], [{"a": [1.0]}], other_trials=("othr",))
     assert isinstance(outcome, NotEvaluated)
     assert "othr" in outcome.reason
@@ -162,7 +162,9 @@ def test_several_other_runs_and_the_parameters_of_the_service(folder: str) -> No
         folder, [{"a": [1.0], "b": [1.0]}], [{"a": [1.0], "b": [1.0]}], other_trial_0=uri
     )
     assert isinstance(issue, IssueFound)
-    assert issue.evidence.sentence.startswith(f"b: differs by 4 from run {uri} at its step 0")
+    assert issue.evidence.sentence.startswith(
+        f"b: differs by 4 or more from run {uri} at its step 0"
+    )
     (issue,) = outcomes(folder, [{"b": [1.0]}], [], other_trials=(), other_trial_0="third")
     assert isinstance(issue, IssueFound)
     # One that cannot be read does not keep the others from being compared.
@@ -204,7 +206,8 @@ def test_only_selected_tensors_are_compared(folder: str) -> None:
     (outcome,) = outcomes(folder, ours, theirs, collection_names=("weights",))
     assert isinstance(outcome, Passed)
     (outcome,) = outcomes(folder, ours, theirs, tensor_regex=("^c$",))
-    assert outcome == NotEvaluated("none of the selected tensors was saved")
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith("none of the selected tensors was saved")
 
 
 def test_differences_that_statistics_prove_cost_one_read_of_each_run(folder: str) -> None:

@@ -55,7 +55,7 @@ def test_a_gap_longer_than_the_threshold_fires() -> None:
     )
 
 
-def test_a_stall_that_is_over_may_be_left_alone() -> None:
+def test_a_stall_that_is_over_may_be_ignored() -> None:
     rule = StalledTrainingRule(judge_gaps=False)
     assert kinds(outcomes(rule, 1000.0, 9000.0, 90000.0)) == "-PP"
     assert isinstance(rule.check_silence(1801.0, 2), IssueFound)
@@ -68,7 +68,7 @@ def test_the_recommended_pack_stops_no_training_that_went_on() -> None:
     assert isinstance(rule.check_silence(1801.0, 2), IssueFound)
 
 
-def test_steps_without_a_time_are_passed_over() -> None:
+def test_steps_without_a_time_are_ignored() -> None:
     assert kinds(outcomes(StalledTrainingRule(), None, 10.0, None, 20.0, 5000.0)) == "---P!"
     (outcome,) = outcomes(StalledTrainingRule(), None)
     assert outcome == NotEvaluated("the files of the step have no time")

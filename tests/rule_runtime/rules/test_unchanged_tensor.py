@@ -97,7 +97,7 @@ def test_it_finds_what_a_walk_through_all_steps_finds(
 
 def test_a_tensor_that_changes_once_begins_anew() -> None:
     steps = [{"a": value} for value in (FIXED, FIXED, FIXED + 1, FIXED + 1, FIXED + 1)]
-    assert kinds(trial_of(steps)) == [NotEvaluated, NotEvaluated, Passed, Passed, IssueFound]
+    assert kinds(trial_of(steps)) == [NotEvaluated, NotEvaluated, Passed, NotEvaluated, IssueFound]
 
 
 @pytest.mark.parametrize(("num_steps", "first"), [(2, 1), (3, 2), (5, 4)])
@@ -107,14 +107,13 @@ def test_the_number_of_steps_is_a_parameter(num_steps: int, first: int) -> None:
     assert found == [NotEvaluated] * first + [IssueFound] * (6 - first)
 
 
-@pytest.mark.parametrize("save_values", [True, False])
 @pytest.mark.parametrize(("change", "kind"), [(0.9e-5, IssueFound), (1.1e-5, Passed)])
-def test_the_tolerance_is_that_of_allclose(change: float, kind: type, save_values: bool) -> None:
+def test_the_tolerance_is_that_of_allclose(change: float, kind: type) -> None:
     steps = [{"a": np.float64([2.0])}, {"a": np.float64([2.0 * (1 + change)])}]
     rule = UnchangedTensor(tensor_regex=("a",), num_steps=2, atol=0)
-    assert kinds(trial_of(steps, save_values=save_values), rule)[1] is kind
+    assert kinds(trial_of(steps), rule)[1] is kind
     wide = UnchangedTensor(tensor_regex=("a",), num_steps=2, rtol=0, atol=1)
-    assert kinds(trial_of(steps, save_values=save_values), wide)[1] is IssueFound
+    assert kinds(trial_of(steps), wide)[1] is IssueFound
 
 
 def test_a_change_that_no_statistic_shows_is_found_in_the_values() -> None:
@@ -139,10 +138,9 @@ def test_a_change_that_statistics_prove_costs_no_read() -> None:
 
     trial = TrialBuilder(NoEvents("quick"))
     for step in range(5):
-        trial.step(step, {"a": moving(step, 1000), "loss": np.float32(step), "zero": np.zeros(3)})
+        trial.step(step, {"a": moving(step, 1000), "loss": np.float32(step)})
     rule = UnchangedTensor(tensor_regex=("a", "loss"))
     assert kinds(trial, rule)[1:] == [Passed] * 4
-    assert kinds(trial)[2] is IssueFound  # a constant tensor is fully told by statistics, too
 
 
 def test_nan_equals_nan_only_if_asked_for() -> None:
@@ -179,7 +177,7 @@ def test_frozen_weights_are_no_issue_where_gradients_tell() -> None:
     assert kinds(trial_of(without_any), rule)[2] is IssueFound
 
 
-def test_steps_of_evaluation_are_passed_over() -> None:
+def test_steps_of_evaluation_are_ignored() -> None:
     trial = TrialBuilder()
     for step in range(6):
         mode = ModeKeys.EVAL if step in (1, 2, 3) else ModeKeys.TRAIN
@@ -198,7 +196,7 @@ def test_each_worker_is_judged_by_itself() -> None:
     assert issue.evidence.worker == "worker_1"
 
 
-def test_steps_whose_files_are_gone_are_passed_over() -> None:
+def test_steps_whose_files_are_gone_are_ignored() -> None:
     trial = trial_of([{"a": FIXED}] * 5)
     evaluation = Evaluation.fresh(EVERYTHING)
     for view in trial.views()[:2]:

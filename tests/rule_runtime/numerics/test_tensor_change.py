@@ -1,4 +1,4 @@
-"""Statistics prove nothing that `numpy.allclose` contradicts."""
+"""Statistics prove nothing that values contradict."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.numerics.closeness import (
+from rule_runtime.numerics.statistics import tensor_statistics
+from rule_runtime.numerics.tensor_change import (
     Tolerance,
     all_close,
     are_identical,
-    proven_close,
+    movement,
     proven_different,
+    ratio_bounds,
+    update_ratio,
 )
-from rule_runtime.numerics.statistics import tensor_statistics
+
+EPSILON = 1e-9
 
 floats = st.floats(-1e6, 1e6, width=32) | st.sampled_from([np.nan, np.inf, -np.inf, 0.0])
 changes = st.floats(-3e-5, 3e-5) | st.sampled_from([0.0, 1.0, -1e3])
@@ -49,19 +53,6 @@ def test_what_is_proven_is_true(pair: tuple[Array, Array], tolerance: Tolerance)
     ours, theirs = rows_of(one, other)
     if proven_different(ours, theirs, tolerance)[0]:
         assert not expected
-    if proven_close(ours, theirs, tolerance)[0]:
-        assert expected
-
-
-@given(floats, changes, tolerances)
-@settings(max_examples=300, deadline=None)
-def test_of_scalars_everything_is_told(value: float, change: float, tolerance: Tolerance) -> None:
-    one, other = np.array(value), np.array(value * (1 + change))
-    if not np.isfinite(one) or not np.isfinite(other):
-        return
-    ours, theirs = rows_of(one, other)
-    is_close = np.allclose(one, other, *tolerance)
-    assert proven_close(ours, theirs, tolerance)[0] == is_close
 
 
 @pytest.mark.parametrize(
@@ -91,15 +82,11 @@ def test_a_usual_update_is_proven() -> None:
 def test_identical_statistics() -> None:
     value = np.linspace(-1, 1, 9)
     same, other = rows_of(value, np.nextafter(value, 2))
-    assert are_identical(same, same, Tolerance())[0]
-    assert not are_identical(same, other, Tolerance())[0]
-    with_nan, with_inf, text = rows_of(
-        np.array([np.nan, 1.0]), np.array([np.inf, 1.0]), np.array(["a"])
-    )
-    assert not are_identical(with_nan, with_nan, Tolerance())[0]
-    assert are_identical(with_nan, with_nan, Tolerance(equal_nan=True))[0]
-    assert not are_identical(with_inf, with_inf, Tolerance())[0]
-    assert not are_identical(text, text, Tolerance())[0]
+    assert are_identical(same, same)[0]
+    assert not are_identical(same, other)[0]
+    with_inf, text = rows_of(np.array([np.inf, 1.0]), np.array(["a"]))
+    assert not are_identical(with_inf, with_inf)[0]
+    assert not are_identical(text, text)[0]
 
 
 def test_long_tensors_are_compared_to_their_end() -> None:
@@ -114,3 +101,55 @@ def test_shapes_and_texts() -> None:
     assert not all_close(np.zeros((2, 3)), np.zeros((3, 2)), Tolerance())
     assert all_close(np.array(["a"]), np.array(["a"]), Tolerance())
     assert not all_close(np.array(["a"]), np.array([1.0]), Tolerance())
+
+
+@given(st.lists(st.tuples(*[st.floats(-1e3, 1e3, width=32)] * 2), min_size=1, max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_the_update_ratio_lies_within_its_bounds(values: list[tuple[float, float]]) -> None:
+    now, before = np.array(values).T
+    expected = np.abs(now - before).mean() / (np.abs(now).mean() + EPSILON)
+    ratio = update_ratio(now, before, EPSILON)
+    assert ratio == pytest.approx(expected, rel=1e-12, abs=1e-300)
+    lower, upper = ratio_bounds(*rows_of(now, before), EPSILON)
+    assert lower[0] <= ratio * (1 + 1e-12)
+    assert upper[0] >= ratio * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [([np.nan, 1.0], [1.0, 1.0]), ([1.0, 1.0], [np.inf, 1.0]), ([], []), ([np.inf], [np.inf])],
+)
+def test_tensors_that_are_not_finite_have_no_update_ratio(now: Any, before: Any) -> None:
+    one, other = np.array(now, dtype=np.float64), np.array(before, dtype=np.float64)
+    assert np.isnan(update_ratio(one, other, EPSILON))
+    if one.size:
+        assert np.isnan(ratio_bounds(*rows_of(one, other), EPSILON)).all()
+
+
+def test_the_update_ratio_of_long_tensors_of_any_type() -> None:
+    before = np.ones((1 << 20) + 5, dtype=np.float16)
+    assert update_ratio(before * np.float16(2), before, EPSILON) == pytest.approx(0.5)
+    whole = np.arange(10)
+    assert update_ratio(whole + 1, whole, 0) == pytest.approx(1 / 5.5)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 30), st.floats(1e-6, 10))
+def test_the_bound_of_a_movement_is_never_above_the_true_ratio(
+    seed: int, size: int, scale: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    before = rng.normal(rng.normal(), 1, size)
+    now = before + rng.normal(rng.normal(), scale, size)
+    (bound,), (moved,) = movement(*rows_of(now, before))
+    assert 0 <= bound <= np.linalg.norm(now - before) / np.linalg.norm(before) * (1 + 1e-9)
+    assert moved <= np.abs(now - before).max() / np.sqrt((before**2).mean()) * (1 + 1e-9)
+
+
+def test_a_weight_that_is_scaled_has_an_exact_bound() -> None:
+    weight = np.random.default_rng(0).normal(0, 1, (20, 20))
+    assert movement(*rows_of(1.5 * weight, weight))[0][0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("value", [np.zeros(3), np.array(1.0), np.array([np.nan, np.nan])])
+def test_zeros_and_single_numbers_have_no_movement(value: Array) -> None:
+    assert np.isnan(movement(*rows_of(value + 1, value))).all()

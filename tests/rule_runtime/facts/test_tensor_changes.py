@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from rule_runtime.facts.comparing import Likeness, compare, frozen_rows, matched, with_numbers
-from rule_runtime.numerics.closeness import Tolerance
+from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
+from rule_runtime.numerics.tensor_change import Tolerance
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial import value_pairs as module
 from rule_runtime.trial.step_view import StepView
@@ -22,24 +22,24 @@ def two_steps(
     return now, earlier
 
 
-def likeness_of(one: dict[str, Any], other: dict[str, Any], **options: Any) -> dict[str, Likeness]:
+def compared(one: dict[str, Any], other: dict[str, Any], **options: Any) -> dict[str, str]:
     now, earlier = two_steps(one, other, **options)
-    rows = now.tensors()
-    found = compare(now, rows, earlier, earlier.tensors(), Tolerance())
-    return {name: Likeness(kind) for name, kind in zip(rows.names, found, strict=True)}
+    pairs = TensorPairs(now, now.tensors(), earlier, earlier.tensors())
+    names = {(True, False): "close", (False, True): "different", (False, False): "unknown"}
+    found = zip(*(mask.tolist() for mask in compare(pairs, Tolerance())), strict=True)
+    return {name: names[each] for name, each in zip(pairs.rows.names, found, strict=True)}
 
 
 def test_tensors_are_matched_by_name_in_any_order() -> None:
     value = np.linspace(-1, 1, 5)
-    found = likeness_of(
+    found = compared(
         {"same": value, "new": value, "other": value, "turned": value},
         {"turned": value[::-1], "old": value, "other": value + 1, "same": value},
     )
     assert found == {
-        "same": Likeness.CLOSE,
-        "new": Likeness.ABSENT,
-        "other": Likeness.DIFFERENT,
-        "turned": Likeness.DIFFERENT,
+        "same": "close",
+        "other": "different",
+        "turned": "different",
     }
 
 
@@ -48,10 +48,10 @@ def test_where_one_value_is_missing_statistics_decide() -> None:
     one = {"same": value, "near": value, "far": value}
     other = {"same": value, "near": value * (1 + 1e-7), "far": value + 1}
     for saved in ((True, False), (False, True), (False, False)):
-        assert likeness_of(one, other, saved=saved) == {
-            "same": Likeness.CLOSE,
-            "near": Likeness.UNKNOWN,
-            "far": Likeness.DIFFERENT,
+        assert compared(one, other, saved=saved) == {
+            "same": "close",
+            "near": "unknown",
+            "far": "different",
         }
 
 
@@ -76,14 +76,6 @@ def test_values_of_rows_come_with_their_position() -> None:
     rows = view.tensors()
     found = {(rows.names[at], rows.workers[at]): float(v[0]) for at, v in row_values(view, rows)}
     assert found == {("a", "worker_1"): 2.0, ("b", "worker_1"): 11.0}
-
-
-def test_rows_of_the_same_steps_match_at_once() -> None:
-    now, earlier = two_steps({"a": [1.0], "b": [1.0]}, {"a": [1.0], "b": [1.0]})
-    one, other = matched(now.tensors(), earlier.tensors())
-    assert one.tolist() == other.tolist() == [0, 1]
-    one, other = matched(now.tensors(regex=("b",)), earlier.tensors(regex=("a",)))
-    assert (len(one), len(other)) == (0, 0)
 
 
 def test_only_rows_with_numbers_can_be_compared() -> None:

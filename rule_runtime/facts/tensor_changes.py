@@ -1,0 +1,218 @@
+"""Compares the tensors of two steps; reads values only where statistics do not decide.
+
+Shape legend: R = pairs of tensors, C = statistics, in the order of `STATISTICS_COLUMNS`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.facts.parameters import Gradients
+from rule_runtime.numerics.tensor_change import (
+    Tolerance,
+    all_close,
+    are_identical,
+    proven_different,
+    ratio_bounds,
+    update_ratio,
+)
+from rule_runtime.trial.value_pairs import value_pairs
+
+if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Memory
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = [
+    "TensorPairs",
+    "compare",
+    "frozen_rows",
+    "largest_difference",
+    "since_previous_step",
+    "update_ratios",
+    "with_numbers",
+]
+
+_Mask = npt.NDArray[np.bool_]
+
+
+class TensorPairs:
+    """Tensors that two steps have in common, by name and worker.
+
+    Args:
+        step: A step.
+        rows: Some rows of it.
+        other: Another step.
+        others: The rows of it to compare with.
+
+    Attributes:
+        step: The step.
+        other: The other step.
+        at: Their positions among `rows` [R].
+        rows: Their rows at the step [R].
+        now: Their statistics at the step [R, C].
+        before: Their statistics at the other step [R, C].
+        has_other_shape: Which are known to have another shape at the other step [R].
+    """
+
+    def __init__(
+        self, step: StepView, rows: TensorRows, other: StepView, others: TensorRows
+    ) -> None:
+        where = {pair: at for at, pair in enumerate(zip(others.names, others.workers, strict=True))}
+        both = [
+            (at, where[pair])
+            for at, pair in enumerate(zip(rows.names, rows.workers, strict=True))
+            if pair in where
+        ]
+        self.step, self.other = step, other
+        self.at = np.array([at for at, _ in both], dtype=np.intp)
+        self.rows = rows.select(self.at)
+        others = others.select(np.array([at for _, at in both], dtype=np.intp))
+        self.now, self.before = _statistics_of(self.rows), _statistics_of(others)
+        shapes = zip(self.rows.shapes, others.shapes, strict=True)
+        differs = [None not in (one, two) and one != two for one, two in shapes]
+        self.has_other_shape = np.array(differs, dtype=np.bool_)
+
+    def values(self, chosen: _Mask) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Yield position and both values of pairs whose values were saved, a few at a time.
+
+        Args:
+            chosen: Which pairs [R].
+
+        Raises:
+            RecordError: If an event file is damaged, or a record longer than 2 GiB.
+        """
+        by_worker: dict[str, dict[str, int]] = defaultdict(dict)
+        for at in np.flatnonzero(chosen).tolist():
+            by_worker[self.rows.workers[at]][self.rows.names[at]] = at
+        for worker, names in by_worker.items():
+            for name, value, other in value_pairs(self.step, self.other, names, worker):
+                yield names[name], value, other
+
+
+def _statistics_of(rows: TensorRows) -> npt.NDArray[np.float64]:
+    return np.stack([rows.column(name) for name in STATISTICS_COLUMNS], axis=1)
+
+
+def since_previous_step(step: StepView, collections: Sequence[str], memory: Memory) -> TensorPairs:
+    """Return the tensors of some collections with those of the previous step that had any.
+
+    Args:
+        step: A step of training.
+        collections: The collections.
+        memory: `previous`: the global number of that step.
+
+    Raises:
+        Missing: There is no such tensor, or no previous step.
+    """
+    rows = step.tensors(collections=collections)
+    if not len(rows):
+        raise Missing(f"no tensor of {' or '.join(collections)} was saved")
+    previous, memory["previous"] = memory.get("previous", step.step), step.step
+    earlier = step.earlier(previous) if previous < step.step else None
+    if earlier is None:
+        raise Missing("there is no earlier step to compare with")
+    return TensorPairs(step, rows, earlier, earlier.tensors(collections=collections))
+
+
+def compare(pairs: TensorPairs, tolerance: Tolerance) -> tuple[_Mask, _Mask]:
+    """Return which pairs of tensors are close, and which are different [R]; others are unknown.
+
+    Values are read where statistics do not prove a difference. Where values were not saved, tensors
+    with equal statistics count as close.
+
+    Args:
+        pairs: The tensors.
+        tolerance: How close they must be; relative to the other step.
+
+    Raises:
+        RecordError: If an event file is damaged, or a record longer than 2 GiB.
+    """
+    is_close = are_identical(pairs.now, pairs.before) & ~pairs.has_other_shape
+    is_different = proven_different(pairs.now, pairs.before, tolerance) | pairs.has_other_shape
+    for at, value, other in pairs.values(~is_different):
+        is_close[at] = all_close(value, other, tolerance)
+        is_different[at] = not is_close[at]
+    return is_close & ~is_different, is_different
+
+
+def largest_difference(pairs: TensorPairs, at: int) -> float:
+    """Return the largest difference of two elements of a tensor; infinite if it is unknown.
+
+    Where values were not saved it is a lower bound: the difference of the means or extremes.
+
+    Args:
+        pairs: Tensors.
+        at: Position of one.
+    """
+    columns = [STATISTICS_COLUMNS.index(name) for name in ("min", "max", "mean")]
+    with np.errstate(all="ignore"):
+        distance = np.abs(pairs.now[at, columns] - pairs.before[at, columns])
+        for _, one, two in pairs.values(np.arange(len(pairs.at)) == at):
+            if one.shape != two.shape or not {one.dtype.kind, two.dtype.kind} <= set("biufc"):
+                return np.inf
+            distance = np.abs(np.subtract(one, two, dtype=np.result_type(one, two, 1.0)))
+    known = distance[~np.isnan(distance)]
+    return float(known.max()) if known.size else np.inf
+
+
+def update_ratios(
+    pairs: TensorPairs, limits: tuple[float, float], epsilon: float
+) -> tuple[npt.NDArray[np.float64], _Mask]:
+    """Return the update ratios of weights, and which of them statistics prove to be normal [R].
+
+    Ratios that are proven to be normal, or unknown, are NaN.
+
+    Args:
+        pairs: The weights.
+        limits: The smallest and the largest ratio that is normal.
+        epsilon: What is added to the magnitude of a weight.
+
+    Raises:
+        RecordError: If an event file is damaged, or a record longer than 2 GiB.
+    """
+    lower, upper = ratio_bounds(pairs.now, pairs.before, epsilon)
+    can_compare = ~pairs.has_other_shape
+    is_normal = can_compare & (lower >= limits[0]) & (lower > 0) & (upper <= limits[1])
+    is_equal = can_compare & are_identical(pairs.now, pairs.before) & np.isfinite(lower)
+    ratio = np.where(is_equal, 0.0, np.nan)
+    for at, value, earlier in pairs.values(can_compare & ~is_normal):
+        if {value.dtype.kind, earlier.dtype.kind} <= set("biuf"):
+            ratio[at] = update_ratio(value, earlier, epsilon)
+    return ratio, is_normal
+
+
+def with_numbers(rows: TensorRows) -> TensorRows:
+    """Return the rows that can be compared: not those without elements, nor texts.
+
+    Args:
+        rows: The rows.
+    """
+    size = rows.column("size")
+    is_text = (size > 0) & np.isnan(rows.column("nan"))
+    return rows.select((size != 0) & ~is_text)
+
+
+def frozen_rows(step: StepView, rows: TensorRows) -> _Mask:
+    """Return which rows are parameters without a gradient, frozen or unused [R].
+
+    No row is frozen if the worker saved no gradient whose parameter is known.
+
+    Args:
+        step: The step.
+        rows: Rows of it [R].
+    """
+    gradients = step.fact(Gradients)
+    owners = zip(gradients.owners, gradients.rows.workers, strict=True)
+    known = {worker for owner, worker in owners if owner}
+    parameters = step.tensors(collections=("weights", "biases"))
+    pairs = set(zip(parameters.names, parameters.workers, strict=True))
+    own = zip(rows.names, rows.workers, strict=True)
+    is_parameter = np.array([pair in pairs and pair[1] in known for pair in own], dtype=np.bool_)
+    return np.asarray(is_parameter & np.isnan(gradients.of(rows)))
