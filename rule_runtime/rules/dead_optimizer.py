@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadOptimizer"]
 
-_CHANGED: Final = 0
+_CHANGED: Final = 1
 """Fingerprint of a parameter that has changed once."""
 _TIMES_ALONE: Final = 5
 """How many times the patience is needed while no parameter at all has changed."""

@@ -15,15 +15,12 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.initialisation import (
-    Sign,
-    equal_units,
-    large_weights,
+from rule_runtime.facts.first_steps import (
     loss_without_decrease,
     narrow_gradients,
     unlike_variances,
 )
-from rule_runtime.facts.parameters import FIRST_WEIGHTS
+from rule_runtime.facts.first_weights import FIRST_WEIGHTS, Sign, equal_units, large_weights
 from rule_runtime.facts.selection import evidence, is_training
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ class VanishingGradient(Rule):
             return NotEvaluated("no gradient has a finite element")
         has_vanished = (sizes < self._thresholds(step, gradients)) & ~gradients.is_cancelled
         if self.max_share < 1:
-            has_vanished &= ~_is_in_tail(step, gradients)
+            has_vanished &= ~_is_after_end(step, gradients)
         keys = row_keys(rows.names, rows.workers)
         known = RowMemory(memory.get("rows", ""))
         streaks = known.update(keys, np.zeros(len(keys), np.uint32), has_vanished)
@@ -112,17 +112,13 @@ class VanishingGradient(Rule):
         return thresholds
 
 
-def _is_in_tail(step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
-    """Tell which gradients are zero and of layers that are called after all that learn [G]."""
+def _is_after_end(step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
+    """Return which gradients are zero and of layers called after the last one that learns [G]."""
     workers = gradients.rows.workers
-    tails = {
-        worker: step.fact(Layers).flow(worker, gradients.learning(worker)).tail
-        for worker in set(workers)
-    }
+    after = {of: step.fact(Layers).around(of, gradients.learning(of))[1] for of in set(workers)}
     pairs = zip(gradients.owners, workers, strict=True)
-    in_tail = np.array([name in tails[of] for name, of in pairs], dtype=bool)
-    found: npt.NDArray[np.bool_] = in_tail & (gradients.sizes == 0)
-    return found
+    is_after = np.array([name in after[of] for name, of in pairs], dtype=np.bool_)
+    return np.asarray(is_after & (gradients.sizes == 0))
 
 
 def _has_loss(step: StepView, worker: str) -> bool:

@@ -133,7 +133,7 @@ def test_gradients_of_a_session_of_tensorflow_1_tell_nothing() -> None:
     trial.collections(weights=("kernel:0$",), gradients=("^gradients/",))
     for step in range(12):
         trial.step(step, {"conv1/kernel:0": np.ones(4), "fc/kernel:0": np.ones(4), **gradient})
-    message = "the names of the gradients do not tell which parameters they are of"
+    message = "the names of the gradients do not say which parameters they belong to"
     assert set(trial.outcomes(MissingGradient())) == {NotEvaluated(message)}
     assert set(trial.outcomes(DeadOptimizer())) == {NotEvaluated(message)}
     view = trial.views()[0]

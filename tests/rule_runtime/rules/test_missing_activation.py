@@ -188,7 +188,7 @@ def test_normalisation_and_dropout_are_no_activations(
 
 
 def test_a_norm_here_and_there_may_lack_an_activation_on_purpose() -> None:
-    tensors = chain("norm", 8, activation=True)
+    tensors = chain("norm", 9, activation=True)
     for at in (1, 3):
         tensors[f"fc{at}_input_0"] = tensors[f"m{at - 1}_output_0"]
     assert not found_at(MissingActivation(), run(tensors))

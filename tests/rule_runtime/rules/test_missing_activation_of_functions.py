@@ -148,7 +148,7 @@ class Mlp(Layers):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.fc2(F.relu(self.fc1(x.flatten(1))))
-        h = F.gelu(self.fc3(torch.tanh(h) if self.is_active else h))
+        h = F.relu(self.fc3(torch.tanh(h) if self.is_active else h))
         return F.log_softmax(self.fc4(h), 1)
 
 

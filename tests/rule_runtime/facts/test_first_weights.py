@@ -111,15 +111,6 @@ def test_packed_weights_are_told_by_their_names(name: str) -> None:
         assert isinstance(outcome, IssueFound) is fires
 
 
-@pytest.mark.parametrize(("name", "fires"), [("weight_hh_l0", True), ("weight_ih_l0", False)])
-def test_one_recurrent_weight_suffices(name: str, fires: bool) -> None:
-    value = layer(128, 32, 12.0)
-    tensors = network(layer(64, 64, 1.0), layer(64, 64, 1.0))
-    tensors |= {f"Net_rnn.{name}": value, f"gradient/Net_rnn.{name}": value}
-    outcome = outcome_of(tensors)
-    assert isinstance(outcome, IssueFound) is fires
-
-
 @pytest.mark.parametrize(
     ("weights", "fires"),
     [
