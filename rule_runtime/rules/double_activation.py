@@ -22,31 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = ["DoubleActivation"]
 
-_TIMES_UNSURE: Final = 3
-"""Times `patience` for ranges that scores may have by chance."""
 _REMEDY: Final = (
-    "Remove one of the two: CrossEntropyLoss and BCEWithLogitsLoss take logits, and a regression "
-    "needs no activation that cannot reach its targets."
+    "Remove one of the two activations: CrossEntropyLoss and BCEWithLogitsLoss take logits."
 )
 
 
 class DoubleActivation(Rule):
-    """Finds activations that are applied to what went through one already.
+    """Detects activations that are applied to what went through one already.
 
     How it decides:
-        A tensor fires at `patience` saved training steps in a row if it is:
+        A tensor is reported after `patience` saved training steps in a row if it is:
+
         * the first input of CrossEntropyLoss or BCEWithLogitsLoss, and is never negative but
           sometimes 0 (ReLU), or lies between 0 and 1 with mean 1 / classes (softmax), or has the
           extremes of tanh or sigmoid of a module's output;
-        * any tensor with the extremes of an activation of an activation of a module's output;
-        * the first input of a regression loss, after a ReLU, tanh or sigmoid that cannot reach the
-          targets.
+        * any tensor with the extremes of an activation of an activation of a module's output.
 
-        It fires after 3 times as many steps if the first input of a loss reaches both ends of what
-        two activations give, such as 0.5 and 0.731.
-
-        Where values were saved, the loss is recomputed. It fires if the loss equals that of a
-        softmax or sigmoid of probabilities at the first such step and at another one.
+        If values were saved, the loss is recomputed. It is reported if it equals that of a softmax
+        or sigmoid of probabilities at the first such step and at another one.
 
     Parameters:
         patience: Saved steps in a row.
@@ -65,7 +58,7 @@ class DoubleActivation(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect;
-                `values`: what values tell about each of at most 32 losses.
+                `values`: what values say about each of at most 32 losses.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -84,24 +77,15 @@ class DoubleActivation(Rule):
     def _by_statistics(self, step: StepView, memory: Memory) -> Outcome:
         """Judge tensors by their statistics."""
         facts = step.fact(ActivatedTensors)
-        rows = facts.rows
-        is_bad = np.array([at in facts.causes for at in range(len(rows))], dtype=bool)
+        rows, remembered = facts.rows, RowMemory(memory.get("rows", ""))
+        is_bad = np.array([at in facts.causes for at in range(len(rows))], dtype=np.bool_)
         keys = row_keys(rows.names, rows.workers)
-        remembered = RowMemory(memory.get("rows", ""))
-        chosen = np.flatnonzero(is_bad | np.isin(keys, list(remembered.known(keys))))
-        prints = np.zeros(len(chosen), np.uint32)
-        streaks = remembered.update(keys[chosen], prints, is_bad[chosen])
+        found = remembered.update(keys, np.zeros(len(rows), np.uint32), is_bad) >= self.patience
         memory["rows"] = remembered.to_json()
-        found = np.full(len(rows), np.nan)
-        for at, streak in zip(chosen.tolist(), streaks.tolist(), strict=True):
-            cause = facts.causes.get(at)
-            times = 1 if cause is None or cause.is_sure else _TIMES_UNSURE
-            if cause is not None and streak >= self.patience * times:
-                found[at] = rows.column("min")[at]
-        if np.isnan(found).all():
+        if not found.any():
             return Passed()
-        at = worst(rows, found, largest=False)
-        low, high = float(found[at]), float(rows.column("max")[at])
+        at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
+        low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
         return IssueFound(
             evidence(
                 step,
@@ -110,7 +94,7 @@ class DoubleActivation(Rule):
                 measure="minimum",
                 value=low,
                 threshold=0.0,
-                message=f"has values from {low:.3g} to {high:.3g}, and {facts.causes[at].message}",
+                message=f"has values from {low:.3g} to {high:.3g}, and {facts.causes[at]}",
                 remedy=_REMEDY,
             )
         )

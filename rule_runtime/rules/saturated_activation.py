@@ -11,10 +11,15 @@ from rule_runtime.detectors.saturation import saturated_units
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.facts.accurate_outputs import OF_OUTPUTS, are_accurate
-from rule_runtime.facts.activation_inputs import SATURATING, ActivationInputs
+from rule_runtime.facts.activation_inputs import (
+    OF_OUTPUTS,
+    SATURATING,
+    are_answers,
+    bounds_of,
+)
 from rule_runtime.facts.recurrent_slopes import OF_RECURRENT_LAYERS, least_slope
 from rule_runtime.facts.selection import evidence, is_training, selected_collections, worst
+from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -40,7 +45,7 @@ class SaturatedActivation(Rule):
         share of saturated units if that is above `threshold_layer`. The inputs are those of the
         collections `tanh_input` and `sigmoid_input`.
 
-        With `threshold_slope` recurrent layers are judged at step 0 by their outputs and weights.
+        With `threshold_slope` recurrent layers are judged at step 0 by their outputs.
 
     Parameters:
         collection_names: Further collections to judge.
@@ -51,7 +56,7 @@ class SaturatedActivation(Rule):
         threshold_sigmoid_max: Upper limit of the inputs of sigmoid.
         threshold_inactivity: Share of inputs within the limits below which a unit is saturated.
         threshold_layer: Share of saturated units above which a layer is reported.
-        judge_answers: Whether an output layer with a loss better than the baseline is judged.
+        judge_answers: Whether activations whose output goes into a loss are judged.
         threshold_slope: Least mean slope at step 0 of a recurrent layer; 0 to skip them.
 
     What to try:
@@ -113,22 +118,26 @@ class SaturatedActivation(Rule):
         names = (*_INPUTS, *self.collection_names)
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         limit, least = self.threshold_layer, self.threshold_inactivity
-        inputs = ActivationInputs(step, rows, self._limits)
-        saturated = np.where(inputs.are_within, 0.0, np.nan)
-        for at, value in inputs.values_beyond():
-            found = saturated_units(value, inputs.bounds[at], least)
-            saturated[at] = np.nan if found is None else found.percent
+        bounds = bounds_of(step, rows, self._limits)
+        low, high = bounds.T
+        is_fine = (rows.column("min") > low) & (rows.column("max") < high)
+        is_fine &= rows.column("inf") == 0
+        if not self.judge_answers:
+            is_fine |= are_answers(step, rows)
+        saturated = np.where(is_fine, 0.0, np.nan)
+        beyond = np.flatnonzero(~is_fine & ~np.isnan(low))
+        for number, value in row_values(step, rows.select(beyond)):
+            found = saturated_units(value, bounds[beyond[number]], least)
+            saturated[beyond[number]] = np.nan if found is None else found.percent
         if np.isnan(saturated).all():
             return NotEvaluated(_NONE.format(", ".join(names)))
-        if not self.judge_answers and np.nanmax(saturated) > limit:
-            saturated[are_accurate(step, rows)] = 0.0
         at = worst(rows, saturated, largest=True)
-        share, (low, high) = saturated[at], inputs.bounds[at].tolist()
+        share = saturated[at]
         if share <= limit:
             return Passed()
         message = (
             f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
-            f"{low:g} and {high:g}; more than {limit:g} %"
+            f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
         )
         return _found(step, rows, at, ("saturated_units_percent", share, limit), message)
 
