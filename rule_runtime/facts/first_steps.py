@@ -61,7 +61,7 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
         f"variance {variance[at]:.3g} is {ratio:.3g} times the {variance[other]:.3g} "
         f"of {rows.names[other]}, more than {threshold:g} times"
     )
-    return Sign(rows, at, "variance_ratio", ratio, threshold, message)
+    return Sign((rows, at), ("variance_ratio", ratio, threshold), message)
 
 
 def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
@@ -92,7 +92,7 @@ def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
         f"95th and 5th percentile of the gradient are {distance[at]:.3g} apart, less than "
         f"{threshold:g}"
     )
-    return Sign(rows, at, "percentile_range", distance[at], threshold, message)
+    return Sign((rows, at), ("percentile_range", distance[at], threshold), message)
 
 
 def loss_without_decrease(
@@ -122,4 +122,4 @@ def loss_without_decrease(
         return None
     least = known[rows.names[at], rows.workers[at]][0]
     message = f"no loss below {least:.4g} for {waited[at]:.0f} steps"
-    return Sign(rows, at, "steps_without_decrease", waited[at], patience, message)
+    return Sign((rows, at), ("steps_without_decrease", waited[at], patience), message)

@@ -40,19 +40,13 @@ class Sign(NamedTuple):
     """A sign of a poor initialisation.
 
     Attributes:
-        rows: Tensors of the step.
-        at: The worst of them.
-        measure: Name of what was measured.
-        value: The measured value.
-        threshold: What it was compared with.
+        row: Tensors of the step, and the position of the worst.
+        measured: Name of what was measured, its value, and the threshold.
         message: The finding in words.
     """
 
-    rows: TensorRows
-    at: int
-    measure: str
-    value: float
-    threshold: float
+    row: tuple[TensorRows, int]
+    measured: tuple[str, float, float]
     message: str
 
 
@@ -125,7 +119,7 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
         f"{len(large)} of {len(weights)} weights"
     )
     rows = step.tensors(collections=("weights",))
-    return Sign(rows, first.at, "gain", first.gain, max_gain, message)
+    return Sign((rows, first.at), ("gain", first.gain, max_gain), message)
 
 
 def equal_units(step: StepView) -> Sign | None:
@@ -151,7 +145,7 @@ def equal_units(step: StepView) -> Sign | None:
         f"equal and remain so; as do {len(constant)} of {len(units)} weights"
     )
     rows = step.tensors(collections=("weights",))
-    return Sign(rows, first.at, "initial_value", first.constant, 0.0, message)
+    return Sign((rows, first.at), ("initial_value", first.constant, 0.0), message)
 
 
 def _growths(step: StepView) -> dict[tuple[str, str], float]:

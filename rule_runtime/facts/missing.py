@@ -133,7 +133,7 @@ def are_not_finite(rows: TensorRows) -> bool:
 
 
 def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:
-    """Return why no row has all of some statistics; None if a row has.
+    """Return why no row has all of some statistics; None if one has.
 
     Args:
         rows: The rows [R], at least one.
@@ -145,8 +145,6 @@ def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> M
         return None
     if are_not_finite(rows):
         return Missing(f"no saved {noun} is finite")
-    if (rows.column("size") == 0).all():
-        return Missing(f"all saved {noun}s are empty")
     names = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
     # The original client saved neither values nor all statistics.
     how = f"{_SAVE_VALUES}, or use the hook of Stepwatch"
@@ -202,8 +200,6 @@ def missing_drift(rows: TensorRows, since: int | None, now: int) -> Missing:
         return unknown
     if not ((rows.column("l2") > 0) & (rows.column("size") > 1)).any():
         return Missing("all saved weights are zero, or single numbers")
-    if since is None:
+    if since is None or since >= now:
         return Missing("there is no earlier step to compare the weights with")
-    if since >= now:
-        return Missing(f"step {now} of the mode does not come after step {since}, the step before")
-    return Missing(f"no weight is known both at this step and at step {since}, the step before")
+    return Missing(f"no weight is known both at this step and at step {since}")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
+from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, num_not_finite, worst
+from rule_runtime.facts.selection import finding, num_not_finite, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ __all__ = ["AllZero"]
 _ALL: Final = 100.0
 _ROUNDING: Final = 1e-4
 """Relative error of l1 and l2; accelerators add up in float32."""
-
-_REMEDY: Final = (
-    "Find the layer or the data that the zeros come from: a dead layer, a mask that hides "
-    "everything, a detached graph, or an input that was never filled. Initialise weights randomly."
-)
 
 
 class AllZero(SelectedTensorsRule):
@@ -72,18 +67,8 @@ class AllZero(SelectedTensorsRule):
         if value < self.threshold:
             return Passed()
         size = int(rows.column("size")[at])
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="zero_percent",
-                value=value,
-                threshold=self.threshold,
-                message=f"{value:.4g} % of {size} elements are zero, at least {self.threshold:g} %",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"{value:.4g} % of {size} elements are zero, at least {self.threshold:g} %"
+        return finding(self, step, (rows, at), ("zero_percent", value, self.threshold), message)
 
     def _percentages(self, step: StepView, rows: TensorRows) -> npt.NDArray[np.float64]:
         """Return the percentage of zeros [R]: NaN if unknown, 0 if it is below the threshold."""

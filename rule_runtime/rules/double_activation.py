@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from rule_runtime.facts.activated_tensors import ActivatedTensors
 from rule_runtime.facts.layers import MODULE_IO
 from rule_runtime.facts.loss import Loss, LossFacts
 from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["DoubleActivation"]
-
-_REMEDY: Final = (
-    "Remove one of the two activations: CrossEntropyLoss and BCEWithLogitsLoss take logits."
-)
 
 
 class DoubleActivation(Rule):
@@ -45,7 +41,8 @@ class DoubleActivation(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Give the loss the outputs of the last linear layer.
+        Remove one of the two activations. CrossEntropyLoss and BCEWithLogitsLoss take the outputs
+        of the last linear layer.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
@@ -63,7 +60,9 @@ class DoubleActivation(Rule):
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         facts = step.fact(LossFacts)
-        by_values = [_by_values(step, facts, loss, memory) for loss in facts.losses[:MAX_SERIES]]
+        by_values = [
+            self._by_values(step, facts, loss, memory) for loss in facts.losses[:MAX_SERIES]
+        ]
         found = [outcome for outcome in by_values if isinstance(outcome, IssueFound)]
         if found:
             return found[0]
@@ -86,37 +85,18 @@ class DoubleActivation(Rule):
             return Passed()
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
         low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="minimum",
-                value=low,
-                threshold=0.0,
-                message=f"has values from {low:.3g} to {high:.3g}, and {facts.causes[at]}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"has values from {low:.3g} to {high:.3g}, and {facts.causes[at]}"
+        return finding(self, step, (rows, at), ("minimum", low, 0.0), message)
 
-
-def _by_values(step: StepView, facts: LossFacts, loss: Loss, memory: Memory) -> Outcome | None:
-    """Judge whether a loss applies an activation to probabilities; None without values."""
-    values, states = facts.values(loss), memory.setdefault("values", {})
-    if values is None or (loss.key not in states and len(states) >= MAX_SERIES):
-        return None
-    match = recognise(DOUBLE_ACTIVATIONS, states.setdefault(loss.key, {}), values, loss.value)
-    if match is None:
-        return Passed()
-    return IssueFound(
-        evidence(
-            step,
-            facts.rows,
-            loss.row,
-            measure="loss",
-            value=loss.value,
-            threshold=match.expected,
-            message=match.message,
-            remedy=_REMEDY,
-        )
-    )
+    def _by_values(
+        self, step: StepView, facts: LossFacts, loss: Loss, memory: Memory
+    ) -> Outcome | None:
+        """Judge whether a loss applies an activation to probabilities; None without values."""
+        values, states = facts.values(loss), memory.setdefault("values", {})
+        if values is None or (loss.key not in states and len(states) >= MAX_SERIES):
+            return None
+        match = recognise(DOUBLE_ACTIVATIONS, states.setdefault(loss.key, {}), values, loss.value)
+        if match is None:
+            return Passed()
+        measured = ("loss", loss.value, match.expected)
+        return finding(self, step, (facts.rows, loss.row), measured, match.message)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.layer_links import Link, layer_links
 from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import finding, is_training
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -21,7 +21,6 @@ _SEVERAL: Final = 2
 """Pairs with normalisation or pooling between that are needed: one may be on purpose."""
 _SHARE: Final = 0.25
 """Share of the linear layers that must begin such a pair."""
-_REMEDY: Final = "Put the model's activation between the two layers, or merge them into one."
 
 
 class MissingActivation(Rule):
@@ -42,7 +41,7 @@ class MissingActivation(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Put an activation between the layers.
+        Put the model's activation between the two layers, or merge them into one.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
@@ -70,18 +69,8 @@ class MissingActivation(Rule):
         message = f"goes into {two} with no activation since {one}"
         if first.is_direct:
             message = f"goes into {two} as it is: {one} and {two} are one linear layer"
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                first.path[-1],
-                measure="layers_without_activation",
-                value=float(len(links)),
-                threshold=0.0,
-                message=message,
-                remedy=_REMEDY,
-            )
-        )
+        measured = ("layers_without_activation", len(links), 0.0)
+        return finding(self, step, (rows, first.path[-1]), measured, message)
 
 
 def _chosen(links: list[Link], num_layers: int) -> list[Link]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import MODULE_IO, Layers
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
 from rule_runtime.facts.parameters import Gradients, is_as_initialised, weight_prints
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -26,11 +26,6 @@ __all__ = ["MissingGradient"]
 
 _LEARNED: Final = 0
 """Fingerprint of a weight that had a gradient or changed before."""
-_REMEDY: Final = (
-    "Look for detach(), no_grad(), .data or NumPy between this layer and the loss, for an output "
-    "that is not used, for dead units after the layer, and for requires_grad=False. If the weight "
-    "is frozen on purpose, name it in ignore_regex."
-)
 
 
 class MissingGradient(Rule):
@@ -52,8 +47,9 @@ class MissingGradient(Rule):
         ignore_regex: Regular expressions of weights that are frozen on purpose.
 
     What to try:
-        Look for detach(), no_grad() and .data before the loss, for layers whose output is not
-        used, and for dead units.
+        Look for detach(), no_grad(), .data or NumPy between this layer and the loss, for an output
+        that is not used, for dead units after the layer, and for requires_grad=False. If the weight
+        is frozen on purpose, name it in ignore_regex.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
@@ -98,21 +94,12 @@ class MissingGradient(Rule):
             return Passed()
         at = worst(weights, np.where(found, streaks, np.nan), largest=True)
         what = "a gradient of exactly zero" if sizes[at] == 0 else "no gradient"
-        return IssueFound(
-            evidence(
-                step,
-                weights,
-                at,
-                measure="saved_steps_without_gradient",
-                value=int(streaks[at]),
-                threshold=self.patience,
-                message=(
-                    f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
-                    f"{len(weights)} weights"
-                ),
-                remedy=_REMEDY,
-            )
+        message = (
+            f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
+            f"{len(weights)} weights"
         )
+        measured = ("saved_steps_without_gradient", int(streaks[at]), self.patience)
+        return finding(self, step, (weights, at), measured, message)
 
     def _is_cut_off(
         self,

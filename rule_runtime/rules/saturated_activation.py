@@ -18,11 +18,11 @@ from rule_runtime.facts.activation_inputs import (
     bounds_of,
 )
 from rule_runtime.facts.recurrent_slopes import OF_RECURRENT_LAYERS, least_slope
-from rule_runtime.facts.selection import evidence, is_training, selected_collections, worst
+from rule_runtime.facts.selection import finding, is_training, selected_collections, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SaturatedActivation"]
 
@@ -30,10 +30,6 @@ _INPUTS: Final = tuple(f"{kind}_input" for kind in SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _NONE: Final = "no input of a tanh or sigmoid layer was saved with its values (collections {})"
-_REMEDY: Final = (
-    "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
-    "lower the learning rate, or use an activation that does not saturate."
-)
 
 
 class SaturatedActivation(Rule):
@@ -60,7 +56,8 @@ class SaturatedActivation(Rule):
         threshold_slope: Least mean slope at step 0 of a recurrent layer; 0 to skip them.
 
     What to try:
-        A Xavier initialisation, normalised inputs, a smaller learning rate, or ReLU or GELU.
+        Use a Xavier initialisation, normalise inputs and activations, lower the learning rate, or
+        use an activation that does not saturate, such as ReLU or GELU.
     """
 
     collection_names: tuple[str, ...] = ()
@@ -111,7 +108,9 @@ class SaturatedActivation(Rule):
         if slope.mean >= limit:
             return Passed()
         message = f"the mean slope of its activations is {slope.mean:.3g}, below {limit:g}"
-        return _found(step, slope.rows, slope.at, ("mean_slope", slope.mean, limit), message)
+        return finding(
+            self, step, (slope.rows, slope.at), ("mean_slope", slope.mean, limit), message
+        )
 
     def _of_layers(self, step: StepView) -> Outcome:
         """Judge the inputs of tanh and sigmoid."""
@@ -127,8 +126,7 @@ class SaturatedActivation(Rule):
         saturated = np.where(is_fine, 0.0, np.nan)
         beyond = np.flatnonzero(~is_fine & ~np.isnan(low))
         for number, value in row_values(step, rows.select(beyond)):
-            found = saturated_units(value, bounds[beyond[number]], least)
-            saturated[beyond[number]] = np.nan if found is None else found.percent
+            saturated[beyond[number]] = saturated_units(value, bounds[beyond[number]], least)
         if np.isnan(saturated).all():
             return NotEvaluated(_NONE.format(", ".join(names)))
         at = worst(rows, saturated, largest=True)
@@ -139,20 +137,10 @@ class SaturatedActivation(Rule):
             f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
             f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
         )
-        return _found(step, rows, at, ("saturated_units_percent", share, limit), message)
+        measured = ("saturated_units_percent", share, limit)
+        return finding(self, step, (rows, at), measured, message)
 
     @property
     def _limits(self) -> dict[str, tuple[float, float]]:
         tanh = (self.threshold_tanh_min, self.threshold_tanh_max)
         return {"tanh": tanh, "sigmoid": (self.threshold_sigmoid_min, self.threshold_sigmoid_max)}
-
-
-def _found(
-    step: StepView, rows: TensorRows, at: int, measured: tuple[str, float, float], message: str
-) -> IssueFound:
-    """Return a finding in a row; `measured` is the name of the measure, value and threshold."""
-    name, value, limit = measured
-    found = evidence(
-        step, rows, at, measure=name, value=value, threshold=limit, message=message, remedy=_REMEDY
-    )
-    return IssueFound(found)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, Memory, Unit
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, num_not_finite, worst
+from rule_runtime.facts.selection import finding, num_not_finite, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TensorVariance"]
-
-_REMEDY: Final = (
-    "If it is too large, lower the learning rate, clip gradients, or normalise inputs and "
-    "activations. If it is too small, use a Kaiming or Xavier initialisation, check that the "
-    "inputs differ, and look for saturated or dead layers."
-)
 
 
 class TensorVariance(SelectedTensorsRule):
@@ -42,8 +36,9 @@ class TensorVariance(SelectedTensorsRule):
             thresholds is required.
 
     What to try:
-        Change the learning rate, clip gradients, normalise inputs and activations, or use a Kaiming
-        or Xavier initialisation.
+        If it is too large, lower the learning rate, clip gradients, or normalise inputs and
+        activations. If it is too small, use a Kaiming or Xavier initialisation, check that the
+        inputs differ, and look for saturated or dead layers.
     """
 
     max_threshold: Annotated[float | None, AtLeast(0), Unit("variance")] = None
@@ -85,15 +80,5 @@ class TensorVariance(SelectedTensorsRule):
             return Passed()
         is_large = variance[at] > largest
         threshold, than = (largest, "more than") if is_large else (smallest, "less than")
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="variance",
-                value=variance[at],
-                threshold=threshold,
-                message=f"the variance is {variance[at]:.3g}, {than} {threshold:g}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"the variance is {variance[at]:.3g}, {than} {threshold:g}"
+        return finding(self, step, (rows, at), ("variance", variance[at], threshold), message)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import evidence, finite_means, worst
+from rule_runtime.facts.selection import finding, finite_means, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["VanishingGradient"]
-
-_REMEDY: Final = (
-    "Look for dead units, a detached graph or a frozen input between this layer and the loss. Try "
-    "normalisation layers, residual connections, an initialisation that fits the activation, or "
-    "loss scaling in half precision."
-)
 
 
 class VanishingGradient(Rule):
@@ -47,8 +41,9 @@ class VanishingGradient(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Look for dead ReLUs and detached tensors; use normalisation, residual connections, a
-        Kaiming or Xavier initialisation, or loss scaling in half precision.
+        Look for dead units and detached tensors between this layer and the loss. Use normalisation,
+        residual connections, an initialisation that fits the activation (Kaiming or Xavier), or
+        loss scaling in half precision.
     """
 
     threshold: Annotated[float, AtLeast(0), Unit("mean of absolute values")] = 1e-7
@@ -83,18 +78,8 @@ class VanishingGradient(Rule):
             return Passed()
         at = worst(rows, np.where(found, sizes, np.nan), largest=False)
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="abs_mean",
-                value=sizes[at],
-                threshold=self.threshold,
-                message=f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}"
+        return finding(self, step, (rows, at), ("abs_mean", sizes[at], self.threshold), message)
 
     def _thresholds(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.float64]:
         """Return the value below which each gradient has vanished [G]."""
