@@ -1,4 +1,4 @@
-"""Inputs of tanh and sigmoid.
+"""Inputs of tanh and sigmoid, and the slope of those in recurrent layers.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.layers import MODULE_IO
+from rule_runtime.facts.layers import MODULE_IO, Signals
 from rule_runtime.facts.loss_inputs import LOSS_INPUTS
 from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["OF_OUTPUTS", "SATURATING", "are_answers", "bounds_of"]
+__all__ = [
+    "OF_OUTPUTS",
+    "OF_RECURRENT_LAYERS",
+    "SATURATING",
+    "Slope",
+    "are_answers",
+    "bounds_of",
+    "least_slope",
+]
 
 SATURATING: Final = ("tanh", "sigmoid")
 """The activations that saturate; the hook fills the collections `{kind}_input` by type."""
@@ -32,7 +40,11 @@ OF_OUTPUTS: Final = (
     LOSS_INPUTS,
 )
 """What the hook saves for a rule that looks at outputs of activations."""
+OF_RECURRENT_LAYERS: Final = (MODULE_IO, CollectionConfig("weights", _EVERY_500))
+"""What the hook saves for a rule that looks at recurrent layers."""
 
+_HIDDEN: Final = ".weight_hh"
+_WEIGHTS: Final = r"^(?!gradient/).*\.weight_hh(_l[0-9]+)?(_reverse)?$"
 _OUTPUTS: Final = r"_output(_[0-9]+|/[0-9]+)$"
 _INPUT: Final = re.compile(r"_input(?=[_/][0-9]+$)")
 _OF_LOSS: Final = r"[Ll]oss_input_0$"
@@ -78,3 +90,39 @@ def are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     answers = {(name, worker) for name, worker, is_answer in pairs if is_answer}
     named = [(_INPUT.sub("_output", n), w) for n, w in zip(rows.names, rows.workers, strict=True)]
     return np.array([pair in answers for pair in named], dtype=np.bool_)
+
+
+class Slope(NamedTuple):
+    """The smallest mean slope of an activation of a recurrent layer.
+
+    Attributes:
+        rows: Inputs and outputs of modules.
+        at: Row of the layer's output.
+        mean: Its mean slope, relative to the largest.
+    """
+
+    rows: TensorRows
+    at: int
+    mean: float
+
+
+def least_slope(step: StepView) -> Slope | None:
+    """Return the smallest mean slope of all recurrent layers; None without such layers.
+
+    A tanh that returned h has the slope 1 - h^2. Outputs between -1 and 1 are taken for such: those
+    of a GRU are, and those of an LSTM are smaller.
+
+    Args:
+        step: The first step of its mode.
+    """
+    signals = step.fact(Signals)
+    rows, weights = signals.rows, step.tensors(regex=(_WEIGHTS,))
+    low, high = rows.column("min"), rows.column("max")
+    slopes = 1 - rows.column("mean") ** 2 - rows.column("std") ** 2
+    owners = {name.rpartition(_HIDDEN)[0] for name in weights.names}
+    found: list[tuple[float, str, int]] = []
+    for at, place in enumerate(signals.places):
+        is_recurrent = any(o == place.module or o.endswith(f"_{place.module}") for o in owners)
+        if is_recurrent and place.kind == "output" and -1 <= low[at] <= high[at] <= 1:
+            found.append((float(slopes[at]), rows.names[at], at))
+    return Slope(rows, min(found)[2], min(found)[0]) if found else None

@@ -32,6 +32,7 @@ FIRST_WEIGHTS: Final = (
 
 _HALF: Final = 0.5
 """Share of the weights that must be bad, and of the allowed gain by which signals must grow."""
+_NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"
 _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
 """Weights of recurrent and attention layers."""
 
@@ -94,7 +95,7 @@ def first_weights(step: StepView) -> list[FirstWeight]:
             growth = growths.get(pair, math.nan)
             found.append(FirstWeight(at, gain, growth, outputs, inputs, constant))
     if not found:
-        raise Missing(_why_none(step, weights))
+        raise Missing(_NONE if step.fact(Layers).linear else step.fact(Layers).why_none_is_linear)
     return found
 
 
@@ -162,15 +163,3 @@ def _rms(rows: TensorRows) -> npt.NDArray[np.float64]:
     """Return the root mean square of each row."""
     with np.errstate(over="ignore"):
         return np.sqrt(rows.column("mean") ** 2 + rows.column("std") ** 2)
-
-
-def _why_none(step: StepView, weights: TensorRows) -> str:
-    """Return what is missing if a step has no first weight."""
-    for name in ("weights", "gradients"):
-        if not len(step.tensors(collections=(name,))):
-            return f"no tensor of the collection {name} was saved at step 0"
-    if all(shape is None for shape in weights.shapes):
-        return "the shapes of the weights are unknown: write the run with the hook of Stepwatch"
-    if not step.fact(Layers).linear:
-        return f"{step.fact(Layers).why_none_is_linear}, at step 0"
-    return "no weight of a linear, recurrent or attention layer has a gradient at step 0"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -10,26 +12,34 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.execution_order import Phase, computed_tensors, phases_of, place_of
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means
+from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means, num_not_finite
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["NonFinite"]
 
-_INPUT: Final = re.compile(r"_input_\d+$")
+
+class _Phase(IntEnum):
+    """A part of a step; the order is that of execution."""
+
+    PARAMETERS = 0
+    LAYERS = 1
+    LOSSES = 2
+    GRADIENTS = 3
+
+
 _REMEDIES: Final = {
-    Phase.PARAMETERS: "An update before this step broke it. Lower the learning rate or warm it up, "
-    "clip gradients, and continue from an earlier checkpoint. Save every step (`--save-interval "
-    "1`) to see which tensor was the first.",
-    Phase.FORWARD: "Check this layer and its inputs: values outside the range of half precision, "
+    _Phase.PARAMETERS: "An update before this step broke it. Lower the learning rate or warm it "
+    "up, clip gradients, and continue from an earlier checkpoint. Save every step "
+    "(`--save-interval 1`) to see which tensor was the first.",
+    _Phase.LAYERS: "Check this layer and its inputs: values outside the range of half precision, "
     "a division or a logarithm without an epsilon, NaN in the data.",
-    Phase.LOSS: "The outputs are finite and the loss is not. Add an epsilon to logarithms and "
+    _Phase.LOSSES: "The outputs are finite and the loss is not. Add an epsilon to logarithms and "
     "divisions, limit exponents, and check the targets.",
-    Phase.BACKWARD: "The forward pass is finite and the backward pass is not. Avoid square roots, "
-    "norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
+    _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
+    "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
 }
 
 
@@ -70,25 +80,19 @@ class NonFinite(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = computed_tensors(step)
-        num_nan = rows.column("nan")
-        if np.isnan(num_nan).all():  # also of no rows
+        phases = list(_phases(step))
+        if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
-        phases = phases_of(step, rows)
-        is_layer = np.array(phases) == Phase.FORWARD
-        num_inf = np.where(is_layer, 0, np.nan_to_num(rows.column("inf")))
-        bad = np.flatnonzero(np.nan_to_num(num_nan) + num_inf > 0).tolist()
+        bad = [(phase, rows, at) for phase, rows in phases for at in _not_finite(phase, rows)]
         skipped = largest_count(step, "backward_passes_since") or 0
-        bad_phases = {phases[at] for at in bad}
-        if bad_phases == {Phase.BACKWARD} and 0 < skipped < self.patience:
+        is_skipped = 0 < skipped < self.patience
+        if not bad or _are_harmless(step, bad, is_skipped=is_skipped):
             return Passed()
-        if _are_harmless(step, [rows.names[at] for at in bad], bad_phases):
-            return Passed()
-        at = min(bad, key=lambda row: (phases[row], *place_of(rows, row)))
+        phase, rows, at = min(bad, key=lambda tensor: (tensor[0], *_place(*tensor[1:])))
         measure, value, message = describe_not_finite(rows, at)
         if len(bad) > 1:
             message += f"; it is the first of {len(bad)} such tensors"
-        if phases[at] == Phase.BACKWARD and skipped:
+        if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
         return IssueFound(
             evidence(
@@ -99,15 +103,46 @@ class NonFinite(Rule):
                 value=value,
                 threshold=0.0,
                 message=message,
-                remedy=_REMEDIES[phases[at]],
+                remedy=_REMEDIES[phase],
             )
         )
 
 
-def _are_harmless(step: StepView, names: list[str], phases: set[Phase]) -> bool:
+def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:
+    """Yield the tensors of each phase."""
+    losses = step.tensors(collections=("losses", "metrics", "predictions"))
+    gradients = step.tensors(collections=("gradients",))
+    layers = step.tensors(regex=(r"_(input|output)_\d+$",))
+    others = {*losses.names, *gradients.names}
+    parameters = step.tensors(collections=("weights", "biases", "optimizer_variables"))
+    yield _Phase.PARAMETERS, parameters
+    yield _Phase.LAYERS, layers.select([name not in others for name in layers.names])
+    yield _Phase.LOSSES, losses
+    yield _Phase.GRADIENTS, gradients
+
+
+def _not_finite(phase: _Phase, rows: TensorRows) -> list[int]:
+    """Return the rows with NaN, or with infinite elements unless they may be masks."""
+    is_layer = phase is _Phase.LAYERS
+    counts = np.nan_to_num(rows.column("nan")) if is_layer else num_not_finite(rows)
+    return [int(at) for at in np.flatnonzero(counts > 0)]
+
+
+def _place(rows: TensorRows, at: int) -> tuple[int, str]:
+    """Return the position among the tensors of the worker, which is that of execution."""
+    worker = rows.workers[at]
+    return at - rows.workers.index(worker), worker
+
+
+def _are_harmless(
+    step: StepView, bad: list[tuple[_Phase, TensorRows, int]], *, is_skipped: bool
+) -> bool:
     """Return whether the model masks or the script skips all tensors that are not finite."""
+    phases = {phase for phase, _, _ in bad}
+    if phases == {_Phase.GRADIENTS}:
+        return is_skipped
     if not np.isfinite(finite_means(step.tensors(collections=("losses",)))).any():
-        return not names
-    if phases == {Phase.LOSS}:
+        return False
+    if phases == {_Phase.LOSSES}:
         return bool((step.tensors(collections=("gradients",)).column("l2") > 0).any())
-    return all(_INPUT.search(name) for name in names)
+    return all(re.search(r"_input_\d+$", rows.names[at]) for _, rows, at in bad)

@@ -13,11 +13,12 @@ from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.activation_inputs import (
     OF_OUTPUTS,
+    OF_RECURRENT_LAYERS,
     SATURATING,
     are_answers,
     bounds_of,
+    least_slope,
 )
-from rule_runtime.facts.recurrent_slopes import OF_RECURRENT_LAYERS, least_slope
 from rule_runtime.facts.selection import finding, is_training, selected_collections, worst
 from rule_runtime.trial.value_pairs import row_values
 

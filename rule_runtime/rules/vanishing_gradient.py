@@ -65,12 +65,11 @@ class VanishingGradient(Rule):
             return NotEvaluated("no tensor of the collection gradients was saved")
         if not np.isfinite(sizes).any():
             return NotEvaluated("no gradient has a finite element")
-        has_vanished = (sizes < self._thresholds(step, gradients)) & ~gradients.is_cancelled
-        if self.max_share < 1:
-            has_vanished &= ~_is_after_end(step, gradients)
         keys = row_keys(rows.names, rows.workers)
         known = RowMemory(memory.get("rows", ""))
-        streaks = known.update(keys, np.zeros(len(keys), np.uint32), has_vanished)
+        streaks = known.update(
+            keys, np.zeros(len(keys), np.uint32), self._vanished(step, gradients)
+        )
         if self.patience > 1:
             memory["rows"] = known.to_json()
         found = streaks >= self.patience
@@ -81,29 +80,19 @@ class VanishingGradient(Rule):
         message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}"
         return finding(self, step, (rows, at), ("abs_mean", sizes[at], self.threshold), message)
 
-    def _thresholds(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.float64]:
-        """Return the value below which each gradient has vanished [G]."""
-        rows, sizes = gradients.rows, gradients.sizes
-        thresholds = np.full(len(rows), self.threshold)
-        if self.max_share >= 1:
-            return thresholds
-        workers = np.array(rows.workers)
-        for worker in set(rows.workers):
-            largest = float(np.fmax.reduce(sizes[workers == worker]))
+    def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
+        """Return which gradients have vanished at this step [G]."""
+        sizes, workers = gradients.sizes, np.array(gradients.rows.workers)
+        bad = (sizes < self.threshold) & ~gradients.is_cancelled
+        for worker in set(gradients.rows.workers) if self.max_share < 1 else ():
+            own = workers == worker
+            largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
-            if largest > 0 or not _has_loss(step, worker):
-                share = self.max_share * largest
-                thresholds[workers == worker] = np.fmin(self.threshold, share)
-        return thresholds
-
-
-def _is_after_end(step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
-    """Return which gradients are zero and of layers called after the last one that learns [G]."""
-    workers = gradients.rows.workers
-    after = {of: step.fact(Layers).around(of, gradients.learning(of))[1] for of in set(workers)}
-    pairs = zip(gradients.owners, workers, strict=True)
-    is_after = np.array([name in after[of] for name, of in pairs], dtype=np.bool_)
-    return np.asarray(is_after & (gradients.sizes == 0))
+            is_small = sizes < self.max_share * largest if largest else _has_loss(step, worker)
+            _, after = step.fact(Layers).around(worker, gradients.learning(worker))
+            is_after = np.isin(gradients.owners, list(after)) & (sizes == 0)
+            bad &= ~own | (is_small & ~is_after)
+        return bad
 
 
 def _has_loss(step: StepView, worker: str) -> bool:

@@ -88,7 +88,7 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
     }
     bare = {name: value for name, value in large.items() if "put" not in name}
     for tensors, message in (
-        (frozen, "no tensor of the collection gradients was saved"),
+        (frozen, "no weight of a linear, recurrent or attention layer was saved with a gradient"),
         (bare, "no linear layer was saved with its input, output and whole weight"),
         (embedding, "no linear layer was saved with its input, output and whole weight"),
     ):
