@@ -20,7 +20,7 @@ from rule_runtime.numerics.row_memory import fingerprints
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["Gradients", "is_as_initialised", "weight_prints"]
+__all__ = ["Gradients", "is_as_initialised", "weight_fingerprints"]
 
 _COMPARED: Final = ("min", "max", "mean", "l1", "l2")
 _ROUNDING: Final = 1e-3
@@ -109,7 +109,7 @@ class Gradients:
         return found
 
 
-def weight_prints(parameters: TensorRows) -> npt.NDArray[np.uint32]:
+def weight_fingerprints(parameters: TensorRows) -> npt.NDArray[np.uint32]:
     """Return a number for each parameter that differs if its values do, by its statistics [R].
 
     Args:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["AllZero"]
 
 _ALL: Final = 100.0
-_ROUNDING: Final = 1e-4
-"""Relative error of l1 and l2; accelerators add up in float32."""
 
 
 class AllZero(SelectedTensorsRule):
@@ -71,19 +69,12 @@ class AllZero(SelectedTensorsRule):
         return finding(self, step, (rows, at), ("zero_percent", value, self.threshold), message)
 
     def _percentages(self, step: StepView, rows: TensorRows) -> npt.NDArray[np.float64]:
-        """Return the percentage of zeros [R]: NaN if unknown, 0 if it is below the threshold."""
-        size, l1, l2 = rows.column("size"), rows.column("l1"), rows.column("l2")
-        num_bad = num_not_finite(rows)
-        with np.errstate(all="ignore"):
-            # At least (l1 / l2)^2 elements are not zero, by the Cauchy-Schwarz inequality.
-            num_others = np.where(l1 > 0, np.fmax((l1 / l2) ** 2 * (1 - _ROUNDING), 1), 0)
-            at_most = _ALL * (1 - (num_others + num_bad) / size)
-        percent = np.full(len(rows), np.nan)
-        percent[at_most < self.threshold] = 0
-        percent[(l1 == 0) & (num_bad == 0) & (size > 0)] = _ALL
+        """Return the percentage of zeros [R]; NaN if it is unknown."""
+        l1, percent = rows.column("l1"), np.full(len(rows), np.nan)
+        percent[(l1 == 0) & (num_not_finite(rows) == 0) & (rows.column("size") > 0)] = _ALL
         if not self.needs_values:
-            percent[l1 > 0] = 0
-        unknown = np.flatnonzero(np.isnan(percent) & (size != 0))
+            percent[l1 > 0] = 0  # or less than the threshold
+        unknown = np.flatnonzero(np.isnan(percent) & (rows.column("size") != 0))
         for at, value in row_values(step, rows.select(unknown)):
             if value.size and value.dtype.kind in "biufc":
                 percent[unknown[at]] = _ALL * (1 - np.count_nonzero(value) / value.size)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.parameters import Gradients, weight_prints
+from rule_runtime.facts.parameters import Gradients, weight_fingerprints
 from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
@@ -84,7 +84,7 @@ class DeadOptimizer(Rule):
         rows = RowMemory(memory.get("rows", ""))
         known = rows.known(keys)
         before = np.array([known.get(key, (-1, 0))[0] for key in keys.tolist()])
-        prints = weight_prints(parameters)
+        prints = weight_fingerprints(parameters)
         has_changed = (before != prints) & (before >= 0)
         memory["moves"] = memory.get("moves", False) or bool((has_changed & learns).any())
         streaks = rows.update(

@@ -9,7 +9,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.parameters import weight_prints
+from rule_runtime.facts.parameters import weight_fingerprints
 from rule_runtime.facts.selection import evidence, is_training
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Cause(NamedTuple):
 def _stand_still(step: StepView, memory: Memory) -> bool:
     """Tell whether all weights have been the same for some saved steps; True without any."""
     weights = step.tensors(collections=("weights",))
-    prints = weight_prints(weights).tolist()
+    prints = weight_fingerprints(weights).tolist()
     named = sorted(zip(weights.names, weights.workers, prints, strict=True))
     checksum = zlib.crc32(repr(named).encode())
     is_same = memory.get("weights") == checksum

@@ -13,7 +13,7 @@ from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import MODULE_IO, Layers
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.parameters import Gradients, is_as_initialised, weight_prints
+from rule_runtime.facts.parameters import Gradients, is_as_initialised, weight_fingerprints
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
@@ -78,7 +78,7 @@ class MissingGradient(Rule):
             return NotEvaluated("no tensor of the collection weights was saved")
         step.fact(Gradients).require()
         sizes = step.fact(Gradients).of(weights)
-        keys, now = row_keys(weights.names, weights.workers), weight_prints(weights)
+        keys, now = row_keys(weights.names, weights.workers), weight_fingerprints(weights)
         rows = RowMemory(memory.get("rows", ""))
         known = rows.known(keys)
         earlier = [known.get(key, (_LEARNED, 0))[0] for key in keys.tolist()]

@@ -65,7 +65,7 @@ def test_weights_that_are_frozen_on_purpose_can_be_named() -> None:
     assert not found_at(MissingGradient(ignore_regex=("_a[.]",)), run(b=1.0))
 
 
-def test_the_collections_file_tells_which_weights_are_trained() -> None:
+def test_the_collections_file_shows_which_weights_are_trained() -> None:
     for trained, fires in (("b",), False), (("a", "b"), True):
         trial = run(b=1.0)
         names = tuple(f"gradient/Net_{name}.weight" for name in trained)
