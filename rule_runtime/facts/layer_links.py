@@ -79,24 +79,24 @@ class _Links:
         names = {self._places[at].module for at in self._own}
         parents = {name[:at] for name in names for at, letter in enumerate(name) if letter == "."}
         self._containers = parents | self._models
-        losses = step.tensors(collections=("losses",)).names
-        self._losses = {name.rpartition("_output_")[0] for name in losses}
 
     def find(self) -> list[Link]:
         """Return the links in the order of calls."""
-        carried, functions, found = self._carried(), self._made_by_functions(), []
+        carried, found = self._carried(), []
         for target in self._linear.values():
             begun = carried.get(self._fingerprints[target.into])
             if begun is None or begun[0].module == target.module:
                 continue
             source, path, is_direct = begun
             is_narrow = source.outputs < min(source.inputs, target.outputs)
-            is_used = any(self._may_contain(at, source) for at in functions)
-            if not (
-                is_narrow or is_used or any(self._is_shared(at, source, target) for at in path)
-            ):
+            if not is_narrow and not any(self._is_shared(at, source, target) for at in path):
                 found.append(Link(source, target, path, is_direct))
-        return found
+        functions = self._made_by_functions() if found else []
+        return [
+            link
+            for link in found
+            if not any(self._may_contain(at, link.source) for at in functions)
+        ]
 
     def _carried(self) -> dict[int, tuple[LinearLayer, tuple[int, ...], bool]]:
         """Return source, path and `is_direct` of each signal that no activation has changed."""
@@ -177,10 +177,8 @@ class _Links:
 
     def _is_given(self, at: int) -> bool:
         """Return whether a module made a signal, or it came from outside the model."""
-        module, kind, number = self._places[at]
-        if kind == "input":
-            return module in self._models or (module in self._losses and number > 0)
-        return module not in self._containers
+        module, kind, _ = self._places[at]
+        return module in self._models if kind == "input" else module not in self._containers
 
     def _may_contain(self, at: int, source: LinearLayer) -> bool:
         """Return whether a signal comes after a layer and has at least as many channels."""
