@@ -118,12 +118,13 @@ class _Links:
         return found
 
     def _is_norm_or_pooling(self, module: str, into: int, out: int) -> bool:
+        """Return whether a module has two vectors as parameters, or makes images smaller."""
         old, new = self._shapes[into], self._shapes[out]
-        if self._layers.is_normalisation(module, self._worker):
-            return old == new
+        parameters = self._layers.shapes_of(module, self._worker)
+        if parameters:
+            return old == new and [len(shape) for shape in parameters] == [1, 1]
         is_image = len(old) == len(new) >= _IMAGE and old[:2] == new[:2]
-        has_parameters = self._layers.has_parameters(module, self._worker)
-        return is_image and math.prod(new) < math.prod(old) and not has_parameters
+        return is_image and math.prod(new) < math.prod(old)
 
     def _is_dropout(self, module: str, into: int, out: int) -> bool:
         """Return whether a module drops some elements and multiplies the others by one factor.
@@ -131,10 +132,9 @@ class _Links:
         With a share p dropped the extremes grow by 1 / (1 - p), and the squares as much. Of usual
         activations only SELU lets numbers grow.
         """
-        has_parameters = self._layers.has_parameters(module, self._worker)
-        if has_parameters or self._shapes[into] != self._shapes[out]:
-            return False
-        if not self._low[into] < 0 < self._high[into]:
+        has_parameters = bool(self._layers.shapes_of(module, self._worker))
+        is_around_zero = self._low[into] < 0 < self._high[into]
+        if has_parameters or not is_around_zero or self._shapes[into] != self._shapes[out]:
             return False
         factors = (self._low[out] / self._low[into], self._high[out] / self._high[into])
         factor, squares = max(factors), (self._l2[out] / self._l2[into]) ** 2

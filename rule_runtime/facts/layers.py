@@ -132,14 +132,15 @@ class Layers:
         called = (name for name in names if self._signals.at(name, "output", worker) is not None)
         return next(called, None)
 
-    def has_parameters(self, module: str, worker: str) -> bool:
-        """Return whether a module has parameters of its own.
+    def shapes_of(self, module: str, worker: str) -> list[tuple[int, ...]]:
+        """Return the shapes of the parameters of a module itself; () where one is unknown.
 
         Args:
             module: Name of the module.
             worker: The worker.
         """
-        return (module, worker) in self._parameters
+        names: Iterable[str] = self._parameters.get((module, worker), ())
+        return [self._shapes.get((name, worker)) or () for name in names]
 
     def around(
         self, worker: str, learning: Collection[str]
@@ -202,17 +203,6 @@ class Layers:
         is_long_enough = min(len(taken), len(given)) >= _MATRIX + is_kernel
         axis = 1 if is_kernel else -1
         return is_long_enough and (given[axis], taken[axis]) == (layer.outputs, layer.inputs)
-
-    def is_normalisation(self, module: str, worker: str) -> bool:
-        """Return whether a module has two vectors as parameters, a weight and a bias.
-
-        Args:
-            module: Name of the module.
-            worker: The worker.
-        """
-        names: Iterable[str] = self._parameters.get((module, worker), ())
-        shapes = [self._shapes.get((name, worker)) or () for name in names]
-        return [len(shape) for shape in shapes] == [1, 1]
 
     @property
     def why_none_is_linear(self) -> str:

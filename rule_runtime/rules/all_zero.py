@@ -26,14 +26,12 @@ class AllZero(SelectedTensorsRule):
     """Detects tensors whose elements are all zero, or mostly zero.
 
     How it decides:
-        At each saved step, the rule compares the percentage of zero elements of each selected
-        tensor with `threshold`. It reports the tensor with the largest percentage, if that is at
-        least `threshold`. NaN and infinite elements are not zero. Below a threshold of 100 % the
-        hook must save values.
+        The rule reports the selected tensor with the largest percentage of zero elements, if that
+        is at least `threshold`. NaN and infinite elements are not zero. Below a threshold of 100 %
+        the hook must save values.
 
     Parameters:
-        collection_names: Collections to judge, in addition to `tensor_regex`. One of the two is
-            required.
+        collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
         threshold: Percentage of zero elements from which on a tensor is an issue.
 

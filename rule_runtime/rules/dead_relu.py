@@ -23,11 +23,10 @@ class DeadRelu(Rule):
     """Detects layers most of whose ReLU units are not active.
 
     How it decides:
-        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead at a training
-        step if less than `threshold_inactivity` percent of its outputs, over the batch and all
-        positions, are not zero. The rule reports the layer with the largest share of dead units if
-        that is above `threshold_layer`. The outputs are those of the collection `relu_output`,
-        which `nn.ReLU` and `F.relu` fill, and must be saved with values.
+        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead at a training step
+        if less than `threshold_inactivity` percent of its outputs are not zero. The rule reports
+        the layer with the largest share of dead units, if that is above `threshold_layer`. The
+        outputs are those of the collection `relu_output`, saved with values.
 
     Parameters:
         tensor_regex: Regular expressions of further outputs of ReLU layers.

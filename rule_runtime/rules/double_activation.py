@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
 from rule_runtime.detectors.loss_formulas import DOUBLE_ACTIVATIONS, recognise
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.activated_tensors import ActivatedTensors
 from rule_runtime.facts.layers import MODULE_IO
 from rule_runtime.facts.loss import Loss, LossFacts
 from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.numerics.activations import activated_twice, is_softmax, squashed
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["DoubleActivation"]
+
+_OUTPUT: Final = re.compile(r"_output_[0-9]+$")
+_LOGITS: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
+_OF_LOGITS: Final = "went through an activation, and goes into a loss that takes logits"
+_TWICE: Final = "is an activation of an activation of a module's output"
 
 
 class DoubleActivation(Rule):
@@ -29,13 +36,12 @@ class DoubleActivation(Rule):
     How it decides:
         A tensor is reported after `patience` saved training steps in a row if it is:
 
-        * the first input of CrossEntropyLoss or BCEWithLogitsLoss, and is never negative but
-          sometimes 0 (ReLU), or lies between 0 and 1 with mean 1 / classes (softmax), or has the
-          extremes of tanh or sigmoid of a module's output;
+        * the input of CrossEntropyLoss or BCEWithLogitsLoss after a ReLU (never negative, sometimes
+          0), a softmax (mean 1 / classes), tanh or sigmoid (extremes of a module's output);
         * any tensor with the extremes of an activation of an activation of a module's output.
 
-        If values were saved, the loss is recomputed. It is reported if it equals that of a softmax
-        or sigmoid of probabilities at the first such step and at another one.
+        If values were saved, a loss is reported that equals the one of a softmax or sigmoid of
+        probabilities at two steps.
 
     Parameters:
         patience: Saved steps in a row.
@@ -75,9 +81,12 @@ class DoubleActivation(Rule):
 
     def _by_statistics(self, step: StepView, memory: Memory) -> Outcome:
         """Judge tensors by their statistics."""
-        facts = step.fact(ActivatedTensors)
-        rows, remembered = facts.rows, RowMemory(memory.get("rows", ""))
-        is_bad = np.array([at in facts.causes for at in range(len(rows))], dtype=np.bool_)
+        rows = step.tensors(regex=(r"_(input|output)_[0-9]+$",))
+        if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
+            missing = "neither inputs of losses nor of activations were saved"
+            raise Missing(missing, how_to_save_loss_inputs(step))
+        causes, remembered = _causes(rows), RowMemory(memory.get("rows", ""))
+        is_bad = np.array([at in causes for at in range(len(rows))], dtype=np.bool_)
         keys = row_keys(rows.names, rows.workers)
         found = remembered.update(keys, np.zeros(len(rows), np.uint32), is_bad) >= self.patience
         memory["rows"] = remembered.to_json()
@@ -85,7 +94,7 @@ class DoubleActivation(Rule):
             return Passed()
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
         low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
-        message = f"has values from {low:.3g} to {high:.3g}, and {facts.causes[at]}"
+        message = f"has values from {low:.3g} to {high:.3g}, and {causes[at]}"
         return finding(self, step, (rows, at), ("minimum", low, 0.0), message)
 
     def _by_values(
@@ -100,3 +109,21 @@ class DoubleActivation(Rule):
             return Passed()
         measured = ("loss", loss.value, match.expected)
         return finding(self, step, (facts.rows, loss.row), measured, match.message)
+
+
+def _causes(rows: TensorRows) -> dict[int, str]:
+    """Return which inputs and outputs went through one activation too many, and why."""
+    low, high, mean, size = (rows.column(name) for name in ("min", "max", "mean", "size"))
+    ends = np.stack([low, high], axis=1)
+    pairs = list(zip(rows.workers, size.tolist(), strict=True))
+    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    groups = np.array([numbers[pair] for pair in pairs], dtype=np.int64)
+    is_output = np.array([bool(_OUTPUT.search(name)) for name in rows.names], dtype=bool)
+    is_twice = activated_twice(ends, groups, is_output)
+    causes: dict[int, str] = dict.fromkeys(np.flatnonzero(is_twice).tolist(), _TWICE)
+    is_activated = squashed(ends, groups, is_output) | ((low == 0) & (high > 0))
+    for at, name in enumerate(rows.names):
+        of_softmax = (float(low[at]), float(high[at])), float(mean[at]), rows.shapes[at]
+        if _LOGITS.match(name) and (is_activated[at] or is_softmax(*of_softmax)):
+            causes.setdefault(at, _OF_LOGITS)
+    return causes

@@ -26,14 +26,12 @@ class ExplodingTensor(SelectedTensorsRule):
     """Detects tensors with NaN or infinite elements.
 
     How it decides:
-        At each saved step, the rule counts the NaN and infinite elements of each selected tensor.
-        It reports the tensor with the largest share of them. Finite values never fire, however
-        large. If only reductions were saved, a reduction that is not finite counts as one element.
-        The tables of XGBoost's trees are ignored unless you select them.
+        The rule counts the NaN and infinite elements of each selected tensor, and reports the
+        tensor with the largest share of them. Finite values never count, however large. The tables
+        of XGBoost's trees are ignored unless you select them.
 
     Parameters:
-        collection_names: Collections to judge, in addition to `tensor_regex`. By default all saved
-            tensors are judged.
+        collection_names: Collections to judge; by default all saved tensors.
         tensor_regex: Regular expressions of tensors to judge.
         only_nan: True to ignore infinite elements.
 

@@ -27,11 +27,10 @@ class MissingActivation(Rule):
     """Detects a linear layer whose output goes straight into another linear layer.
 
     How it decides:
-        The rule compares statistics of the inputs and outputs of modules. Linear layers and
-        convolutions are recognised by their shapes. A pair is reported after `patience` saved
-        steps if the output of the first is the input of the second, unchanged or after dropout.
-        With normalisation or pooling between, two such pairs are needed, and a quarter of the
-        linear layers must begin one.
+        The rule recognises linear layers and convolutions by their shapes. It reports a pair after
+        `patience` saved steps if the output of the first is the input of the second, unchanged or
+        after dropout. With normalisation or pooling between, two such pairs are needed, and a
+        quarter of the linear layers must begin one.
 
         A pair is ignored if the width between is smaller than both others (a bottleneck), if
         another module takes the same signal, if a module around both returns it, or if a function

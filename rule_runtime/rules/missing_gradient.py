@@ -32,14 +32,15 @@ class MissingGradient(Rule):
     """Detects weights that get no gradient, or one of zero, while others get one.
 
     How it decides:
-        A weight is reported after `patience` saved steps in a row in one of these states:
+        A weight is reported after `patience` saved steps in a row in one of these states, while
+        other weights have a gradient:
 
-        * Its gradient is exactly zero, and its layer is not called after the last layer that has
-          a gradient.
+        * Its gradient is exactly zero, and a layer with a gradient is called later.
         * It has no gradient, never had one and never changed. Its layer is called before all
-          layers that have a gradient, or at least `absent_percent` of the weights are like it.
-          Weights with requires_grad=False count only if they look as initialised, and their layer
-          is called before all layers that have a gradient.
+          layers with a gradient, or at least `absent_percent` of the weights are like it.
+
+        Weights with requires_grad=False count only if they look as initialised and their layer is
+        called before all layers with a gradient.
 
     Parameters:
         patience: Saved steps in a row without a gradient.

@@ -49,9 +49,9 @@ class NonFinite(Rule):
     How it decides:
         The rule looks for NaN and infinite elements in parameters, optimizer state, layer inputs
         and outputs, losses and gradients. It reports the first such tensor in the order of
-        execution, because the others follow from it. These are ignored:
+        execution, because the others follow from it. It ignores:
 
-        * infinite layer inputs and outputs (masks are infinite on purpose);
+        * infinite layer inputs and outputs, because masks are infinite on purpose;
         * NaN in inputs alone while the loss is finite, because the model masks them;
         * gradients that no optimizer used, until `patience` steps in a row were skipped;
         * one of several losses alone, while another loss and the gradients are finite.

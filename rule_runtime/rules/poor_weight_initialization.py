@@ -37,13 +37,13 @@ class PoorWeightInitialization(Rule):
     How it decides:
         Each condition suffices, in the first `steps` saved training steps:
 
-        * `variances`: the inputs of two ReLU layers have a ratio of variances above `threshold`.
+        * `variances`: the variances of the inputs of two ReLU layers have a ratio above
+          `threshold`.
         * `gradients`: the 5th and 95th percentile of a gradient are less than
           `distribution_range` apart.
         * `losses`: a loss has not fallen below its minimum for `patience` steps.
-        * `scale` (step 0): half of the weights, or a recurrent one, have a gain above `max_gain`.
-        * `symmetry` (step 0): half of the weights are constant, so that all units of a layer stay
-          equal.
+        * `scale` (step 0): half of the weights have a gain above `max_gain`.
+        * `symmetry` (step 0): half of the weights are constant, so that units stay equal.
 
     Parameters:
         activation_inputs_regex: Regular expressions of further inputs of ReLU layers.

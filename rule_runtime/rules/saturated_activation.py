@@ -39,10 +39,8 @@ class SaturatedActivation(Rule):
     How it decides:
         A unit is saturated at a training step if less than `threshold_inactivity` percent of its
         inputs lie between the limits of its activation. The rule reports the layer with the largest
-        share of saturated units if that is above `threshold_layer`. The inputs are those of the
+        share of saturated units, if that is above `threshold_layer`. The inputs are those of the
         collections `tanh_input` and `sigmoid_input`.
-
-        With `threshold_slope` recurrent layers are judged at step 0 by their outputs.
 
     Parameters:
         collection_names: Further collections to judge.
@@ -54,7 +52,7 @@ class SaturatedActivation(Rule):
         threshold_inactivity: Share of inputs within the limits below which a unit is saturated.
         threshold_layer: Share of saturated units above which a layer is reported.
         judge_answers: Whether activations whose output goes into a loss are judged.
-        threshold_slope: Least mean slope at step 0 of a recurrent layer; 0 to skip them.
+        threshold_slope: Least mean slope of the outputs of a recurrent layer at step 0; 0 for any.
 
     What to try:
         Use a Xavier initialisation, normalise inputs and activations, lower the learning rate, or

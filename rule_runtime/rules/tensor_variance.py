@@ -22,18 +22,14 @@ class TensorVariance(SelectedTensorsRule):
     """Detects tensors whose variance is too large or too small.
 
     How it decides:
-        At each saved step, the rule compares the variance of each selected tensor, over all its
-        finite elements, with the given thresholds; a variance equal to a threshold passes. It
-        reports the tensor that exceeds a threshold by the largest ratio. Tensors with fewer than
-        two finite elements are not evaluated.
+        The rule compares the variance of the finite elements of each selected tensor with the
+        thresholds. It reports the tensor that exceeds a threshold by the largest ratio.
 
     Parameters:
-        collection_names: Collections to judge, in addition to `tensor_regex`. One of the two is
-            required.
+        collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
-        max_threshold: Largest variance that passes; by default there is no limit.
-        min_threshold: Smallest variance that passes; by default there is no limit. One of the two
-            thresholds is required.
+        max_threshold: Largest variance that passes; required without `min_threshold`.
+        min_threshold: Smallest variance that passes; required without `max_threshold`.
 
     What to try:
         If it is too large, lower the learning rate, clip gradients, or normalise inputs and

@@ -26,14 +26,13 @@ class VanishingGradient(Rule):
     """Detects gradients whose mean absolute value is next to zero.
 
     How it decides:
-        The rule compares mean(|g|) of each gradient with `threshold`, and reports the smallest
-        value below it. Parameters without a gradient, and gradients that are not finite, are not
-        judged. A bias before a normalisation layer has a gradient of zero by construction and is
-        ignored.
+        The rule reports the smallest gradient whose mean(|g|) is below `threshold`. Gradients that
+        are not finite are ignored, and those of biases before a normalisation, which are zero by
+        construction.
 
         With `max_share` below 1 mean(|g|) must also be below that share of the rank's largest
-        gradient. Then layers called after the last layer with a gradient are ignored: their loss
-        may not count yet.
+        gradient. Gradients of zero of layers called after all others with a gradient are ignored,
+        because their loss may not count yet.
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
