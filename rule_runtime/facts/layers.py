@@ -142,7 +142,7 @@ class Layers:
         names: Iterable[str] = self._parameters.get((module, worker), ())
         return [self._shapes.get((name, worker)) or () for name in names]
 
-    def around(
+    def before_and_after(
         self, worker: str, learning: Collection[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return parameters of the layers called before the first and after the last that learns.

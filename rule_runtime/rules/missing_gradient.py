@@ -116,7 +116,9 @@ class MissingGradient(Rule):
         is_initial, workers = is_as_initialised(weights), np.array(weights.workers)
         for worker in set(weights.workers):
             own = (workers == worker) & (weights.column("size") != 0)
-            before, after = step.fact(Layers).around(worker, step.fact(Gradients).learning(worker))
+            before, after = step.fact(Layers).before_and_after(
+                worker, step.fact(Gradients).learning(worker)
+            )
             is_trained = own & _is_in(declared.get(worker, weights.names), weights)
             is_absent = is_untouched & is_trained & is_any_expected
             share = 100 * np.count_nonzero(is_absent) / max(np.count_nonzero(is_trained), 1)

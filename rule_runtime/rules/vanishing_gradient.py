@@ -88,7 +88,7 @@ class VanishingGradient(Rule):
             largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
             is_small = sizes < self.max_share * largest if largest else _has_loss(step, worker)
-            _, after = step.fact(Layers).around(worker, gradients.learning(worker))
+            _, after = step.fact(Layers).before_and_after(worker, gradients.learning(worker))
             is_after = np.isin(gradients.owners, list(after)) & (sizes == 0)
             bad &= ~own | (is_small & ~is_after)
         return bad

@@ -50,26 +50,32 @@ def weights(*names: str) -> set[str]:
 def test_layers_called_before_and_after_those_that_learn(
     learning: str, before: str, after: str
 ) -> None:
-    found = chain("a", "b", "c").around(WORKER, weights(*learning))
+    found = chain("a", "b", "c").before_and_after(WORKER, weights(*learning))
     assert found == (weights(*before), weights(*after))
 
 
 def test_the_order_is_that_of_calls_and_not_of_names() -> None:
-    assert chain("b", "x", "a").around(WORKER, weights("x")) == (weights("b"), weights("a"))
+    assert chain("b", "x", "a").before_and_after(WORKER, weights("x")) == (
+        weights("b"),
+        weights("a"),
+    )
 
 
 def test_a_parameter_of_no_layer_may_be_a_prompt() -> None:
-    assert chain("a", "b").around(WORKER, {"Net_prompt", "Net_b.weight"}) == (set(), set())
+    assert chain("a", "b").before_and_after(WORKER, {"Net_prompt", "Net_b.weight"}) == (
+        set(),
+        set(),
+    )
 
 
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
-    assert chain("x", "my_x").around(WORKER, weights("my_x")) == (weights("x"), set())
+    assert chain("x", "my_x").before_and_after(WORKER, weights("my_x")) == (weights("x"), set())
 
 
 def test_modules_of_two_models_with_one_name_have_no_known_order() -> None:
     other = {"Other_a.weight": np.ones((4, 4))}
     found = layers_of(layer("a", (4, 4), (8, 4), (8, 4)), layer("b", (4, 4), (8, 4), (8, 4)), other)
-    assert found.around(WORKER, weights("b")) == (set(), set())
+    assert found.before_and_after(WORKER, weights("b")) == (set(), set())
 
 
 @pytest.mark.parametrize(

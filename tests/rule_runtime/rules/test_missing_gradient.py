@@ -43,6 +43,19 @@ def test_fires_for_a_weight_without_a_gradient() -> None:
     assert found.evidence.sentence == f"Net_a.weight: {message}"
 
 
+def test_any_number_of_other_weights_may_learn() -> None:
+    """At most 2,048 weights are remembered, but only such that lack a gradient."""
+    names = [f"layer{at}" for at in range(3000)]
+    trial = TrialBuilder()
+    for step in range(3):
+        tensors = {f"Net_{name}.weight": np.ones(1) for name in names}
+        tensors |= {f"gradient/Net_{name}.weight": np.ones(1) for name in names[:-1]}
+        tensors[f"gradient/Net_{names[-1]}.weight"] = np.zeros(1)
+        trial.step(step, tensors)
+    (found,) = (o for o in trial.outcomes(MissingGradient(patience=3)) if isinstance(o, IssueFound))
+    assert found.evidence.tensor == "Net_layer2999.weight"
+
+
 def test_a_gradient_of_zeros_is_none() -> None:
     outcomes = run(a=0.0, b=1.0).outcomes(MissingGradient())
     found = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
