@@ -1,13 +1,13 @@
 """Inputs of tanh and sigmoid, and the slope of those in recurrent layers.
 
-Shape legend: R = rows, one for each (tensor, worker).
+Shape legend: R = rows, S = inputs and outputs of modules, one for each (tensor, worker).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,9 @@ __all__ = [
     "OF_OUTPUTS",
     "OF_RECURRENT_LAYERS",
     "SATURATING",
-    "Slope",
     "are_answers",
     "bounds_of",
-    "least_slope",
+    "recurrent_slopes",
 ]
 
 SATURATING: Final = ("tanh", "sigmoid")
@@ -92,37 +91,24 @@ def are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     return np.array([pair in answers for pair in named], dtype=np.bool_)
 
 
-class Slope(NamedTuple):
-    """The smallest mean slope of an activation of a recurrent layer.
+def recurrent_slopes(step: StepView) -> npt.NDArray[np.float64]:
+    """Return the mean slope of the activations of recurrent layers, relative to the largest [S].
 
-    Attributes:
-        rows: Inputs and outputs of modules.
-        at: Row of the layer's output.
-        mean: Its mean slope, relative to the largest.
-    """
-
-    rows: TensorRows
-    at: int
-    mean: float
-
-
-def least_slope(step: StepView) -> Slope | None:
-    """Return the smallest mean slope of all recurrent layers; None without such layers.
-
-    A tanh that returned h has the slope 1 - h^2. Outputs between -1 and 1 are taken for such: those
-    of a GRU are, and those of an LSTM are smaller.
+    It is that of the signals in `Signals`, and NaN if no recurrent layer returned them. A tanh that
+    returned h has the slope 1 - h^2. Outputs between -1 and 1 are taken for such: those of a GRU
+    are, and those of an LSTM are smaller.
 
     Args:
         step: The first step of its mode.
     """
-    signals = step.fact(Signals)
-    rows, weights = signals.rows, step.tensors(regex=(_WEIGHTS,))
-    low, high = rows.column("min"), rows.column("max")
+    signals, weights = step.fact(Signals), step.tensors(regex=(_WEIGHTS,))
+    rows = signals.rows
     slopes = 1 - rows.column("mean") ** 2 - rows.column("std") ** 2
     owners = {name.rpartition(_HIDDEN)[0] for name in weights.names}
-    found: list[tuple[float, str, int]] = []
-    for at, place in enumerate(signals.places):
-        is_recurrent = any(o == place.module or o.endswith(f"_{place.module}") for o in owners)
-        if is_recurrent and place.kind == "output" and -1 <= low[at] <= high[at] <= 1:
-            found.append((float(slopes[at]), rows.names[at], at))
-    return Slope(rows, min(found)[2], min(found)[0]) if found else None
+    is_recurrent = [
+        place.kind == "output"
+        and any(o == place.module or o.endswith(f"_{place.module}") for o in owners)
+        for place in signals.places
+    ]
+    is_tanh = (rows.column("min") >= -1) & (rows.column("max") <= 1)
+    return np.where(is_tanh & np.array(is_recurrent, dtype=np.bool_), slopes, np.nan)

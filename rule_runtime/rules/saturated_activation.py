@@ -17,8 +17,9 @@ from rule_runtime.facts.activation_inputs import (
     SATURATING,
     are_answers,
     bounds_of,
-    least_slope,
+    recurrent_slopes,
 )
+from rule_runtime.facts.layers import Signals
 from rule_runtime.facts.selection import finding, is_training, selected_collections, worst
 from rule_runtime.trial.value_pairs import row_values
 
@@ -101,15 +102,16 @@ class SaturatedActivation(Rule):
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         of_layers, limit = self._of_layers(step), self.threshold_slope
-        slope = least_slope(step) if limit and step.mode_step == 0 else None
-        if slope is None or isinstance(of_layers, IssueFound):
+        if not limit or step.mode_step or isinstance(of_layers, IssueFound):
             return of_layers
-        if slope.mean >= limit:
+        rows, slopes = step.fact(Signals).rows, recurrent_slopes(step)
+        if np.isnan(slopes).all():
+            return of_layers
+        at = worst(rows, slopes, largest=False)
+        if slopes[at] >= limit:
             return Passed()
-        message = f"the mean slope of its activations is {slope.mean:.3g}, below {limit:g}"
-        return finding(
-            self, step, (slope.rows, slope.at), ("mean_slope", slope.mean, limit), message
-        )
+        message = f"the mean slope of its activations is {slopes[at]:.3g}, below {limit:g}"
+        return finding(self, step, (rows, at), ("mean_slope", slopes[at], limit), message)
 
     def _of_layers(self, step: StepView) -> Outcome:
         """Judge the inputs of tanh and sigmoid."""

@@ -1,4 +1,4 @@
-"""Gradients by parameter, and weights that nobody trained."""
+"""Gradients by parameter, and weights as initialised."""
 
 from __future__ import annotations
 

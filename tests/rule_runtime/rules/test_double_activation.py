@@ -112,7 +112,6 @@ def test_two_activations_of_an_output(name: str, made: Any, fires: bool) -> None
     for step in range(4):
         scores = np.random.default_rng(step).normal(0, 1, (16, 10)).astype(np.float32)
         trial.step(step, {"a_output_0": scores, name: made(scores)})
-    # What goes into a loss is known by the loss beside it.
     assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
 
 

@@ -157,7 +157,7 @@ def test_what_is_added_ahead_of_a_normalisation(
 
 
 def test_of_two_layers_of_one_name_the_one_with_a_bias_may_be_the_second() -> None:
-    """The first bias is that of the second kernel, which the layers' names tell."""
+    """The first bias is that of the second kernel, by the layers' names."""
     gradient_of = {"dense/kernelGrad": 1e-9, "dense/kernelGrad_1": 1e-3, "dense/biasGrad": 1e-10}
     shapes = {"kernel": (2, 4), "bias": (4,)}
     tensors: dict[str, Any] = {}

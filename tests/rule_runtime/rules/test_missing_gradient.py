@@ -179,7 +179,7 @@ def test_what_was_frozen_before_it_was_ever_trained(frozen: Any) -> None:
         np.random.default_rng(0).normal(0, 0.14, (32, 16)),
         np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)) * 1.3,
         np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)) * 0.9,
-        np.random.default_rng(0).uniform(-0.25, 0.25, (5, 16)),  # too few to tell
+        np.random.default_rng(0).uniform(-0.25, 0.25, (5, 16)),  # too few
         np.clip(np.random.default_rng(0).normal(0, 0.14, (64, 16)), -0.25, 0.25),
         np.zeros((32, 16)),
     ],
@@ -189,7 +189,7 @@ def test_what_was_trained_may_be_frozen(frozen: Any) -> None:
 
 
 def test_what_had_a_gradient_may_be_frozen_later() -> None:
-    """As the body of a model is, of which adapters are trained from then on."""
+    """As the body of a model whose adapters are trained later."""
     trial = TrialBuilder()
     ones = np.ones(3)
     for step in range(40):
