@@ -82,6 +82,8 @@ def first_weights(step: StepView) -> list[FirstWeight]:
         Missing: If there are none.
     """
     weights = step.tensors(collections=("weights",))
+    if not len(weights):
+        raise Missing("no tensor of the collection weights was saved")
     has_gradient = ~np.isnan(step.fact(Gradients).of(weights))
     growths, rms = _growths(step), _rms(weights)
     low, high = weights.column("min"), weights.column("max")
