@@ -102,24 +102,23 @@ def loss_without_decrease(
 
     Args:
         step: The step.
-        memory: `losses`: name, worker, minimum and count of at most 32 losses.
+        memory: `losses`: minimum and count of at most 32 losses, by worker and name.
         patience: Number of steps that are too many.
     """
     rows = step.tensors(collections=("losses",))
-    known = {(name, worker): (least, n) for name, worker, least, n in memory.get("losses", ())}
-    waited, means = np.full(len(rows), np.nan), finite_means(rows).tolist()
-    pairs = zip(rows.names, rows.workers, means, range(len(rows)), strict=True)
-    for name, worker, loss, at in sorted(pairs):
-        if math.isfinite(loss) and ((name, worker) in known or len(known) < _MAX_LOSSES):
-            least, count = known.get((name, worker), (math.inf, 0))
-            known[name, worker] = (loss, 0) if loss < least else (least, count + 1)
-            waited[at] = known[name, worker][1]
-    memory["losses"] = [[*pair, *value] for pair, value in sorted(known.items())]
+    known, waited = memory.setdefault("losses", {}), np.full(len(rows), np.nan)
+    keys = [f"{worker}/{name}" for name, worker in zip(rows.names, rows.workers, strict=True)]
+    for key, loss, at in sorted(
+        zip(keys, finite_means(rows).tolist(), range(len(rows)), strict=True)
+    ):
+        if math.isfinite(loss) and (key in known or len(known) < _MAX_LOSSES):
+            least, count = known.get(key, (math.inf, 0))
+            known[key] = [loss, 0] if loss < least else [least, count + 1]
+            waited[at] = known[key][1]
     if np.isnan(waited).all():
         raise Missing("no finite loss was saved")
     at = worst(rows, waited, largest=True)
     if waited[at] < patience:
         return None
-    least = known[rows.names[at], rows.workers[at]][0]
-    message = f"no loss below {least:.4g} for {waited[at]:.0f} steps"
+    message = f"no loss below {known[keys[at]][0]:.4g} for {waited[at]:.0f} steps"
     return Sign((rows, at), ("steps_without_decrease", waited[at], patience), message)

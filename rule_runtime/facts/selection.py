@@ -5,7 +5,6 @@ Shape legend: R = rows, one for each (tensor, worker).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +33,7 @@ __all__ = [
     "worst",
 ]
 
+_ADVICE: Final = "What to try:\n"
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
 
 
@@ -129,7 +129,7 @@ def finding(
     measured: tuple[str, float, float],
     message: str,
 ) -> IssueFound:
-    """Return a finding in one row; its remedy is the section `What to try` of the rule's docstring.
+    """Return a finding in one row, with the section `What to try` of the rule as its remedy.
 
     Args:
         rule: The rule.
@@ -139,7 +139,8 @@ def finding(
         message: The finding in words; it follows the tensor's name and a colon.
     """
     measure, value, threshold = measured
-    _, _, advice = (inspect.getdoc(type(rule)) or "").partition("What to try:\n")
+    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
+    advice = next((text for _, heading, text in texts if heading), "")
     found = evidence(
         step,
         *row,

@@ -127,10 +127,8 @@ class MissingGradient(Rule):
             if worker in declared:
                 is_frozen = own & is_untouched & ~is_trained & is_initial
                 bad |= (is_absent | is_frozen) & _is_in(before, weights)
-        return bad & ~_is_in(self._ignored(step), weights)
-
-    def _ignored(self, step: StepView) -> tuple[str, ...]:
-        return step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
+        ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
+        return bad & ~_is_in(ignored, weights)
 
 
 def _is_in(names: Collection[str], weights: TensorRows) -> npt.NDArray[np.bool_]:

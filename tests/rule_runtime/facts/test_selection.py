@@ -114,6 +114,15 @@ def test_the_remedy_of_a_finding_is_what_the_rule_says_to_try() -> None:
     assert found.evidence.remedy.endswith("NaN in the inputs.")
 
 
+def test_the_remedy_of_a_derived_rule_is_that_of_its_base() -> None:
+    class Derived(ExplodingTensor):
+        """Detects the same."""
+
+    step = step_of()
+    found = finding(Derived(), step, (step.tensors(), 0), ("inf", 1.0, 0.0), "is high")
+    assert found.evidence.remedy.startswith("Lower the learning rate or warm it up")
+
+
 def test_a_mean_beside_elements_that_are_not_finite_counts_as_unknown() -> None:
     rows = step_of().tensors()
     means = dict(zip(rows.names, finite_means(rows), strict=True))
