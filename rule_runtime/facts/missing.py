@@ -202,4 +202,4 @@ def missing_drift(rows: TensorRows, since: int | None, now: int) -> Missing:
         return Missing("all saved weights are zero, or single numbers")
     if since is None or since >= now:
         return Missing("there is no earlier step to compare the weights with")
-    return Missing(f"no weight is known both at this step and at step {since}")
+    return Missing(f"no weight is known both at this step and at step {since}, the step before")

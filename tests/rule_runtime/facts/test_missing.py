@@ -90,7 +90,7 @@ def test_why_statistics_are_missing(values: tuple[Any, ...], reason: str | None)
     [
         (None, "there is no earlier step to compare the weights with"),
         (7, "there is no earlier step to compare the weights with"),
-        (5, "no weight is known both at this step and at step 5"),
+        (5, "no weight is known both at this step and at step 5, the step before"),
     ],
 )
 def test_why_weights_cannot_be_compared(since: int | None, reason: str) -> None:
