@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rule_runtime.numerics.loss_pair import LossPair, loss_pair
 
-__all__ = ["DOUBLE_ACTIVATIONS", "WRONG_LOSSES", "Formula", "Match", "recognise"]
+__all__ = ["WRONG_LOSSES", "Formula", "Match", "recognise"]
 
 _Values = Iterator[tuple[str, float]]
 
@@ -153,16 +153,6 @@ def _of_class_numbers(pair: LossPair) -> _Values:
         yield from _distances(pair.by_class.scores - pair.by_class.classes[:, None])
 
 
-def _of_sigmoid(pair: LossPair) -> _Values:
-    if pair.are_yes_or_no and pair.are_probabilities:
-        yield "", float(pair.entropies_of_logits.mean())
-
-
-def _of_softmax(pair: LossPair) -> _Values:
-    if pair.by_class is not None and pair.by_class.are_probabilities:
-        yield "", float(pair.by_class.cross_entropy.mean())
-
-
 WRONG_LOSSES: Final = (
     Formula(
         "elements",
@@ -190,17 +180,3 @@ WRONG_LOSSES: Final = (
     ),
 )
 """Losses that train the wrong thing."""
-
-DOUBLE_ACTIVATIONS: Final = (
-    Formula(
-        "sigmoid",
-        _of_sigmoid,
-        "has probabilities, and the loss applies a sigmoid to them again",
-    ),
-    Formula(
-        "softmax",
-        _of_softmax,
-        "has probabilities, and the loss applies a softmax to them again",
-    ),
-)
-"""Losses that apply an activation to probabilities."""

@@ -5,12 +5,13 @@ Shape legend: N = batch, U = units, ... = spatial or further axes.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+import math
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Inactive", "inactive_units", "saturated_units"]
+__all__ = ["inactive_units", "saturated_units"]
 
 _SEQUENCE: Final = 3
 """Dimensions of a tensor whose units may be its second axis, [N, U, L], or its last, [N, T, U]."""
@@ -18,19 +19,7 @@ _BATCH: Final = 2
 """Fewest dimensions of a tensor that has a batch and units."""
 
 
-class Inactive(NamedTuple):
-    """How many units of a layer are inactive.
-
-    Attributes:
-        percent: Share of the units.
-        num_units: Number of units.
-    """
-
-    percent: float
-    num_units: int
-
-
-def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> Inactive | None:
+def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
     """Return the share of units that are active in less than a percentage of their outputs.
 
     Units are the features of [N, U] and the channels of [N, U, H, W] and the like. With three
@@ -41,11 +30,11 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> Inactiv
         least_percent: Share of its outputs in which a unit must be active.
 
     Returns:
-        The share; None without numbers, without a batch, or with one output per unit.
+        The share in percent; NaN without numbers, without a batch, or with one output per unit.
     """
     shape = is_active.shape
     if len(shape) < _BATCH or 0 in shape or is_active.dtype.kind not in "biuf":
-        return None
+        return math.nan
     found = []
     for axis in (1, 2) if len(shape) == _SEQUENCE else (1,):
         num_units = shape[axis]
@@ -54,13 +43,13 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> Inactiv
             others = tuple(at for at in range(len(shape)) if at != axis)
             percent = 100.0 * np.count_nonzero(is_active, axis=others) / num_outputs
             num_inactive = int(np.count_nonzero(percent < least_percent))
-            found.append(Inactive(100.0 * num_inactive / num_units, num_units))
-    return max(found, default=None)
+            found.append(100.0 * num_inactive / num_units)
+    return max(found, default=math.nan)
 
 
 def saturated_units(
     inputs: npt.NDArray[Any], limits: npt.NDArray[np.float64], least_percent: float
-) -> Inactive | None:
+) -> float:
     """Return the share of units with too few inputs between two limits; NaN is between them.
 
     Args:
@@ -72,6 +61,6 @@ def saturated_units(
         As `inactive_units`.
     """
     if inputs.dtype.kind not in "biuf":
-        return None
+        return math.nan
     low, high = limits
     return inactive_units(~((inputs <= low) | (inputs >= high)), least_percent)

@@ -1,71 +1,114 @@
-"""Inputs of tanh and sigmoid, and those that lie beyond the limits of their activation.
+"""Inputs of tanh and sigmoid, and the slope of those in recurrent layers.
 
-Shape legend: R = rows, one for each (tensor, worker).
+Shape legend: R = rows, S = inputs and outputs of modules, one for each (tensor, worker).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.trial.value_pairs import row_values
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.facts.layers import MODULE_IO, Signals
+from rule_runtime.facts.loss_inputs import LOSS_INPUTS
+from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SATURATING", "ActivationInputs"]
+__all__ = [
+    "OF_OUTPUTS",
+    "OF_RECURRENT_LAYERS",
+    "SATURATING",
+    "are_answers",
+    "bounds_of",
+    "recurrent_slopes",
+]
 
 SATURATING: Final = ("tanh", "sigmoid")
 """The activations that saturate; the hook fills the collections `{kind}_input` by type."""
+_EVERY_500: Final = {"save_interval": "500"}
+OF_OUTPUTS: Final = (
+    MODULE_IO,
+    CollectionConfig("tanh_output", _EVERY_500),
+    CollectionConfig("sigmoid_output", _EVERY_500),
+    LOSS_INPUTS,
+)
+"""What the hook saves for a rule that looks at outputs of activations."""
+OF_RECURRENT_LAYERS: Final = (MODULE_IO, CollectionConfig("weights", _EVERY_500))
+"""What the hook saves for a rule that looks at recurrent layers."""
+
+_HIDDEN: Final = ".weight_hh"
+_WEIGHTS: Final = r"^(?!gradient/).*\.weight_hh(_l[0-9]+)?(_reverse)?$"
+_OUTPUTS: Final = r"_output(_[0-9]+|/[0-9]+)$"
+_INPUT: Final = re.compile(r"_input(?=[_/][0-9]+$)")
+_OF_LOSS: Final = r"[Ll]oss_input_0$"
+_COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
 
 
-class ActivationInputs:
-    """Inputs of activations at a step.
+def bounds_of(
+    step: StepView, rows: TensorRows, limits: Mapping[str, tuple[float, float]]
+) -> npt.NDArray[np.float64]:
+    """Return the limits of each input; NaN if it goes into neither tanh nor sigmoid [R, 2].
+
+    The collection says which of the two it is, or else the name.
 
     Args:
         step: The step.
-        rows: The inputs [R].
+        rows: Inputs of activations [R].
         limits: Interval of inputs in which `tanh` and `sigmoid` are not saturated.
     """
+    members = {kind: step.tensors(collections=(f"{kind}_input",)) for kind in SATURATING}
+    pairs = {kind: {*zip(m.names, m.workers, strict=True)} for kind, m in members.items()}
+    found = np.full((len(rows), 2), np.nan)
+    for at, pair in enumerate(zip(rows.names, rows.workers, strict=True)):
+        by_type = [kind for kind in SATURATING if pair in pairs[kind]]
+        by_name = [kind for kind in SATURATING if kind in pair[0].casefold()]
+        for kind in (by_type or by_name)[:1]:
+            found[at] = limits[kind]
+    return found
 
-    def __init__(
-        self, step: StepView, rows: TensorRows, limits: Mapping[str, tuple[float, float]]
-    ) -> None:
-        self._step, self._rows, self._limits = step, rows, limits
 
-    @cached_property
-    def bounds(self) -> npt.NDArray[np.float64]:
-        """The limits of each input; NaN if it goes into neither tanh nor sigmoid [R, 2].
+def are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Return for which inputs of activations the output goes into a loss [R].
 
-        The collection tells which of the two it is, or else the name.
-        """
-        members = {
-            (*pair, kind)
-            for kind in SATURATING
-            for inputs in [self._step.tensors(collections=(f"{kind}_input",))]
-            for pair in zip(inputs.names, inputs.workers, strict=True)
-        }
-        found = np.full((len(self._rows), 2), np.nan)
-        for at, pair in enumerate(zip(self._rows.names, self._rows.workers, strict=True)):
-            by_type = [kind for kind in SATURATING if (*pair, kind) in members]
-            by_name = [kind for kind in SATURATING if kind in pair[0].casefold()]
-            for kind in (by_type or by_name)[:1]:
-                found[at] = self._limits[kind]
-        return found
+    Args:
+        step: The step.
+        rows: Inputs of modules and of functions [R].
+    """
+    outputs, compared = step.tensors(regex=(_OUTPUTS,)), step.tensors(regex=(_OF_LOSS,))
+    of_outputs, of_losses = (
+        fingerprints([tensors.column(name) for name in _COMPARED])
+        for tensors in (outputs, compared)
+    )
+    pairs = zip(outputs.names, outputs.workers, np.isin(of_outputs, of_losses), strict=True)
+    answers = {(name, worker) for name, worker, is_answer in pairs if is_answer}
+    named = [(_INPUT.sub("_output", n), w) for n, w in zip(rows.names, rows.workers, strict=True)]
+    return np.array([pair in answers for pair in named], dtype=np.bool_)
 
-    @property
-    def are_within(self) -> npt.NDArray[np.bool_]:
-        """Which inputs lie between their limits with all elements [R]."""
-        low, high = self.bounds.T
-        is_within = (self._rows.column("min") > low) & (self._rows.column("max") < high)
-        return np.asarray(is_within & (self._rows.column("inf") == 0))
 
-    def values_beyond(self) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-        """Yield row and value of the inputs that lie beyond their limits."""
-        beyond = np.flatnonzero(~self.are_within & ~np.isnan(self.bounds[:, 0]))
-        for at, value in row_values(self._step, self._rows.select(beyond)):
-            yield int(beyond[at]), value
+def recurrent_slopes(step: StepView) -> npt.NDArray[np.float64]:
+    """Return the mean slope of the activations of recurrent layers, relative to the largest [S].
+
+    It is that of the signals in `Signals`, and NaN if no recurrent layer returned them. A tanh that
+    returned h has the slope 1 - h^2. Outputs between -1 and 1 are taken for such: those of a GRU
+    are, and those of an LSTM are smaller.
+
+    Args:
+        step: The first step of its mode.
+    """
+    signals, weights = step.fact(Signals), step.tensors(regex=(_WEIGHTS,))
+    rows = signals.rows
+    slopes = 1 - rows.column("mean") ** 2 - rows.column("std") ** 2
+    owners = {name.rpartition(_HIDDEN)[0] for name in weights.names}
+    is_recurrent = [
+        place.kind == "output"
+        and any(o == place.module or o.endswith(f"_{place.module}") for o in owners)
+        for place in signals.places
+    ]
+    is_tanh = (rows.column("min") >= -1) & (rows.column("max") <= 1)
+    return np.where(is_tanh & np.array(is_recurrent, dtype=np.bool_), slopes, np.nan)

@@ -23,13 +23,9 @@ from rule_runtime.facts.selection import declared
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["UNTOLD", "declared_parameters", "parameters_by_name", "parameters_of"]
-
-UNTOLD: Final = "the names of the gradients do not tell which parameters they are of"
-"""Reason of a rule that needs both and is not evaluated."""
+__all__ = ["declared_parameters", "parameters_by_name", "parameters_of"]
 
 _PARAMETERS: Final = ("weights", "biases")
-_GRADIENTS: Final = "gradients"
 _PREFIX: Final = "gradient/"
 _OF_KERAS: Final = "gradients/{}Grad"
 _GRADIENT: Final = re.compile(r"gradients/(?P<tail>.+)Grad(?P<number>(_\d+)*)")
@@ -38,19 +34,20 @@ _NUMBER: Final = re.compile(r"(?P<first>.+)_\d+")
 
 
 def parameters_of(step: StepView, gradients: TensorRows) -> tuple[str, ...]:
-    """Return the parameter of each gradient; empty where its name does not tell it [R].
+    """Return the parameter of each gradient; empty if its name does not say it [R].
 
     Args:
-        step: The step, of which the weights and biases are looked at.
+        step: The step with the parameters.
         gradients: Gradients of it [R].
     """
     return parameters_by_name(gradients.names, step.tensors(collections=_PARAMETERS).names)
 
 
 def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
-    """Return the parameters of the gradients that each worker's collections file announces.
+    """Return the parameters that have `requires_grad`, by worker.
 
-    Workers without a collections file, or without gradients in it, are missing in the result.
+    These are the parameters of the gradients in the worker's collections file. Workers without
+    gradients in it are left out.
 
     Args:
         step: The step.
@@ -58,21 +55,20 @@ def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
     known = step.tensors(collections=_PARAMETERS).names
     return {
         worker: frozenset(parameters_by_name(tuple(names), known)) - {""}
-        for worker, names in declared(step, _GRADIENTS).items()
+        for worker, names in declared(step, "gradients").items()
     }
 
 
 @lru_cache(maxsize=32)
 def parameters_by_name(gradients: tuple[str, ...], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parameter of each gradient; cached, for names hardly ever change in a run [R].
+    """Return the parameter of each gradient; cached, because names hardly ever change in a run [R].
 
     Args:
         gradients: Names of gradients [R].
-        parameters: Names of all parameters; a gradient may be of none of them, but only they tell
-            which of several layers of one name a gradient is of.
+        parameters: Names of all parameters: they order the layers of Keras that have one name.
 
     Returns:
-        Names of parameters [R]; empty where the gradient's name does not tell one.
+        Names of parameters [R]; empty if the gradient's name does not say it.
     """
     owners, taken = _by_gradient(parameters), frozenset(gradients)
     return tuple(_parameter_of(name, owners, taken) for name in gradients)

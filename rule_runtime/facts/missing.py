@@ -131,7 +131,7 @@ def are_not_finite(rows: TensorRows) -> bool:
 
 
 def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:
-    """Return why no row has all of some statistics; None if a row has.
+    """Return why no row has all of some statistics; None if one has.
 
     Args:
         rows: The rows [R], at least one.
@@ -143,8 +143,6 @@ def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> M
         return None
     if are_not_finite(rows):
         return Missing(f"no saved {noun} is finite")
-    if (rows.column("size") == 0).all():
-        return Missing(f"all saved {noun}s are empty")
     names = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
     # The original client saved neither values nor all statistics.
     how = f"{_SAVE_VALUES}, or use the hook of Stepwatch"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import NotEvaluated
+from rule_runtime.engine.outcome import Missing, NotEvaluated
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Regex, Rule
-from rule_runtime.facts.selection import selected_collections, selected_tensors
+from rule_runtime.facts.selection import selected_collections
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -69,4 +69,9 @@ class SelectedTensorsRule(Rule):
         Raises:
             Missing: If none of them was saved.
         """
-        return selected_tensors(step, self.collection_names, self.tensor_regex)
+        rows = self.select(step)
+        if not len(rows):
+            is_selected = self.collection_names or self.tensor_regex
+            how = "check collection_names and tensor_regex" if is_selected else ""
+            raise Missing(NONE_SAVED.reason, how)
+        return rows

@@ -13,25 +13,27 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, Missing
+from rule_runtime.engine.outcome import Evidence, IssueFound
 from rule_runtime.trial.tensor_rows import worst
 
 if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Rule
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "declared",
     "describe_not_finite",
     "evidence",
+    "finding",
     "finite_means",
     "is_training",
     "name_or_only_member",
     "num_not_finite",
     "selected_collections",
-    "selected_tensors",
     "worst",
 ]
 
+_ADVICE: Final = "What to try:\n"
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
 
 
@@ -56,24 +58,6 @@ def selected_collections(
             CollectionConfig(f"{rule}_tensors", {"include_regex": ",".join(regex), **given})
         )
     return tuple(found)
-
-
-def selected_tensors(step: StepView, names: Sequence[str], regex: Sequence[str]) -> TensorRows:
-    """Return the tensors that a rule judges; all saved tensors if it selects none.
-
-    Args:
-        step: The step.
-        names: Names of collections.
-        regex: Regular expressions of further tensors.
-
-    Raises:
-        Missing: If none of them was saved at this step.
-    """
-    rows = step.tensors(collections=names, regex=regex)
-    if not len(rows):
-        how = "check collection_names and tensor_regex" if names or regex else ""
-        raise Missing("none of the selected tensors was saved", how)
-    return rows
 
 
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:
@@ -136,6 +120,37 @@ def evidence(
         sentence=f"{rows.names[at]}: {message}",
         remedy=remedy,
     )
+
+
+def finding(
+    rule: Rule,
+    step: StepView,
+    row: tuple[TensorRows, int],
+    measured: tuple[str, float, float],
+    message: str,
+) -> IssueFound:
+    """Return a finding in one row, with the section `What to try` of the rule as its remedy.
+
+    Args:
+        rule: The rule.
+        step: The step.
+        row: The rows, and the position of the row.
+        measured: Name of what was measured, its value, and the threshold.
+        message: The finding in words; it follows the tensor's name and a colon.
+    """
+    measure, value, threshold = measured
+    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
+    advice = next((text for _, heading, text in texts if heading), "")
+    found = evidence(
+        step,
+        *row,
+        measure=measure,
+        value=value,
+        threshold=threshold,
+        message=message,
+        remedy=" ".join(advice.split()),
+    )
+    return IssueFound(found)
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:

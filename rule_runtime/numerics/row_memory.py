@@ -18,7 +18,7 @@ __all__ = ["MAX_ROWS", "RowMemory", "fingerprints", "row_keys"]
 MAX_ROWS: Final = 2048
 """Rows that are remembered; of more, those with the smallest keys, which are hashes."""
 
-_RECORD: Final = np.dtype([("key", "<u4"), ("print", "<u4"), ("streak", "<u2")])
+_RECORD: Final = np.dtype([("key", "<u4"), ("fingerprint", "<u4"), ("streak", "<u2")])
 _LONGEST: Final = 60_000
 
 
@@ -47,6 +47,8 @@ def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.u
 class RowMemory:
     """Fingerprints and streaks of at most 2,048 rows, as one string.
 
+    Rows with a fingerprint and a streak of 0 need no place.
+
     Args:
         text: What `to_json` returned; empty to begin.
     """
@@ -64,30 +66,30 @@ class RowMemory:
         Args:
             keys: Keys of rows [R].
         """
-        at = {int(record["key"]): record for record in self._records}
-        wanted = (int(key) for key in keys)
-        return {k: (int(at[k]["print"]), int(at[k]["streak"])) for k in wanted if k in at}
+        known = zip(*(self._records[name].tolist() for name in _RECORD.names or ()), strict=True)
+        by_key = {key: (fingerprint, streak) for key, fingerprint, streak in known}
+        return {key: by_key[key] for key in keys.tolist() if key in by_key}
 
     def update(
         self,
         keys: npt.NDArray[np.uint32],
-        prints: npt.NDArray[np.uint32],
-        goes_on: npt.NDArray[np.bool_],
+        fingerprints: npt.NDArray[np.uint32],
+        is_bad: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.int64]:
         """Remember the rows of a step, and return how often in a row each was bad [R].
 
         Args:
             keys: Keys of the rows [R].
-            prints: Their fingerprints [R].
-            goes_on: Whether a row is bad [R]; else its streak begins anew.
+            fingerprints: Their fingerprints [R].
+            is_bad: Whether a row is bad [R]; else its streak begins anew.
         """
         known = self.known(keys)
-        before = np.array([known.get(int(key), (0, 0))[1] for key in keys], dtype=np.int64)
-        streaks = np.where(goes_on, np.minimum(before + 1, _LONGEST), 0)
+        earlier = np.array([known.get(key, (0, 0))[1] for key in keys.tolist()], dtype=np.int64)
+        streaks = np.where(is_bad, np.minimum(earlier + 1, _LONGEST), 0)
         records = np.zeros(len(keys), _RECORD)
-        records["key"], records["print"], records["streak"] = keys, prints, streaks
+        records["key"], records["fingerprint"], records["streak"] = keys, fingerprints, streaks
         absent = self._records[~np.isin(self._records["key"], keys)]
         joined = np.concatenate([records, absent])
+        joined = joined[(joined["fingerprint"] | joined["streak"]) != 0]
         self._records = joined[np.argsort(joined["key"], kind="stable")][:MAX_ROWS]
-        kept = np.isin(keys, self._records["key"])
-        return np.where(kept, streaks, 0)
+        return np.where(np.isin(keys, self._records["key"]), streaks, 0)

@@ -19,9 +19,6 @@ __all__ = ["tensor_statistics"]
 _CHUNK: Final = 1 << 20
 """Elements that are converted to float64 at a time; it bounds the extra memory."""
 
-_SQUARE_SAFE: Final = (1e-140, 1e140)
-"""Between these magnitudes a float64's square neither overflows nor loses bits to underflow."""
-
 
 def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the statistics of one tensor [C], in the order of `STATISTICS_COLUMNS`.
@@ -64,9 +61,9 @@ def _of_numbers(flat: npt.NDArray[Any]) -> dict[str, float]:
 
 
 def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[str, float]:
-    """Return mean, std and norms, scaled by `magnitude` if squares would leave float64."""
-    is_safe = magnitude == 0 or _SQUARE_SAFE[0] < magnitude < _SQUARE_SAFE[1]
-    unit = 1.0 if is_safe else magnitude
+    """Return mean, std and norms."""
+    # Division by a power of two is exact, and keeps squares within the range of float64.
+    unit = math.ldexp(1.0, math.frexp(magnitude)[1] - 1) if magnitude else 1.0
     total, l1, squares = 0.0, 0.0, 0.0
     for x in _finite_chunks(flat, unit):
         total += float(x.sum())
@@ -93,5 +90,4 @@ def _finite_chunks(flat: npt.NDArray[Any], unit: float) -> Iterator[npt.NDArray[
     """Yield the finite elements in float64, divided by `unit`, in chunks."""
     for start in range(0, flat.size, _CHUNK):
         chunk = flat[start : start + _CHUNK]
-        x = chunk[np.isfinite(chunk)].astype(np.float64)
-        yield x if unit == 1.0 else x / unit
+        yield chunk[np.isfinite(chunk)].astype(np.float64) / unit

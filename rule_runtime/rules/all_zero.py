@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
+from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, num_not_finite, worst
+from rule_runtime.facts.selection import finding, num_not_finite, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -20,27 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["AllZero"]
 
 _ALL: Final = 100.0
-_ROUNDING: Final = 1e-4
-"""Relative error of l1 and l2; accelerators add up in float32."""
-
-_REMEDY: Final = (
-    "Find the layer or the data that the zeros come from: a dead layer, a mask that hides "
-    "everything, a detached graph, or an input that was never filled. Initialise weights randomly."
-)
 
 
 class AllZero(SelectedTensorsRule):
     """Detects tensors whose elements are all zero, or mostly zero.
 
     How it decides:
-        At each saved step, the rule compares the percentage of zero elements of each selected
-        tensor with `threshold`. It reports the tensor with the largest percentage, if that is at
-        least `threshold`. NaN and infinite elements are not zero. Below a threshold of 100 % the
-        hook must save values.
+        The rule reports the selected tensor with the largest percentage of zero elements, if that
+        is at least `threshold`. NaN and infinite elements are not zero. Below a threshold of 100 %
+        the hook must save values.
 
     Parameters:
-        collection_names: Collections to judge, in addition to `tensor_regex`. One of the two is
-            required.
+        collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
         threshold: Percentage of zero elements from which on a tensor is an issue.
 
@@ -72,33 +63,16 @@ class AllZero(SelectedTensorsRule):
         if value < self.threshold:
             return Passed()
         size = int(rows.column("size")[at])
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="zero_percent",
-                value=value,
-                threshold=self.threshold,
-                message=f"{value:.4g} % of {size} elements are zero, at least {self.threshold:g} %",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"{value:.4g} % of {size} elements are zero, at least {self.threshold:g} %"
+        return finding(self, step, (rows, at), ("zero_percent", value, self.threshold), message)
 
     def _percentages(self, step: StepView, rows: TensorRows) -> npt.NDArray[np.float64]:
-        """Return the percentage of zeros [R]: NaN if unknown, 0 if it is below the threshold."""
-        size, l1, l2 = rows.column("size"), rows.column("l1"), rows.column("l2")
-        num_bad = num_not_finite(rows)
-        with np.errstate(all="ignore"):
-            # At least (l1 / l2)^2 elements are not zero, by the Cauchy-Schwarz inequality.
-            num_others = np.where(l1 > 0, np.fmax((l1 / l2) ** 2 * (1 - _ROUNDING), 1), 0)
-            at_most = _ALL * (1 - (num_others + num_bad) / size)
-        percent = np.full(len(rows), np.nan)
-        percent[at_most < self.threshold] = 0
-        percent[(l1 == 0) & (num_bad == 0) & (size > 0)] = _ALL
+        """Return the percentage of zeros [R]; NaN if it is unknown."""
+        l1, percent = rows.column("l1"), np.full(len(rows), np.nan)
+        percent[(l1 == 0) & (num_not_finite(rows) == 0) & (rows.column("size") > 0)] = _ALL
         if not self.needs_values:
-            percent[l1 > 0] = 0
-        unknown = np.flatnonzero(np.isnan(percent) & (size != 0))
+            percent[l1 > 0] = 0  # or less than the threshold
+        unknown = np.flatnonzero(np.isnan(percent) & (rows.column("size") != 0))
         for at, value in row_values(step, rows.select(unknown)):
             if value.size and value.dtype.kind in "biufc":
                 percent[unknown[at]] = _ALL * (1 - np.count_nonzero(value) / value.size)

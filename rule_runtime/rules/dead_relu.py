@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import inactive_units
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -18,22 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadRelu"]
 
-_REMEDY: Final = (
-    "Lower the learning rate (one large step can push a layer's inputs below zero for good), use "
-    "a Kaiming initialisation and no large negative biases, normalise the layer's inputs, or use "
-    "LeakyReLU, ELU or GELU."
-)
-
 
 class DeadRelu(Rule):
     """Detects layers most of whose ReLU units are not active.
 
     How it decides:
-        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead at a training
-        step if less than `threshold_inactivity` percent of its outputs, over the batch and all
-        positions, are not zero. The rule reports the layer with the largest share of dead units if
-        that is above `threshold_layer`. The outputs are those of the collection `relu_output`,
-        which `nn.ReLU` and `F.relu` fill, and must be saved with values.
+        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead at a training step
+        if less than `threshold_inactivity` percent of its outputs are not zero. The rule reports
+        the layer with the largest share of dead units, if that is above `threshold_layer`. The
+        outputs are those of the collection `relu_output`, saved with values.
 
     Parameters:
         tensor_regex: Regular expressions of further outputs of ReLU layers.
@@ -41,8 +34,9 @@ class DeadRelu(Rule):
         threshold_layer: Share of dead units above which a layer is reported.
 
     What to try:
-        A smaller learning rate, a Kaiming initialisation, normalisation before the layer, or an
-        activation that is not flat below zero, such as LeakyReLU, ELU or GELU.
+        Lower the learning rate (one large step can push a layer's inputs below zero for good), use
+        a Kaiming initialisation, normalise the layer's inputs, or use an activation that is not
+        flat below zero, such as LeakyReLU, ELU or GELU.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_output",)
@@ -74,11 +68,9 @@ class DeadRelu(Rule):
                 f"no output of a ReLU layer was saved in the collection relu_output{named}: ask "
                 "for that collection, which nn.ReLU and F.relu fill"
             )
-        dead, num_units = np.full(len(rows), np.nan), [0] * len(rows)
+        dead = np.full(len(rows), np.nan)
         for at, value in row_values(step, rows):
-            found = inactive_units(value, self.threshold_inactivity)
-            if found is not None:
-                dead[at], num_units[at] = found
+            dead[at] = inactive_units(value, self.threshold_inactivity)
         if np.isnan(dead).all():
             return NotEvaluated(
                 f"no output of a ReLU layer, such as {min(rows.names)}, was saved with the values "
@@ -87,19 +79,9 @@ class DeadRelu(Rule):
         at = worst(rows, dead, largest=True)
         if dead[at] <= self.threshold_layer:
             return Passed()
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="dead_units_percent",
-                value=dead[at],
-                threshold=self.threshold_layer,
-                message=(
-                    f"{dead[at]:.4g} % of {num_units[at]} units are active in less than "
-                    f"{self.threshold_inactivity:g} % of their outputs, more than "
-                    f"{self.threshold_layer:g} %"
-                ),
-                remedy=_REMEDY,
-            )
+        limit = self.threshold_layer
+        message = (
+            f"{dead[at]:.4g} % of the units are active in less than "
+            f"{self.threshold_inactivity:g} % of their outputs, more than {limit:g} %"
         )
+        return finding(self, step, (rows, at), ("dead_units_percent", dead[at], limit), message)

@@ -2,136 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
-from rule_runtime.detectors.loss_formulas import DOUBLE_ACTIVATIONS, recognise
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.activated_tensors import ActivatedTensors
 from rule_runtime.facts.layers import MODULE_IO
-from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS, Loss, Losses
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.losses import LOSS_INPUTS
+from rule_runtime.facts.missing import how_to_save_loss_inputs
+from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.numerics.activations import activated_twice, is_softmax, squashed
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
-from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["DoubleActivation"]
 
-_TIMES_UNSURE: Final = 3
-"""Times `patience` for ranges that scores may have by chance."""
-_REMEDY: Final = (
-    "Remove one of the two: CrossEntropyLoss and BCEWithLogitsLoss take logits, and a regression "
-    "needs no activation that cannot reach its targets."
-)
+_OUTPUT: Final = re.compile(r"_output_[0-9]+$")
+_LOGITS: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
+_OF_LOGITS: Final = "went through an activation, and goes into a loss that takes logits"
+_TWICE: Final = "is an activation of an activation of a module's output"
 
 
 class DoubleActivation(Rule):
-    """Finds activations that are applied to what went through one already.
+    """Detects activations that are applied to what went through one already.
 
     How it decides:
-        A tensor fires at `patience` saved training steps in a row if it is:
-        * the first input of CrossEntropyLoss or BCEWithLogitsLoss, and is never negative but
-          sometimes 0 (ReLU), or lies between 0 and 1 with mean 1 / classes (softmax), or has the
-          extremes of tanh or sigmoid of a module's output;
-        * any tensor with the extremes of an activation of an activation of a module's output;
-        * the first input of a regression loss, after a ReLU, tanh or sigmoid that cannot reach the
-          targets.
+        A tensor is reported after `patience` saved training steps in a row if it is:
 
-        It fires after 3 times as many steps if the first input of a loss reaches both ends of what
-        two activations give, such as 0.5 and 0.731.
-
-        Where values were saved, the loss is recomputed. It fires if the loss equals that of a
-        softmax or sigmoid of probabilities at the first such step and at another one.
+        * the input of CrossEntropyLoss or BCEWithLogitsLoss after a ReLU (never negative, sometimes
+          0), a softmax (mean 1 / classes), tanh or sigmoid (extremes of a module's output);
+        * any tensor with the extremes of an activation of an activation of a module's output.
 
     Parameters:
         patience: Saved steps in a row.
 
     What to try:
-        Give the loss the outputs of the last linear layer.
+        Remove one of the two activations. CrossEntropyLoss and BCEWithLogitsLoss take the outputs
+        of the last linear layer.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
-    collections = (LOSS_INPUTS, MODULE_IO, INPUT_VALUES)
+    collections = (LOSS_INPUTS, MODULE_IO)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at what losses and activations get.
 
         Args:
             step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect;
-                `values`: what values tell about each of at most 32 losses.
+            memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        facts = step.fact(Losses)
-        by_values = [_by_values(step, facts, loss, memory) for loss in facts.losses[:MAX_SERIES]]
-        found = [outcome for outcome in by_values if isinstance(outcome, IssueFound)]
-        if found:
-            return found[0]
-        try:
-            return self._by_statistics(step, memory)
-        except Missing:
-            if any(by_values):
-                return Passed()
-            raise
-
-    def _by_statistics(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge tensors by their statistics."""
-        facts = step.fact(ActivatedTensors)
-        rows = facts.rows
-        is_bad = np.array([at in facts.causes for at in range(len(rows))], dtype=bool)
+        rows = step.tensors(regex=(r"_(input|output)_[0-9]+$",))
+        if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
+            missing = "neither inputs of losses nor of activations were saved"
+            raise Missing(missing, how_to_save_loss_inputs(step))
+        causes, remembered = _causes(rows), RowMemory(memory.get("rows", ""))
+        is_bad = np.array([at in causes for at in range(len(rows))], dtype=np.bool_)
         keys = row_keys(rows.names, rows.workers)
-        remembered = RowMemory(memory.get("rows", ""))
-        chosen = np.flatnonzero(is_bad | np.isin(keys, list(remembered.known(keys))))
-        prints = np.zeros(len(chosen), np.uint32)
-        streaks = remembered.update(keys[chosen], prints, is_bad[chosen])
+        found = remembered.update(keys, np.zeros(len(rows), np.uint32), is_bad) >= self.patience
         memory["rows"] = remembered.to_json()
-        found = np.full(len(rows), np.nan)
-        for at, streak in zip(chosen.tolist(), streaks.tolist(), strict=True):
-            cause = facts.causes.get(at)
-            times = 1 if cause is None or cause.is_sure else _TIMES_UNSURE
-            if cause is not None and streak >= self.patience * times:
-                found[at] = rows.column("min")[at]
-        if np.isnan(found).all():
+        if not found.any():
             return Passed()
-        at = worst(rows, found, largest=False)
-        low, high = float(found[at]), float(rows.column("max")[at])
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="minimum",
-                value=low,
-                threshold=0.0,
-                message=f"has values from {low:.3g} to {high:.3g}, and {facts.causes[at].message}",
-                remedy=_REMEDY,
-            )
-        )
+        at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
+        low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
+        message = f"has values from {low:.3g} to {high:.3g}, and {causes[at]}"
+        return finding(self, step, (rows, at), ("minimum", low, 0.0), message)
 
 
-def _by_values(step: StepView, facts: Losses, loss: Loss, memory: Memory) -> Outcome | None:
-    """Judge whether a loss applies an activation to probabilities; None without values."""
-    values, states = facts.values(loss), memory.setdefault("values", {})
-    if values is None or (loss.key not in states and len(states) >= MAX_SERIES):
-        return None
-    match = recognise(DOUBLE_ACTIVATIONS, states.setdefault(loss.key, {}), values, loss.value)
-    if match is None:
-        return Passed()
-    return IssueFound(
-        evidence(
-            step,
-            facts.rows,
-            loss.row,
-            measure="loss",
-            value=loss.value,
-            threshold=match.expected,
-            message=match.message,
-            remedy=_REMEDY,
-        )
-    )
+def _causes(rows: TensorRows) -> dict[int, str]:
+    """Return which inputs and outputs went through one activation too many, and why."""
+    low, high, mean, size = (rows.column(name) for name in ("min", "max", "mean", "size"))
+    ends = np.stack([low, high], axis=1)
+    pairs = list(zip(rows.workers, size.tolist(), strict=True))
+    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    groups = np.array([numbers[pair] for pair in pairs], dtype=np.int64)
+    is_output = np.array([bool(_OUTPUT.search(name)) for name in rows.names], dtype=bool)
+    is_twice = activated_twice(ends, groups, is_output)
+    causes: dict[int, str] = dict.fromkeys(np.flatnonzero(is_twice).tolist(), _TWICE)
+    is_activated = squashed(ends, groups, is_output) | ((low == 0) & (high > 0))
+    for at, name in enumerate(rows.names):
+        of_softmax = (float(low[at]), float(high[at])), float(mean[at]), rows.shapes[at]
+        if _LOGITS.match(name) and (is_activated[at] or is_softmax(*of_softmax)):
+            causes.setdefault(at, _OF_LOGITS)
+    return causes

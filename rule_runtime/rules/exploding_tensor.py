@@ -6,21 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
+from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import describe_not_finite, evidence, worst
+from rule_runtime.facts.selection import describe_not_finite, finding, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["ExplodingTensor"]
 
-_REMEDY: Final = (
-    "Lower the learning rate or warm it up, clip gradients, and check the inputs for NaN. Add a "
-    "small epsilon to logarithms, divisions and square roots. Scale the loss in half precision."
-)
 
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks what a leaf does not have."""
@@ -30,14 +26,12 @@ class ExplodingTensor(SelectedTensorsRule):
     """Detects tensors with NaN or infinite elements.
 
     How it decides:
-        At each saved step, the rule counts the NaN and infinite elements of each selected tensor.
-        It reports the tensor with the largest share of them. Finite values never fire, however
-        large. If only reductions were saved, a reduction that is not finite counts as one element.
-        The tables of XGBoost's trees are ignored unless you select them.
+        The rule counts the NaN and infinite elements of each selected tensor, and reports the
+        tensor with the largest share of them. Finite values never count, however large. The tables
+        of XGBoost's trees are ignored unless you select them.
 
     Parameters:
-        collection_names: Collections to judge, in addition to `tensor_regex`. By default all saved
-            tensors are judged.
+        collection_names: Collections to judge; by default all saved tensors.
         tensor_regex: Regular expressions of tensors to judge.
         only_nan: True to ignore infinite elements.
 
@@ -71,15 +65,4 @@ class ExplodingTensor(SelectedTensorsRule):
         share = np.where(is_bad, num_bad / np.where(size > 0, size, np.inf), np.nan)
         at = worst(rows, share, largest=True)
         measure, value, message = describe_not_finite(rows, at)
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure=measure,
-                value=value,
-                threshold=0.0,
-                message=message,
-                remedy=_REMEDY,
-            )
-        )
+        return finding(self, step, (rows, at), (measure, value, 0.0), message)

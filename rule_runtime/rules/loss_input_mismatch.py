@@ -78,7 +78,8 @@ class LossInputMismatch(Rule):
             if streak(state, is_bad=num_classes is not None) >= self.patience:
                 message = f"is a distance to labels that are numbers of {num_classes} classes"
                 remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
-                found.append((loss, ("classes", float(num_classes or 0), 2.0), message, remedy))
+                measured = ("classes", float(num_classes or 0), 2.0)
+                found.append((loss, measured, message, remedy))
             values = losses.values(loss)
             is_judged |= values is not None
             if values is None or not loss.is_only:
@@ -88,7 +89,9 @@ class LossInputMismatch(Rule):
                 measured = (match.name, loss.value, match.expected)
                 found.append((loss, measured, match.message, match.remedy))
         if not is_judged:
-            raise Missing("no values of outputs and targets were saved", how_to_save_loss_inputs(step))
+            raise Missing(
+                "no values of outputs and targets were saved", how_to_save_loss_inputs(step)
+            )
         if not found:
             return Passed()
         loss, (measure, value, threshold), message, remedy = found[0]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.layer_links import LayerLinks, Link
+from rule_runtime.facts.layer_links import Link, layer_links
 from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import finding, is_training
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -19,20 +19,18 @@ __all__ = ["MissingActivation"]
 
 _SEVERAL: Final = 2
 """Pairs with normalisation or pooling between that are needed: one may be on purpose."""
-_ONE_IN: Final = 3
-"""One in so many normalisation and pooling modules must lack an activation."""
-_REMEDY: Final = "Put the model's activation between the two layers, or merge them into one."
+_SHARE: Final = 0.25
+"""Share of the linear layers that must begin such a pair."""
 
 
 class MissingActivation(Rule):
     """Detects a linear layer whose output goes straight into another linear layer.
 
     How it decides:
-        The rule compares statistics of the inputs and outputs of modules. Linear layers and
-        convolutions are recognised by their shapes. A pair is reported after `patience` saved
-        steps if the output of the first is the input of the second, unchanged or after dropout.
-        With normalisation or pooling between, two such pairs are needed, and a third of all such
-        modules.
+        The rule recognises linear layers and convolutions by their shapes. It reports a pair after
+        `patience` saved steps if the output of the first is the input of the second, unchanged or
+        after dropout. With normalisation or pooling between, two such pairs are needed, and a
+        quarter of the linear layers must begin one.
 
         A pair is ignored if the width between is smaller than both others (a bottleneck), if
         another module takes the same signal, if a module around both returns it, or if a function
@@ -42,7 +40,7 @@ class MissingActivation(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Put an activation between the layers.
+        Put the model's activation between the two layers, or merge them into one.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
@@ -61,7 +59,7 @@ class MissingActivation(Rule):
         layers = step.fact(Layers)
         if not layers.linear:
             return NotEvaluated(layers.why_none_is_linear)
-        links = _chosen(step.fact(LayerLinks))
+        links = _chosen(layer_links(step), len(layers.linear))
         if streak(memory, is_bad=bool(links)) < self.patience:
             return Passed()
         rows = step.fact(Signals).rows
@@ -70,23 +68,12 @@ class MissingActivation(Rule):
         message = f"goes into {two} with no activation since {one}"
         if first.is_direct:
             message = f"goes into {two} as it is: {one} and {two} are one linear layer"
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                first.path[-1],
-                measure="layers_without_activation",
-                value=float(len(links)),
-                threshold=0.0,
-                message=message,
-                remedy=_REMEDY,
-            )
-        )
+        measured = ("layers_without_activation", len(links), 0.0)
+        return finding(self, step, (rows, first.path[-1]), measured, message)
 
 
-def _chosen(links: LayerLinks) -> list[Link]:
+def _chosen(links: list[Link], num_layers: int) -> list[Link]:
     """Return the direct pairs, and the others if they are too many to be on purpose."""
-    direct = [link for link in links.found if link.is_direct]
-    num_indirect = len(links.found) - len(direct)
-    is_usual = num_indirect >= max(_SEVERAL, links.num_between / _ONE_IN)
-    return links.found if is_usual else direct
+    direct = [link for link in links if link.is_direct]
+    is_usual = len(links) - len(direct) >= max(_SEVERAL, _SHARE * num_layers)
+    return links if is_usual else direct

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import MODULE_IO, Layers
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.parameters import Gradients, is_fresh, weight_prints
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.parameters import Gradients, is_as_initialised, weight_fingerprints
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -24,26 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["MissingGradient"]
 
 _LEARNED: Final = 0
-"""Fingerprint of a weight that had a gradient at this saved step or before."""
-_REMEDY: Final = (
-    "Look for detach(), no_grad(), .data or NumPy between this layer and the loss, for an output "
-    "that is not used, for dead units after the layer, and for requires_grad=False. If the weight "
-    "is frozen on purpose, name it in ignore_regex."
-)
+"""Fingerprint of a weight that had a gradient or changed before."""
 
 
 class MissingGradient(Rule):
     """Detects weights that get no gradient, or one of zero, while others get one.
 
     How it decides:
-        A weight is reported after `patience` saved steps in a row without a gradient:
+        A weight is reported after `patience` saved steps in a row in one of these states, while
+        other weights have a gradient:
 
-        * Its gradient is exactly zero, and its layer is not called after the last layer that has
-          a gradient.
-        * It has no gradient, never had one and does not change, and at least `absent_percent` of
-          the weights are so, or a later layer has a gradient while this one is the first or looks
-          as initialised.
-        * It was frozen while it looks as initialised, and nothing before it learns.
+        * Its gradient is exactly zero, and a layer with a gradient is called later.
+        * It has no gradient, never had one and never changed. Its layer is called before all
+          layers with a gradient, or at least `absent_percent` of the weights are like it.
+
+        Weights with requires_grad=False count only if they look as initialised and their layer is
+        called before all layers with a gradient.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -51,8 +48,9 @@ class MissingGradient(Rule):
         ignore_regex: Regular expressions of weights that are frozen on purpose.
 
     What to try:
-        Look for detach(), no_grad() and .data before the loss, for layers whose output is not
-        used, and for dead units.
+        Look for detach(), no_grad(), .data or NumPy between this layer and the loss, for an output
+        that is not used, for dead units after the layer, and for requires_grad=False. If the weight
+        is frozen on purpose, name it in ignore_regex.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
@@ -71,80 +69,68 @@ class MissingGradient(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows`: fingerprints of at most 2,048 weights, 0 for those that had a gradient,
-                and for how many saved steps each had none.
+            memory: `rows`: fingerprints of at most 2,048 weights that never had a gradient, and
+                for how many saved steps each weight had none.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")
         weights = step.tensors(collections=("weights",))
         if not len(weights):
             return NotEvaluated("no tensor of the collection weights was saved")
-        gradients = step.fact(Gradients)
-        gradients.require()
-        sizes = gradients.of(weights)
-        keys = row_keys(weights.names, weights.workers)
+        step.fact(Gradients).require()
+        sizes = step.fact(Gradients).of(weights)
+        keys, now = row_keys(weights.names, weights.workers), weight_fingerprints(weights)
         rows = RowMemory(memory.get("rows", ""))
         known = rows.known(keys)
-        now = weight_prints(weights)
-        pairs = zip(keys.tolist(), now.tolist(), strict=True)
-        before = np.array([known.get(key, (print_, 0))[0] for key, print_ in pairs])
-        prints = np.where((sizes > 0) | (before == _LEARNED), _LEARNED, now)
-        is_still = (prints == before) & (prints != _LEARNED)
-        bad = self._is_bad(step, weights, sizes, is_still) & ~self._is_ignored(step, weights)
-        streaks = rows.update(keys, prints.astype(np.uint32), bad)
+        earlier = [known.get(key, (_LEARNED, 0))[0] for key in keys.tolist()]
+        is_untouched = np.isnan(sizes) & ((now == earlier) | ("rows" not in memory))
+        streaks = rows.update(
+            keys,
+            np.where(is_untouched, now, np.uint32(_LEARNED)),
+            self._is_cut_off(step, weights, sizes, is_untouched),
+        )
         memory["rows"] = rows.to_json()
         found = streaks >= self.patience
         if not found.any():
             return Passed()
         at = worst(weights, np.where(found, streaks, np.nan), largest=True)
         what = "a gradient of exactly zero" if sizes[at] == 0 else "no gradient"
-        return IssueFound(
-            evidence(
-                step,
-                weights,
-                at,
-                measure="saved_steps_without_gradient",
-                value=int(streaks[at]),
-                threshold=self.patience,
-                message=(
-                    f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
-                    f"{len(weights)} weights"
-                ),
-                remedy=_REMEDY,
-            )
+        message = (
+            f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
+            f"{len(weights)} weights"
         )
+        measured = ("saved_steps_without_gradient", int(streaks[at]), self.patience)
+        return finding(self, step, (weights, at), measured, message)
 
-    def _is_bad(
+    def _is_cut_off(
         self,
         step: StepView,
         weights: TensorRows,
         sizes: npt.NDArray[np.float64],
-        is_still: npt.NDArray[np.bool_],
+        is_untouched: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.bool_]:
-        """Tell which weights lack a gradient that they should have [R]."""
-        declares, bad = declared_parameters(step), np.zeros(len(weights), dtype=bool)
-        is_unasked = largest_count(step, "parameters_without_gradient") == 0
-        fresh, names, workers = (
-            is_fresh(weights),
-            np.array(weights.names),
-            np.array(weights.workers),
-        )
+        """Return which weights lack a gradient that they should have [R]."""
+        declared, bad = declared_parameters(step), np.zeros(len(weights), dtype=np.bool_)
+        # If all parameters of the optimizers have a gradient, the others are not to be trained.
+        is_any_expected = largest_count(step, "parameters_without_gradient") != 0
+        is_initial, workers = is_as_initialised(weights), np.array(weights.workers)
         for worker in set(weights.workers):
-            flow = step.fact(Layers).flow(worker, step.fact(Gradients).learning(worker))
             own = (workers == worker) & (weights.column("size") != 0)
-            declared = declares.get(worker)
-            is_frozen = own & (declared is not None) & ~np.isin(names, list(declared or ()))
-            judged = own & ~is_frozen
-            bad |= judged & (sizes == 0) & ~np.isin(names, list(flow.tail))
-            absent = judged & np.isnan(sizes) & (not is_unasked)
-            share = 100 * np.count_nonzero(absent) / max(np.count_nonzero(judged), 1)
-            if share < self.absent_percent:
-                is_cut_off = np.isin(names, list(flow.upstream)) & (declared is not None)
-                absent &= is_cut_off & (fresh | np.isin(names, list(flow.first)))
-            bad |= (absent | (is_frozen & fresh & (not flow.is_mixed))) & is_still
-        return bad
-
-    def _is_ignored(self, step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
-        """Tell which weights are frozen on purpose by the rule's parameters [R]."""
+            before, after = step.fact(Layers).before_and_after(
+                worker, step.fact(Gradients).learning(worker)
+            )
+            is_trained = own & _is_in(declared.get(worker, weights.names), weights)
+            is_absent = is_untouched & is_trained & is_any_expected
+            share = 100 * np.count_nonzero(is_absent) / max(np.count_nonzero(is_trained), 1)
+            bad |= is_trained & (sizes == 0) & ~_is_in(after, weights)
+            bad |= is_absent & (share >= self.absent_percent)
+            if worker in declared:
+                is_frozen = own & is_untouched & ~is_trained & is_initial
+                bad |= (is_absent | is_frozen) & _is_in(before, weights)
         ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
-        return np.isin(weights.names, ignored)
+        return bad & ~_is_in(ignored, weights)
+
+
+def _is_in(names: Collection[str], weights: TensorRows) -> npt.NDArray[np.bool_]:
+    """Return which weights have one of some names [R]."""
+    return np.isin(weights.names, list(names))

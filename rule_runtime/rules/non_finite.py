@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.execution_order import Phase, computed_tensors, phases_of, place_of
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means
+from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means, num_not_finite
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["NonFinite"]
 
-_INPUT: Final = re.compile(r"_input_\d+$")
+
+class _Phase(IntEnum):
+    """A part of a step; the order is that of execution."""
+
+    PARAMETERS = 0
+    LAYERS = 1
+    LOSSES = 2
+    GRADIENTS = 3
+
+
 _REMEDIES: Final = {
-    Phase.PARAMETERS: "The update before this step broke it. Lower the learning rate or warm it "
-    "up, clip gradients, and continue from an earlier checkpoint.",
-    Phase.FORWARD: "Check this layer and its inputs: values outside the range of half precision, "
+    _Phase.PARAMETERS: "An update before this step broke it. Lower the learning rate or warm it "
+    "up, clip gradients, and continue from an earlier checkpoint. Save every step "
+    "(`--save-interval 1`) to see which tensor was the first.",
+    _Phase.LAYERS: "Check this layer and its inputs: values outside the range of half precision, "
     "a division or a logarithm without an epsilon, NaN in the data.",
-    Phase.LOSS: "The outputs are finite and the loss is not. Add an epsilon to logarithms and "
+    _Phase.LOSSES: "The outputs are finite and the loss is not. Add an epsilon to logarithms and "
     "divisions, limit exponents, and check the targets.",
-    Phase.BACKWARD: "The forward pass is finite and the backward pass is not. Avoid square roots, "
-    "norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
+    _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
+    "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
 }
-_BETWEEN: Final = (
-    "It broke between the saved steps {} and {}. Save every step (`--save-interval 1`) to see "
-    "which tensor was the first: NaN in the data, a division, a logarithm or a large update."
-)
-_FROM_THE_START: Final = (
-    "It was broken before the first evaluated step. Check the initial weights, or save every step "
-    "from the start (`--save-interval 1`)."
-)
 
 
 class NonFinite(Rule):
@@ -46,12 +49,12 @@ class NonFinite(Rule):
     How it decides:
         The rule looks for NaN and infinite elements in parameters, optimizer state, layer inputs
         and outputs, losses and gradients. It reports the first such tensor in the order of
-        execution, because the others follow from it. These are ignored:
+        execution, because the others follow from it. It ignores:
 
-        * infinite layer inputs and outputs (masks are infinite on purpose);
+        * infinite layer inputs and outputs, because masks are infinite on purpose;
         * NaN in inputs alone while the loss is finite, because the model masks them;
         * gradients that no optimizer used, until `patience` steps in a row were skipped;
-        * one of several losses that is not finite, if an update followed, up to `patience` times.
+        * one of several losses alone, while another loss and the gradients are finite.
 
     Parameters:
         patience: Skipped steps in a row that are an issue.
@@ -70,34 +73,27 @@ class NonFinite(Rule):
         CollectionConfig("losses", {"save_interval": "10"}),
     )
 
-    def check(self, step: StepView, memory: Memory) -> Outcome:
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Look for the first tensor that is not finite.
 
         Args:
             step: What was saved at the step.
-            memory: `finite`, the latest step that passed: its number, that in its mode, the mode;
-                `skipped`, saved steps in a row with a skipped loss.
+            memory: Not used.
         """
-        rows = computed_tensors(step)
-        num_nan = rows.column("nan")
-        if np.isnan(num_nan).all():  # also of no rows
+        phases = list(_phases(step))
+        if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
-        phases = phases_of(step, rows)
-        is_layer = np.array(phases) == Phase.FORWARD
-        num_inf = np.where(is_layer, 0, np.nan_to_num(rows.column("inf")))
-        bad = np.flatnonzero(np.nan_to_num(num_nan) + num_inf > 0)
-        if not bad.size or _are_masked_inputs(step, [rows.names[at] for at in bad]):
-            memory.update(finite=[step.step, step.mode_step, step.mode.name], skipped=0)
+        bad = [(phase, rows, at) for phase, rows in phases for at in _not_finite(phase, rows)]
+        skipped = largest_count(step, "backward_passes_since") or 0
+        is_skipped = 0 < skipped < self.patience
+        if not bad or _are_harmless(step, bad, is_skipped=is_skipped):
             return Passed()
-        since = largest_count(step, "backward_passes_since")
-        if self._is_skipped(step, {phases[at] for at in bad}, since, memory):
-            return Passed()
-        at = min(bad.tolist(), key=lambda row: (phases[row], *place_of(rows, row)))
+        phase, rows, at = min(bad, key=lambda tensor: (tensor[0], *_place(*tensor[1:])))
         measure, value, message = describe_not_finite(rows, at)
-        if bad.size > 1:
-            message += f"; it is the first of {bad.size} such tensors"
-        if phases[at] == Phase.BACKWARD and since:
-            message += f"; {since:,.0f} steps in a row were skipped"
+        if len(bad) > 1:
+            message += f"; it is the first of {len(bad)} such tensors"
+        if phase is _Phase.GRADIENTS and skipped:
+            message += f"; {skipped:,.0f} steps in a row were skipped"
         return IssueFound(
             evidence(
                 step,
@@ -107,38 +103,46 @@ class NonFinite(Rule):
                 value=value,
                 threshold=0.0,
                 message=message,
-                remedy=_remedy(step, phases[at], memory.get("finite")),
+                remedy=_REMEDIES[phase],
             )
         )
 
-    def _is_skipped(
-        self, step: StepView, phases: set[Phase], since: float | None, memory: Memory
-    ) -> bool:
-        """Return whether the script skipped what is not finite, fewer than `patience` times."""
-        if phases == {Phase.BACKWARD} and since:
-            return since < self.patience
-        if phases != {Phase.LOSS} or since != 0:
-            return False
-        losses, gradients = (step.tensors(collections=(name,)) for name in ("losses", "gradients"))
-        if np.isnan(finite_means(losses)).all() or not (gradients.column("l2") > 0).any():
-            return False
-        memory["skipped"] = memory.get("skipped", 0) + 1
-        return bool(memory["skipped"] < self.patience)
+
+def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:
+    """Yield the tensors of each phase."""
+    losses = step.tensors(collections=("losses", "metrics", "predictions"))
+    gradients = step.tensors(collections=("gradients",))
+    layers = step.tensors(regex=(r"_(input|output)_\d+$",))
+    others = {*losses.names, *gradients.names}
+    parameters = step.tensors(collections=("weights", "biases", "optimizer_variables"))
+    yield _Phase.PARAMETERS, parameters
+    yield _Phase.LAYERS, layers.select([name not in others for name in layers.names])
+    yield _Phase.LOSSES, losses
+    yield _Phase.GRADIENTS, gradients
 
 
-def _are_masked_inputs(step: StepView, names: list[str]) -> bool:
-    """Return whether only layer inputs are not finite although a loss is."""
-    losses = step.tensors(collections=("losses",)).column("mean")
-    return all(_INPUT.search(name) for name in names) and bool(np.isfinite(losses).any())
+def _not_finite(phase: _Phase, rows: TensorRows) -> list[int]:
+    """Return the rows with NaN, or with infinite elements unless they may be masks."""
+    is_layer = phase is _Phase.LAYERS
+    counts = np.nan_to_num(rows.column("nan")) if is_layer else num_not_finite(rows)
+    return [int(at) for at in np.flatnonzero(counts > 0)]
 
 
-def _remedy(step: StepView, phase: Phase, finite: list[Any] | None) -> str:
-    """Return what to try; an update broke parameters only if the previous step was finite."""
-    if phase is not Phase.PARAMETERS:
-        return _REMEDIES[phase]
-    if finite is None:
-        return _FROM_THE_START
-    number, mode_step, mode = finite
-    if step.step == number + 1 or (step.mode.name, step.mode_step) == (mode, mode_step + 1):
-        return _REMEDIES[phase]
-    return _BETWEEN.format(number, step.step)
+def _place(rows: TensorRows, at: int) -> tuple[int, str]:
+    """Return the position among the tensors of the worker, which is that of execution."""
+    worker = rows.workers[at]
+    return at - rows.workers.index(worker), worker
+
+
+def _are_harmless(
+    step: StepView, bad: list[tuple[_Phase, TensorRows, int]], *, is_skipped: bool
+) -> bool:
+    """Return whether the model masks or the script skips all tensors that are not finite."""
+    phases = {phase for phase, _, _ in bad}
+    if phases == {_Phase.GRADIENTS}:
+        return is_skipped
+    if not np.isfinite(finite_means(step.tensors(collections=("losses",)))).any():
+        return False
+    if phases == {_Phase.LOSSES}:
+        return bool((step.tensors(collections=("gradients",)).column("l2") > 0).any())
+    return all(re.search(r"_input_\d+$", rows.names[at]) for _, rows, at in bad)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import (
-    IssueFound,
     Missing,
     NotApplicable,
     NotEvaluated,
@@ -15,16 +14,13 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.initialisation import (
-    Sign,
-    equal_units,
-    large_weights,
+from rule_runtime.facts.first_steps import (
     loss_without_decrease,
     narrow_gradients,
     unlike_variances,
 )
-from rule_runtime.facts.parameters import FIRST_WEIGHTS
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.first_weights import FIRST_WEIGHTS, Sign, equal_units, large_weights
+from rule_runtime.facts.selection import finding, is_training
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -33,11 +29,6 @@ __all__ = ["PoorWeightInitialization"]
 
 _CONDITIONS: Final = ("variances", "gradients", "losses", "scale", "symmetry")
 _AT_START: Final = frozenset({"scale", "symmetry"})
-_REMEDY: Final = (
-    "Initialise weights so that signals keep their size from layer to layer, as the layers' own "
-    "defaults do, normalise inputs and activations, scale residual branches down, and check the "
-    "learning rate."
-)
 
 
 class PoorWeightInitialization(Rule):
@@ -46,13 +37,13 @@ class PoorWeightInitialization(Rule):
     How it decides:
         Each condition suffices, in the first `steps` saved training steps:
 
-        * `variances`: the inputs of two ReLU layers have a ratio of variances above `threshold`.
+        * `variances`: the variances of the inputs of two ReLU layers have a ratio above
+          `threshold`.
         * `gradients`: the 5th and 95th percentile of a gradient are less than
           `distribution_range` apart.
         * `losses`: a loss has not fallen below its minimum for `patience` steps.
-        * `scale` (step 0): half of the weights, or a recurrent one, have a gain above `max_gain`.
-        * `symmetry` (step 0): half of the weights are constant, so that all units of a layer stay
-          equal.
+        * `scale` (step 0): half of the weights have a gain above `max_gain`.
+        * `symmetry` (step 0): half of the weights are constant, so that units stay equal.
 
     Parameters:
         activation_inputs_regex: Regular expressions of further inputs of ReLU layers.
@@ -64,8 +55,9 @@ class PoorWeightInitialization(Rule):
         max_gain: Gain of a weight above which it is too large.
 
     What to try:
-        An initialisation that fits the activation (Kaiming for ReLU, Xavier for tanh and sigmoid),
-        normalisation, smaller residual branches, another learning rate.
+        Use an initialisation that fits the activation (Kaiming for ReLU, Xavier for tanh and
+        sigmoid), normalise inputs and activations, scale residual branches down, and check the
+        learning rate.
     """
 
     activation_inputs_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_input",)
@@ -130,7 +122,7 @@ class PoorWeightInitialization(Rule):
         found = next((sign for sign in signs if sign is not None), None)
         if found is None:
             return Passed()
-        return IssueFound(evidence(step, **found._asdict(), remedy=_REMEDY))
+        return finding(self, step, *found)
 
     def _judge(self, condition: str, step: StepView, memory: Memory) -> Sign | Missing | None:
         """Return the sign that a condition finds, None if all is well, or what is missing."""

@@ -11,13 +11,20 @@ from rule_runtime.detectors.saturation import saturated_units
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.facts.accurate_outputs import OF_OUTPUTS, are_accurate
-from rule_runtime.facts.activation_inputs import SATURATING, ActivationInputs
-from rule_runtime.facts.recurrent_slopes import OF_RECURRENT_LAYERS, least_slope
-from rule_runtime.facts.selection import evidence, is_training, selected_collections, worst
+from rule_runtime.facts.activation_inputs import (
+    OF_OUTPUTS,
+    OF_RECURRENT_LAYERS,
+    SATURATING,
+    are_answers,
+    bounds_of,
+    recurrent_slopes,
+)
+from rule_runtime.facts.layers import Signals
+from rule_runtime.facts.selection import finding, is_training, selected_collections, worst
+from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SaturatedActivation"]
 
@@ -25,10 +32,6 @@ _INPUTS: Final = tuple(f"{kind}_input" for kind in SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _NONE: Final = "no input of a tanh or sigmoid layer was saved with its values (collections {})"
-_REMEDY: Final = (
-    "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
-    "lower the learning rate, or use an activation that does not saturate."
-)
 
 
 class SaturatedActivation(Rule):
@@ -37,10 +40,8 @@ class SaturatedActivation(Rule):
     How it decides:
         A unit is saturated at a training step if less than `threshold_inactivity` percent of its
         inputs lie between the limits of its activation. The rule reports the layer with the largest
-        share of saturated units if that is above `threshold_layer`. The inputs are those of the
+        share of saturated units, if that is above `threshold_layer`. The inputs are those of the
         collections `tanh_input` and `sigmoid_input`.
-
-        With `threshold_slope` recurrent layers are judged at step 0 by their outputs and weights.
 
     Parameters:
         collection_names: Further collections to judge.
@@ -51,11 +52,12 @@ class SaturatedActivation(Rule):
         threshold_sigmoid_max: Upper limit of the inputs of sigmoid.
         threshold_inactivity: Share of inputs within the limits below which a unit is saturated.
         threshold_layer: Share of saturated units above which a layer is reported.
-        judge_answers: Whether an output layer with a loss better than the baseline is judged.
-        threshold_slope: Least mean slope at step 0 of a recurrent layer; 0 to skip them.
+        judge_answers: Whether activations whose output goes into a loss are judged.
+        threshold_slope: Least mean slope of the outputs of a recurrent layer at step 0; 0 for any.
 
     What to try:
-        A Xavier initialisation, normalised inputs, a smaller learning rate, or ReLU or GELU.
+        Use a Xavier initialisation, normalise inputs and activations, lower the learning rate, or
+        use an activation that does not saturate, such as ReLU or GELU.
     """
 
     collection_names: tuple[str, ...] = ()
@@ -100,50 +102,46 @@ class SaturatedActivation(Rule):
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         of_layers, limit = self._of_layers(step), self.threshold_slope
-        slope = least_slope(step) if limit and step.mode_step == 0 else None
-        if slope is None or isinstance(of_layers, IssueFound):
+        if not limit or step.mode_step or isinstance(of_layers, IssueFound):
             return of_layers
-        if slope.mean >= limit:
+        rows, slopes = step.fact(Signals).rows, recurrent_slopes(step)
+        if np.isnan(slopes).all():
+            return of_layers
+        at = worst(rows, slopes, largest=False)
+        if slopes[at] >= limit:
             return Passed()
-        message = f"the mean slope of its activations is {slope.mean:.3g}, below {limit:g}"
-        return _found(step, slope.rows, slope.at, ("mean_slope", slope.mean, limit), message)
+        message = f"the mean slope of its activations is {slopes[at]:.3g}, below {limit:g}"
+        return finding(self, step, (rows, at), ("mean_slope", slopes[at], limit), message)
 
     def _of_layers(self, step: StepView) -> Outcome:
         """Judge the inputs of tanh and sigmoid."""
         names = (*_INPUTS, *self.collection_names)
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         limit, least = self.threshold_layer, self.threshold_inactivity
-        inputs = ActivationInputs(step, rows, self._limits)
-        saturated = np.where(inputs.are_within, 0.0, np.nan)
-        for at, value in inputs.values_beyond():
-            found = saturated_units(value, inputs.bounds[at], least)
-            saturated[at] = np.nan if found is None else found.percent
+        bounds = bounds_of(step, rows, self._limits)
+        low, high = bounds.T
+        is_fine = (rows.column("min") > low) & (rows.column("max") < high)
+        is_fine &= rows.column("inf") == 0
+        if not self.judge_answers:
+            is_fine |= are_answers(step, rows)
+        saturated = np.where(is_fine, 0.0, np.nan)
+        beyond = np.flatnonzero(~is_fine & ~np.isnan(low))
+        for number, value in row_values(step, rows.select(beyond)):
+            saturated[beyond[number]] = saturated_units(value, bounds[beyond[number]], least)
         if np.isnan(saturated).all():
             return NotEvaluated(_NONE.format(", ".join(names)))
-        if not self.judge_answers and np.nanmax(saturated) > limit:
-            saturated[are_accurate(step, rows)] = 0.0
         at = worst(rows, saturated, largest=True)
-        share, (low, high) = saturated[at], inputs.bounds[at].tolist()
+        share = saturated[at]
         if share <= limit:
             return Passed()
         message = (
             f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
-            f"{low:g} and {high:g}; more than {limit:g} %"
+            f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
         )
-        return _found(step, rows, at, ("saturated_units_percent", share, limit), message)
+        measured = ("saturated_units_percent", share, limit)
+        return finding(self, step, (rows, at), measured, message)
 
     @property
     def _limits(self) -> dict[str, tuple[float, float]]:
         tanh = (self.threshold_tanh_min, self.threshold_tanh_max)
         return {"tanh": tanh, "sigmoid": (self.threshold_sigmoid_min, self.threshold_sigmoid_max)}
-
-
-def _found(
-    step: StepView, rows: TensorRows, at: int, measured: tuple[str, float, float], message: str
-) -> IssueFound:
-    """Return a finding in a row; `measured` is the name of the measure, value and threshold."""
-    name, value, limit = measured
-    found = evidence(
-        step, rows, at, measure=name, value=value, threshold=limit, message=message, remedy=_REMEDY
-    )
-    return IssueFound(found)

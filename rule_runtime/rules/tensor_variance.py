@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, Memory, Unit
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, num_not_finite, worst
+from rule_runtime.facts.selection import finding, num_not_finite, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TensorVariance"]
 
-_REMEDY: Final = (
-    "If it is too large, lower the learning rate, clip gradients, or normalise inputs and "
-    "activations. If it is too small, use a Kaiming or Xavier initialisation, check that the "
-    "inputs differ, and look for saturated or dead layers."
-)
-
 
 class TensorVariance(SelectedTensorsRule):
     """Detects tensors whose variance is too large or too small.
 
     How it decides:
-        At each saved step, the rule compares the variance of each selected tensor, over all its
-        finite elements, with the given thresholds; a variance equal to a threshold passes. It
-        reports the tensor that exceeds a threshold by the largest ratio. Tensors with fewer than
-        two finite elements are not evaluated.
+        The rule compares the variance of the finite elements of each selected tensor with the
+        thresholds. It reports the tensor that exceeds a threshold by the largest ratio.
 
     Parameters:
-        collection_names: Collections to judge, in addition to `tensor_regex`. One of the two is
-            required.
+        collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
-        max_threshold: Largest variance that passes; by default there is no limit.
-        min_threshold: Smallest variance that passes; by default there is no limit. One of the two
-            thresholds is required.
+        max_threshold: Largest variance that passes; required without `min_threshold`.
+        min_threshold: Smallest variance that passes; required without `max_threshold`.
 
     What to try:
-        Change the learning rate, clip gradients, normalise inputs and activations, or use a Kaiming
-        or Xavier initialisation.
+        If it is too large, lower the learning rate, clip gradients, or normalise inputs and
+        activations. If it is too small, use a Kaiming or Xavier initialisation, check that the
+        inputs differ, and look for saturated or dead layers.
     """
 
     max_threshold: Annotated[float | None, AtLeast(0), Unit("variance")] = None
@@ -85,15 +76,5 @@ class TensorVariance(SelectedTensorsRule):
             return Passed()
         is_large = variance[at] > largest
         threshold, than = (largest, "more than") if is_large else (smallest, "less than")
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="variance",
-                value=variance[at],
-                threshold=threshold,
-                message=f"the variance is {variance[at]:.3g}, {than} {threshold:g}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"the variance is {variance[at]:.3g}, {than} {threshold:g}"
+        return finding(self, step, (rows, at), ("variance", variance[at], threshold), message)

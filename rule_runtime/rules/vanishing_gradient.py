@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import evidence, finite_means, worst
+from rule_runtime.facts.selection import finding, finite_means, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -21,25 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["VanishingGradient"]
 
-_REMEDY: Final = (
-    "Look for dead units, a detached graph or a frozen input between this layer and the loss. Try "
-    "normalisation layers, residual connections, an initialisation that fits the activation, or "
-    "loss scaling in half precision."
-)
-
 
 class VanishingGradient(Rule):
     """Detects gradients whose mean absolute value is next to zero.
 
     How it decides:
-        The rule compares mean(|g|) of each gradient with `threshold`, and reports the smallest
-        value below it. Parameters without a gradient, and gradients that are not finite, are not
-        judged. A bias before a normalisation layer has a gradient of zero by construction and is
-        ignored.
+        The rule reports the smallest gradient whose mean(|g|) is below `threshold`. Gradients that
+        are not finite are ignored, and those of biases before a normalisation, which are zero by
+        construction.
 
         With `max_share` below 1 mean(|g|) must also be below that share of the rank's largest
-        gradient. Then layers called after the last layer with a gradient are ignored: their loss
-        may not count yet.
+        gradient. Gradients of zero of layers called after all others with a gradient are ignored,
+        because their loss may not count yet.
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
@@ -47,8 +40,9 @@ class VanishingGradient(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Look for dead ReLUs and detached tensors; use normalisation, residual connections, a
-        Kaiming or Xavier initialisation, or loss scaling in half precision.
+        Look for dead units and detached tensors between this layer and the loss. Use normalisation,
+        residual connections, an initialisation that fits the activation (Kaiming or Xavier), or
+        loss scaling in half precision.
     """
 
     threshold: Annotated[float, AtLeast(0), Unit("mean of absolute values")] = 1e-7
@@ -70,12 +64,11 @@ class VanishingGradient(Rule):
             return NotEvaluated("no tensor of the collection gradients was saved")
         if not np.isfinite(sizes).any():
             return NotEvaluated("no gradient has a finite element")
-        has_vanished = (sizes < self._thresholds(step, gradients)) & ~gradients.is_cancelled
-        if self.max_share < 1:
-            has_vanished &= ~_is_in_tail(step, gradients)
         keys = row_keys(rows.names, rows.workers)
         known = RowMemory(memory.get("rows", ""))
-        streaks = known.update(keys, np.zeros(len(keys), np.uint32), has_vanished)
+        streaks = known.update(
+            keys, np.zeros(len(keys), np.uint32), self._vanished(step, gradients)
+        )
         if self.patience > 1:
             memory["rows"] = known.to_json()
         found = streaks >= self.patience
@@ -83,46 +76,22 @@ class VanishingGradient(Rule):
             return Passed()
         at = worst(rows, np.where(found, sizes, np.nan), largest=False)
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="abs_mean",
-                value=sizes[at],
-                threshold=self.threshold,
-                message=f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}"
+        return finding(self, step, (rows, at), ("abs_mean", sizes[at], self.threshold), message)
 
-    def _thresholds(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.float64]:
-        """Return the value below which each gradient has vanished [G]."""
-        rows, sizes = gradients.rows, gradients.sizes
-        thresholds = np.full(len(rows), self.threshold)
-        if self.max_share >= 1:
-            return thresholds
-        workers = np.array(rows.workers)
-        for worker in set(rows.workers):
-            largest = float(np.fmax.reduce(sizes[workers == worker]))
+    def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
+        """Return which gradients have vanished at this step [G]."""
+        sizes, workers = gradients.sizes, np.array(gradients.rows.workers)
+        bad = (sizes < self.threshold) & ~gradients.is_cancelled
+        for worker in set(gradients.rows.workers) if self.max_share < 1 else ():
+            own = workers == worker
+            largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
-            if largest > 0 or not _has_loss(step, worker):
-                share = self.max_share * largest
-                thresholds[workers == worker] = np.fmin(self.threshold, share)
-        return thresholds
-
-
-def _is_in_tail(step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
-    """Tell which gradients are zero and of layers that are called after all that learn [G]."""
-    workers = gradients.rows.workers
-    tails = {
-        worker: step.fact(Layers).flow(worker, gradients.learning(worker)).tail
-        for worker in set(workers)
-    }
-    pairs = zip(gradients.owners, workers, strict=True)
-    in_tail = np.array([name in tails[of] for name, of in pairs], dtype=bool)
-    found: npt.NDArray[np.bool_] = in_tail & (gradients.sizes == 0)
-    return found
+            is_small = sizes < self.max_share * largest if largest else _has_loss(step, worker)
+            _, after = step.fact(Layers).before_and_after(worker, gradients.learning(worker))
+            is_after = np.isin(gradients.owners, list(after)) & (sizes == 0)
+            bad &= ~own | (is_small & ~is_after)
+        return bad
 
 
 def _has_loss(step: StepView, worker: str) -> bool:

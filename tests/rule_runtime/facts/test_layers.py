@@ -37,46 +37,45 @@ def weights(*names: str) -> set[str]:
     return {f"Net_{name}.weight" for name in names}
 
 
-def test_layers_come_in_the_order_of_calls() -> None:
-    found = chain("b", "a", "c").in_order(WORKER)
-    assert [part.module for part in found] == ["b", "a", "c"]
-    assert found[0].parameters == ("Net_b.weight",)
+@pytest.mark.parametrize(
+    ("learning", "before", "after"),
+    [
+        ("abc", "", ""),
+        ("c", "ab", ""),
+        ("ac", "", ""),
+        ("b", "a", "c"),
+        ("", "", ""),
+    ],
+)
+def test_layers_called_before_and_after_those_that_learn(
+    learning: str, before: str, after: str
+) -> None:
+    found = chain("a", "b", "c").before_and_after(WORKER, weights(*learning))
+    assert found == (weights(*before), weights(*after))
+
+
+def test_the_order_is_that_of_calls_and_not_of_names() -> None:
+    assert chain("b", "x", "a").before_and_after(WORKER, weights("x")) == (
+        weights("b"),
+        weights("a"),
+    )
+
+
+def test_a_parameter_of_no_layer_may_be_a_prompt() -> None:
+    assert chain("a", "b").before_and_after(WORKER, {"Net_prompt", "Net_b.weight"}) == (
+        set(),
+        set(),
+    )
 
 
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
-    found = chain("x", "my_x").in_order(WORKER)
-    assert {part.module: part.parameters for part in found} == {
-        "x": ("Net_x.weight",),
-        "my_x": ("Net_my_x.weight",),
-    }
+    assert chain("x", "my_x").before_and_after(WORKER, weights("my_x")) == (weights("x"), set())
 
 
 def test_modules_of_two_models_with_one_name_have_no_known_order() -> None:
     other = {"Other_a.weight": np.ones((4, 4))}
     found = layers_of(layer("a", (4, 4), (8, 4), (8, 4)), layer("b", (4, 4), (8, 4), (8, 4)), other)
-    assert [part.module for part in found.in_order(WORKER)] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("learning", "upstream", "tail", "is_mixed"),
-    [
-        ("abc", "", "", False),
-        ("c", "ab", "", False),
-        ("ac", "b", "", True),
-        ("b", "a", "c", True),
-        ("", "abc", "", False),
-    ],
-)
-def test_how_far_gradients_get(learning: str, upstream: str, tail: str, is_mixed: bool) -> None:
-    flow = chain("a", "b", "c").flow(WORKER, weights(*learning))
-    assert flow.first == weights("a")
-    assert flow.upstream == weights(*upstream)
-    assert flow.tail == weights(*tail)
-    assert flow.is_mixed is is_mixed
-
-
-def test_a_parameter_of_no_layer_may_be_a_prompt() -> None:
-    assert chain("a", "b").flow(WORKER, {"Net_prompt", "Net_b.weight"}).is_mixed
+    assert found.before_and_after(WORKER, weights("b")) == (set(), set())
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_a_parameter_of_no_layer_may_be_a_prompt() -> None:
         ((4,), (8, 4), (8, 4), False),
     ],
 )
-def test_linear_layers_are_told_by_shapes(
+def test_linear_layers_are_recognised_by_shapes(
     weight: tuple[int, ...], into: tuple[int, ...], out: tuple[int, ...], is_linear: bool
 ) -> None:
     found = layers_of(layer("a", weight, into, out)).linear

@@ -1,4 +1,4 @@
-"""Gradients by parameter, and weights that nobody trained."""
+"""Gradients by parameter, and weights as initialised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.parameters import Gradients, first_weights, is_fresh
+from rule_runtime.facts.first_weights import first_weights
+from rule_runtime.facts.parameters import Gradients, is_as_initialised
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 
@@ -79,7 +80,9 @@ def test_weights_as_initialised() -> None:
         }
     )
     weights = step.tensors(collections=("weights",))
-    fresh = {name for name, is_it in zip(weights.names, is_fresh(weights), strict=True) if is_it}
+    fresh = {
+        name for name, is_it in zip(weights.names, is_as_initialised(weights), strict=True) if is_it
+    }
     assert fresh == {"Net_torch.weight", "Net_keras.weight"}
 
 
@@ -100,8 +103,8 @@ def test_first_weights() -> None:
     linear, recurrent = first_weights(step)
     assert linear.gain == pytest.approx(0.3 * 50**0.5, rel=0.05)
     assert linear.growth == pytest.approx(3.0, rel=0.1)
-    assert not linear.is_constant
-    assert (recurrent.is_recurrent, recurrent.is_zero, recurrent.outputs) == (True, True, 8)
+    assert np.isnan(linear.constant)
+    assert (recurrent.constant, recurrent.outputs) == (0.0, 8)
 
 
 def test_why_there_are_no_first_weights() -> None:

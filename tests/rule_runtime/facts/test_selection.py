@@ -9,12 +9,13 @@ from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.facts.selection import (
     evidence,
+    finding,
     finite_means,
     is_training,
     name_or_only_member,
-    selected_tensors,
     worst,
 )
+from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 
@@ -59,12 +60,14 @@ def test_ties_go_to_the_first_by_name_and_worker(
     assert (rows.names[at], rows.workers[at]) == expected
 
 
-def test_selected_tensors_or_why_there_is_none() -> None:
-    step = step_of()
-    assert set(selected_tensors(step, (), ("^a$",)).names) == {"a"}
-    assert set(selected_tensors(step, (), ()).names) == {"a", "b", "c"}
-    with pytest.raises(Missing, match="selected tensors was saved: check collection_names and"):
-        selected_tensors(step, ("weights",), ())
+def test_why_no_selected_tensor_is_judged() -> None:
+    for rule, reason in (
+        (ExplodingTensor(tensor_regex=("^z$",)), "none of the selected tensors was saved: check"),
+        (ExplodingTensor(collection_names=("weights",)), "none of the selected tensors was saved"),
+    ):
+        with pytest.raises(Missing, match=reason):
+            rule.judged_tensors(step_of())
+    assert set(ExplodingTensor().judged_tensors(step_of()).names) == {"a", "b", "c"}
 
 
 def test_a_name_or_the_only_member_of_a_collection() -> None:
@@ -103,6 +106,23 @@ def test_evidence_names_the_row() -> None:
     assert (found.sentence, found.remedy) == ("a: is 9 > 2", "Less.")
 
 
+def test_the_remedy_of_a_finding_is_what_the_rule_says_to_try() -> None:
+    step = step_of()
+    found = finding(ExplodingTensor(), step, (step.tensors(), 0), ("inf", 1.0, 0.0), "is high")
+    assert found.evidence.sentence == f"{step.tensors().names[0]}: is high"
+    assert found.evidence.remedy.startswith("Lower the learning rate or warm it up")
+    assert found.evidence.remedy.endswith("NaN in the inputs.")
+
+
+def test_the_remedy_of_a_derived_rule_is_that_of_its_base() -> None:
+    class Derived(ExplodingTensor):
+        """Detects the same."""
+
+    step = step_of()
+    found = finding(Derived(), step, (step.tensors(), 0), ("inf", 1.0, 0.0), "is high")
+    assert found.evidence.remedy.startswith("Lower the learning rate or warm it up")
+
+
 def test_a_mean_beside_elements_that_are_not_finite_counts_as_unknown() -> None:
     rows = step_of().tensors()
     means = dict(zip(rows.names, finite_means(rows), strict=True))
@@ -123,7 +143,7 @@ def test_a_mean_beside_elements_that_are_not_finite_counts_as_unknown() -> None:
         ("UnchangedTensor", {}),
     ],
 )
-def test_what_a_rule_was_told_to_judge_is_asked_for(rule: str, more: dict[str, str]) -> None:
+def test_what_a_rule_judges_is_asked_for(rule: str, more: dict[str, str]) -> None:
     given = {"collection_names": "metrics", "tensor_regex": "relu_\\d$,^my", **more}
     asked = create_rule(rule, given).requires()
     of_name = {config.name: config.parameters for config in merged(asked)}
@@ -133,7 +153,7 @@ def test_what_a_rule_was_told_to_judge_is_asked_for(rule: str, more: dict[str, s
         assert "losses" not in of_name
 
 
-def test_overfit_asks_for_the_losses_it_was_told_to_judge() -> None:
+def test_overfit_asks_for_the_losses_that_it_judges() -> None:
     (asked,) = create_rule("Overfit", {"tensor_regex": "my_loss"}).requires()
     assert asked.parameters["include_regex"] == "my_loss"
     (asked,) = create_rule("Overfit", {}).requires()

@@ -39,7 +39,7 @@ def test_only_tensors_of_a_group_are_compared() -> None:
 
 
 @pytest.mark.parametrize("source", [(np.nan, 1.0), (-np.inf, np.inf), (0.0, 0.0), (-50.0, 50.0)])
-def test_ends_that_tell_nothing_are_of_nothing(source: tuple[float, float]) -> None:
+def test_ends_that_many_tensors_have_identify_nothing(source: tuple[float, float]) -> None:
     """Many tensors reach 0 or 1 exactly, whatever they are made of."""
     tensors = np.array([source, (0.0, 1.0), (-1.0, 1.0), (0.0, 0.0), (np.nan, np.nan)])
     arguments = (tensors, np.zeros(5, np.int64), np.arange(5) == 0)
@@ -49,16 +49,10 @@ def test_ends_that_tell_nothing_are_of_nothing(source: tuple[float, float]) -> N
 
 @pytest.mark.parametrize("far", [7e4, 1e6, 1e20])
 def test_of_large_numbers_softplus_is_a_relu(far: float) -> None:
-    """What tells the two apart, softplus of 0, is less than the rounding of such numbers."""
+    """They differ by softplus of 0, which is less than the rounding of such numbers."""
     tensors = np.array([(-far, far), (0.0, far)])
     arguments = (tensors, np.zeros(2, np.int64), np.arange(2) == 0)
     assert not activated_twice(*arguments).any()
-
-
-def test_softplus_of_relu_is_told_of_numbers_of_a_thousand() -> None:
-    tensors = np.array([(-1e3, 1e3), (np.log(2), 1e3)])
-    arguments = (tensors, np.zeros(2, np.int64), np.arange(2) == 0)
-    assert activated_twice(*arguments).tolist() == [False, True]
 
 
 def test_without_tensors_there_is_nothing() -> None:

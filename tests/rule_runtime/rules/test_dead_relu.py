@@ -81,7 +81,7 @@ def test_the_evidence() -> None:
     assert (evidence.tensor, evidence.worker) == ("z_relu_output_0", "worker_1")
     assert (evidence.measure, evidence.value, evidence.threshold) == ("dead_units_percent", 80, 50)
     assert evidence.sentence == (
-        "z_relu_output_0: 80 % of 10 units are active in less than 1 % of their outputs, "
+        "z_relu_output_0: 80 % of the units are active in less than 1 % of their outputs, "
         "more than 50 %"
     )
 

@@ -133,7 +133,7 @@ def test_gradients_of_a_session_of_tensorflow_1_tell_nothing() -> None:
     trial.collections(weights=("kernel:0$",), gradients=("^gradients/",))
     for step in range(12):
         trial.step(step, {"conv1/kernel:0": np.ones(4), "fc/kernel:0": np.ones(4), **gradient})
-    message = "the names of the gradients do not tell which parameters they are of"
+    message = "the names of the gradients do not say which parameters they belong to"
     assert set(trial.outcomes(MissingGradient())) == {NotEvaluated(message)}
     assert set(trial.outcomes(DeadOptimizer())) == {NotEvaluated(message)}
     view = trial.views()[0]
@@ -157,7 +157,7 @@ def test_what_is_added_ahead_of_a_normalisation(
 
 
 def test_of_two_layers_of_one_name_the_one_with_a_bias_may_be_the_second() -> None:
-    """The first bias is that of the second kernel, which the layers' names tell."""
+    """The first bias is that of the second kernel, by the layers' names."""
     gradient_of = {"dense/kernelGrad": 1e-9, "dense/kernelGrad_1": 1e-3, "dense/biasGrad": 1e-10}
     shapes = {"kernel": (2, 4), "bias": (4,)}
     tensors: dict[str, Any] = {}

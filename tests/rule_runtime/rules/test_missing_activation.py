@@ -87,7 +87,7 @@ def test_an_output_that_goes_around_a_block_is_no_layer_too_many() -> None:
 
 
 def convolutions(*kernels: tuple[int, ...]) -> dict[str, Any]:
-    """Return what convolutions one behind the other save, with nothing between them."""
+    """Return what convolutions in a row save, with nothing between them."""
     rng = np.random.default_rng(0)
     x = rng.normal(0, 1, (4, kernels[0][1], 5, 5))
     tensors: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def test_what_cannot_be_judged() -> None:
 
 
 def chain(between: str, num_layers: int = 3, *, activation: bool = False) -> dict[str, Any]:
-    """Return what linear layers save that have a module between them, and maybe a ReLU behind it.
+    """Return what linear layers save that have a module between them, and maybe a ReLU after it.
 
     Args:
         between: `norm` for a batch normalisation, `prelu`, `selu` or `dropout`.
@@ -188,7 +188,7 @@ def test_normalisation_and_dropout_are_no_activations(
 
 
 def test_a_norm_here_and_there_may_lack_an_activation_on_purpose() -> None:
-    tensors = chain("norm", 8, activation=True)
+    tensors = chain("norm", 9, activation=True)
     for at in (1, 3):
         tensors[f"fc{at}_input_0"] = tensors[f"m{at - 1}_output_0"]
     assert not found_at(MissingActivation(), run(tensors))

@@ -97,7 +97,7 @@ class PreActivation(Layers):
 
 
 class Transformer(Layers):
-    """Attention and a feed-forward layer, normalised behind each sum, on the rows of a picture."""
+    """Attention and a feed-forward layer, normalised after each sum, on the rows of a picture."""
 
     def __init__(self, *, is_active: bool = True) -> None:
         wide = {"up": nn.Linear(16, 32), "down": nn.Linear(32, 16)}
@@ -130,7 +130,7 @@ class UNet(Layers):
 
 
 class TwoHeads(Layers):
-    """What goes into the head is returned beside it, for a second loss."""
+    """What goes into the head is returned, too, for a second loss."""
 
     def __init__(self) -> None:
         super().__init__(features=nn.Linear(64, 32), head=nn.Linear(32, 10))
@@ -148,7 +148,7 @@ class Mlp(Layers):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.fc2(F.relu(self.fc1(x.flatten(1))))
-        h = F.gelu(self.fc3(torch.tanh(h) if self.is_active else h))
+        h = F.relu(self.fc3(torch.tanh(h) if self.is_active else h))
         return F.log_softmax(self.fc4(h), 1)
 
 

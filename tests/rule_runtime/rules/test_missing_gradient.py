@@ -43,6 +43,19 @@ def test_fires_for_a_weight_without_a_gradient() -> None:
     assert found.evidence.sentence == f"Net_a.weight: {message}"
 
 
+def test_any_number_of_other_weights_may_learn() -> None:
+    """At most 2,048 weights are remembered, but only such that lack a gradient."""
+    names = [f"layer{at}" for at in range(3000)]
+    trial = TrialBuilder()
+    for step in range(3):
+        tensors = {f"Net_{name}.weight": np.ones(1) for name in names}
+        tensors |= {f"gradient/Net_{name}.weight": np.ones(1) for name in names[:-1]}
+        tensors[f"gradient/Net_{names[-1]}.weight"] = np.zeros(1)
+        trial.step(step, tensors)
+    (found,) = (o for o in trial.outcomes(MissingGradient(patience=3)) if isinstance(o, IssueFound))
+    assert found.evidence.tensor == "Net_layer2999.weight"
+
+
 def test_a_gradient_of_zeros_is_none() -> None:
     outcomes = run(a=0.0, b=1.0).outcomes(MissingGradient())
     found = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
@@ -65,7 +78,7 @@ def test_weights_that_are_frozen_on_purpose_can_be_named() -> None:
     assert not found_at(MissingGradient(ignore_regex=("_a[.]",)), run(b=1.0))
 
 
-def test_the_collections_file_tells_which_weights_are_trained() -> None:
+def test_the_collections_file_shows_which_weights_are_trained() -> None:
     for trained, fires in (("b",), False), (("a", "b"), True):
         trial = run(b=1.0)
         names = tuple(f"gradient/Net_{name}.weight" for name in trained)
@@ -137,6 +150,8 @@ def frozen_run(frozen: Any, *, moves: bool = False, num_steps: int = 15) -> Tria
             "Net_body.weight": frozen * (1 - 1e-3 * step * moves),
             "Net_head.weight": np.ones(3) * step,
             "gradient/Net_head.weight": np.ones(3),
+            "body_output_0": np.ones(3),
+            "head_output_0": np.ones(3),
         }
         trial.step(step, tensors)
     _declare(trial, ("gradient/Net_head.weight",))
@@ -164,7 +179,7 @@ def test_what_was_frozen_before_it_was_ever_trained(frozen: Any) -> None:
         np.random.default_rng(0).normal(0, 0.14, (32, 16)),
         np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)) * 1.3,
         np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)) * 0.9,
-        np.random.default_rng(0).uniform(-0.25, 0.25, (5, 16)),  # too few to tell
+        np.random.default_rng(0).uniform(-0.25, 0.25, (5, 16)),  # too few
         np.clip(np.random.default_rng(0).normal(0, 0.14, (64, 16)), -0.25, 0.25),
         np.zeros((32, 16)),
     ],
@@ -174,7 +189,7 @@ def test_what_was_trained_may_be_frozen(frozen: Any) -> None:
 
 
 def test_what_had_a_gradient_may_be_frozen_later() -> None:
-    """As the body of a model is, of which adapters are trained from then on."""
+    """As the body of a model whose adapters are trained later."""
     trial = TrialBuilder()
     ones = np.ones(3)
     for step in range(40):
@@ -196,31 +211,6 @@ def test_why_no_gradient_is_known() -> None:
         outcome = trial.outcomes(MissingGradient())[0]
         assert isinstance(outcome, NotEvaluated)
         assert outcome.reason.startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("weight", "is_called", "fires"),
-    [
-        (INITIAL["torch's linear layer"], True, True),
-        (INITIAL["torch's linear layer"], False, False),  # a head that nobody uses
-        (np.arange(512.0).reshape(32, 16), True, False),  # it may have been trained elsewhere
-    ],
-)
-def test_a_later_layer_that_is_called_and_looks_as_initialised(
-    weight: Any, is_called: bool, fires: bool
-) -> None:
-    trial = TrialBuilder()
-    for step in range(12):
-        tensors: dict[str, Any] = {}
-        for name in NAMES:
-            tensors[f"Net_{name}.weight"] = weight if name == "c" else np.arange(3.0) + step
-            if name != "c" or is_called:
-                tensors[f"{name}_output_0"] = np.ones(3)
-            if name != "c":
-                tensors[f"gradient/Net_{name}.weight"] = np.ones(3)
-        trial.step(step, tensors)
-    _declare(trial, tuple(f"gradient/Net_{name}.weight" for name in NAMES))
-    assert bool(found_at(MissingGradient(), trial)) is fires
 
 
 def run_of_parts(names: tuple[str, ...], gradients: dict[str, float | None]) -> TrialBuilder:
@@ -250,8 +240,10 @@ def test_a_part_whose_loss_does_not_count_yet(zeros: tuple[str, ...], fires: boo
     assert found_at(VanishingGradient(), trial)  # as the original's
 
 
-@pytest.mark.parametrize(("without", "fires"), [("e", False), ("c", True)])
-def test_a_head_that_is_called_last_may_be_trained_later(without: str, fires: bool) -> None:
+@pytest.mark.parametrize(("without", "fires"), [("e", False), ("c", False), ("a", True)])
+def test_what_is_called_after_a_layer_that_learns_may_be_trained_later(
+    without: str, fires: bool
+) -> None:
     trial = run_of_parts(NAMES, {without: None})
     assert bool(found_at(MissingGradient(), trial)) is fires
 

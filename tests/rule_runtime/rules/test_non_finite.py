@@ -29,7 +29,7 @@ class TestNonFiniteContract(RuleContract):
         return NonFinite()
 
     def make_sick(self, tensors: dict[str, Any]) -> Tensors:
-        # One tensor only: of several the first in the order of the index is told.
+        # One tensor only: of several the first in the order of the index is reported.
         return {**tensors, "Net_fc.weight": np.array([1.0, np.nan])}
 
 
@@ -75,35 +75,10 @@ def test_the_evidence_counts_and_advises() -> None:
     assert two.evidence.sentence == message
 
 
-@pytest.mark.parametrize(
-    ("steps", "remedy"),
-    [
-        ((285,), "It was broken before the first evaluated step"),
-        ((275, 285), "It broke between the saved steps 275 and 285"),
-        ((284, 285), "The update before this step broke it"),
-        ((265, 275, 285, 295), "It broke between the saved steps 275 and 295"),
-    ],
-)
-def test_an_update_is_blamed_only_if_the_step_before_it_was_saved(
-    steps: tuple[int, ...], remedy: str
-) -> None:
-    trial = TrialBuilder()
-    for step in steps:
-        bad = {"Net_a.weight": np.full((2, 3), np.nan)} if step >= 285 else {}
-        trial.step(step, {**STEP, **bad}, mode_step=step)
-    outcome = trial.outcomes(NonFinite())[-1]
+def test_the_remedy_is_that_of_the_group() -> None:
+    outcome = outcome_of({"Net_a.bias": [np.nan, 1.0]})
     assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.remedy.startswith(remedy)
-
-
-def test_steps_that_follow_each_other_may_have_validation_between_them() -> None:
-    trial = TrialBuilder()
-    trial.step(40, STEP, mode_step=30, mode=ModeKeys.TRAIN)
-    bad = {"Net_a.bias": [np.nan, 1.0]}
-    trial.step(52, {**STEP, **bad}, mode_step=31, mode=ModeKeys.TRAIN)
-    outcome = trial.outcomes(NonFinite())[-1]
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.remedy.startswith("The update before this step broke it")
+    assert outcome.evidence.remedy.startswith("An update before this step broke it")
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
@@ -120,7 +95,7 @@ def test_missing_values_of_inputs_and_targets_may_be_masked() -> None:
     assert isinstance(outcome_of(lost), IssueFound)
     trial = TrialBuilder()
     trial.step(3, missing)
-    assert isinstance(trial.outcomes(NonFinite())[0], IssueFound)  # nobody knows what came of it
+    assert isinstance(trial.outcomes(NonFinite())[0], IssueFound)  # no loss was saved
 
 
 def test_finite_steps_pass_in_every_mode() -> None:
@@ -137,7 +112,7 @@ def test_tables_and_labels_are_not_judged() -> None:
     assert isinstance(outcome, NotEvaluated)
 
 
-def test_of_equal_places_the_first_worker_is_told() -> None:
+def test_of_equal_places_the_first_worker_is_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     for worker in ("worker_1", "worker_0"):
         trial.step(0, {"a_output_0": [np.nan]}, worker=worker)
@@ -167,15 +142,11 @@ def test_gradients_that_no_optimizer_used_count_once_many_steps_were_skipped(
         assert "20 steps in a row were skipped" in outcome.evidence.sentence
 
 
-def test_a_loss_of_a_pass_that_was_skipped_counts_once_there_were_many() -> None:
+def test_one_of_several_losses_may_be_skipped() -> None:
+    infinite = {"Loss_output_0": np.float32(np.inf)}
+    assert isinstance(outcome_of(infinite), Passed)
+    # Nothing says that it was skipped without gradients, or if no other loss is finite.
     trial = TrialBuilder()
-    counted = {"optimizer_steps/backward_passes_since": np.float32(0)}
-    for step in range(20):
-        trial.step(step, {**STEP, **counted, "Loss_output_0": np.float32(np.inf)})
-    outcomes = trial.outcomes(NonFinite())
-    assert [isinstance(outcome, IssueFound) for outcome in outcomes] == [*[False] * 19, True]
-    # Of which gradients nothing is known, or no other loss is finite, is not left out.
-    assert isinstance(outcome_of({"Loss_output_0": np.float32(np.inf)}), IssueFound)
-    assert isinstance(
-        outcome_of({**counted, "CrossEntropyLoss_output_0": np.float32(np.inf)}), IssueFound
-    )
+    trial.step(0, {"CrossEntropyLoss_output_0": np.float32(1.0), **infinite})
+    assert isinstance(trial.outcomes(NonFinite())[0], IssueFound)
+    assert isinstance(outcome_of({"CrossEntropyLoss_output_0": np.float32(np.inf)}), IssueFound)

@@ -103,7 +103,7 @@ def test_the_evidence() -> None:
     )
 
 
-def test_the_collection_tells_the_layer_whatever_it_is_called() -> None:
+def test_the_collection_identifies_the_layer() -> None:
     trial = TrialBuilder()
     trial.collections(sigmoid_input=("^gate_input_",), tanh_input=("^act_input_",))
     trial.step(0, {"gate_input_0": np.full((4, 3), 12.0), "other": np.full((4, 3), 99.0)})
@@ -187,43 +187,6 @@ def test_a_recurrent_layer_must_not_be_saturated_before_it_is_trained() -> None:
     assert isinstance(recurrent(5.0, threshold_slope=0.0), NotEvaluated)
 
 
-def gated(num_gates: int, scale: float, suffix: str = "_l0") -> Any:
-    """Judge a GRU or LSTM whose weights have a standard deviation of `scale`."""
-    rng = np.random.default_rng(0)
-    hidden = rng.normal(0, scale, (num_gates * 16, 16))
-    num_inputs = 16 if suffix == "_l1" else 8
-    tensors = {
-        f"Net_rnn.weight_ih{suffix}": rng.normal(0, scale, (num_gates * 16, num_inputs)),
-        f"Net_rnn.weight_hh{suffix}": hidden,
-        f"gradient/Net_rnn.weight_hh{suffix}": hidden,
-        "rnn_input_0": rng.normal(size=(32, 10, 8)),
-        "rnn_output_0": rng.uniform(-0.5, 0.5, (32, 10, 16)),
-    }
-    trial = TrialBuilder()
-    trial.step(0, tensors, save_values=False)
-    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.2))
-    return outcome
-
-
-@pytest.mark.parametrize("num_gates", [3, 4])
-@pytest.mark.parametrize("suffix", ["", "_l0", "_l1", "_l0_reverse"])
-def test_gates_must_not_be_saturated_before_training(num_gates: int, suffix: str) -> None:
-    found = gated(num_gates, 9.0, suffix)
-    assert isinstance(found, IssueFound)
-    assert found.evidence.tensor == "rnn_output_0"
-    # The variance of what goes into a gate, of 8 inputs (16 above the first layer) and 16 states.
-    inputs = 16 * 0.5**2 / 3 if suffix == "_l1" else 8
-    variance = 81 * (inputs + 16 * 0.5**2 / 3)
-    assert found.evidence.value == pytest.approx((1 + np.pi * variance / 8) ** -0.5, rel=0.1)
-    assert isinstance(gated(num_gates, 0.25, suffix), Passed)
-
-
-def test_the_mean_slope_of_gates_is_that_of_sigmoids_of_normal_numbers() -> None:
-    numbers = np.random.default_rng(0).normal(0, 10.0, 100_000)
-    slope = float((4 * sigmoid(numbers) * (1 - sigmoid(numbers))).mean())
-    assert slope == pytest.approx((1 + np.pi * 100 / 8) ** -0.5, rel=0.02)
-
-
 def test_what_is_not_recurrent_or_not_bounded_has_no_slope_of_tanh() -> None:
     for name, value in (("gate_output_0", 1.0), ("rnn_output_0", 30.0)):
         trial = TrialBuilder()
@@ -244,7 +207,7 @@ def test_what_the_hook_has_to_save_depends_on_what_is_judged() -> None:
     assert of_recurrent == names | {"module_io", "weights"}
 
 
-def test_what_to_ask_for_is_told() -> None:
+def test_the_reason_names_the_collections() -> None:
     trial = TrialBuilder()
     trial.step(0, {"act_input_0": np.full((8, 4), 99.0)})
     (outcome,) = trial.outcomes(SaturatedActivation(collection_names=("gates",)))
@@ -252,45 +215,29 @@ def test_what_to_ask_for_is_told() -> None:
     assert "(collections tanh_input, sigmoid_input, gates)" in outcome.reason
 
 
-@pytest.mark.parametrize(
-    ("name", "loss", "is_found"),
-    [
-        ("BCELoss", 0.6, False),  # sure, and mostly right
-        ("BCELoss", 0.8, True),
-        ("MSELoss", 0.2, False),
-        ("MSELoss", 0.3, True),  # guessing gives 0.25
-        ("OwnLoss", 0.0, True),
-    ],
-)
 @pytest.mark.parametrize("place", ["1_{}_0", "Net/sigmoid_{}/0"])
-def test_a_last_sigmoid_may_be_sure_where_it_is_right(
-    place: str, name: str, loss: float, *, is_found: bool
-) -> None:
+def test_a_last_sigmoid_may_be_sure_of_its_answers(place: str) -> None:
     answers = np.where(np.arange(32) % 2, 30.0, -30.0)[:, None]
     tensors = {
         place.format("input"): answers,
         place.format("output"): sigmoid(answers),
-        f"{name}_input_0": sigmoid(answers)[:, 0],  # squeezed
-        f"{name}_input_1": np.arange(32.0) % 2,
-        f"{name}_output_0": np.float64(loss),
+        "BCELoss_input_0": sigmoid(answers)[:, 0],  # squeezed
     }
     trial = TrialBuilder()
-    trial.collections(sigmoid_input=("^1_input_0$", "sigmoid_input"), losses=("[Ll]oss_output_0$",))
+    trial.collections(sigmoid_input=("^1_input_0$", "sigmoid_input"))
     trial.step(0, tensors)
-    assert bool(found_at(SaturatedActivation(judge_answers=False), trial)) is is_found
+    assert trial.outcomes(SaturatedActivation(judge_answers=False)) == [Passed()]
     assert found_at(SaturatedActivation(), trial)
 
 
-def test_a_sigmoid_ahead_of_others_is_judged_however_right_the_answers_are() -> None:
+def test_a_sigmoid_before_others_is_judged() -> None:
     trial = TrialBuilder()
-    trial.collections(sigmoid_input=("^1_input_0$",), losses=("[Ll]oss_output_0$",))
+    trial.collections(sigmoid_input=("^1_input_0$",))
     hidden = np.full((32, 4), 30.0)
     tensors = {
         "1_input_0": hidden,
         "1_output_0": sigmoid(hidden),
         "BCELoss_input_0": np.linspace(0.1, 0.9, 32),
-        "BCELoss_input_1": np.arange(32.0) % 2,
-        "BCELoss_output_0": np.float64(0.1),
     }
     trial.step(0, tensors)
     assert found_at(SaturatedActivation(judge_answers=False), trial)

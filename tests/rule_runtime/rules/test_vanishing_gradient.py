@@ -192,7 +192,7 @@ def test_it_may_have_to_be_small_beside_others(
 def test_gradients_that_are_all_zero_are_none_where_the_loss_is_zero(
     loss: float, *, is_found: bool
 ) -> None:
-    """As behind a ReLU at the end of a model that is dead; not as of triplets far enough apart."""
+    """As before a dead ReLU at the end of a model; not as of triplets far enough apart."""
     trial = TrialBuilder()
     trial.collections(gradients=("^gradient",), losses=("[Ll]oss",))
     for step in range(4):

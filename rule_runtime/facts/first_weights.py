@@ -1,0 +1,167 @@
+"""Weights before the first step of training, and two signs that they do not fit.
+
+Shape legend: R = rows, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import permutations
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
+from rule_runtime.facts.parameters import Gradients
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["FIRST_WEIGHTS", "FirstWeight", "Sign", "equal_units", "first_weights", "large_weights"]
+
+FIRST_WEIGHTS: Final = (
+    MODULE_IO,
+    CollectionConfig("weights", {"save_interval": "10"}),
+    CollectionConfig("gradients", {"save_interval": "10"}),
+)
+"""What the hook saves for a rule that looks at the first weights."""
+
+_HALF: Final = 0.5
+"""Share of the weights that must be bad, and of the allowed gain by which signals must grow."""
+_NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"
+_PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
+"""Weights of recurrent and attention layers."""
+
+
+class Sign(NamedTuple):
+    """A sign of a poor initialisation.
+
+    Attributes:
+        row: Tensors of the step, and the position of the worst.
+        measured: Name of what was measured, its value, and the threshold.
+        message: The finding in words.
+    """
+
+    row: tuple[TensorRows, int]
+    measured: tuple[str, float, float]
+    message: str
+
+
+class FirstWeight(NamedTuple):
+    """A weight of a linear, recurrent or attention layer before the first step of training.
+
+    Attributes:
+        at: Its row in the collection `weights` [R].
+        gain: Root mean square times the root of the smaller one of its numbers of inputs and
+            outputs; 0.5 to 2 in usual initialisations.
+        growth: Root mean square of the layer's output divided by that of its input; NaN if unknown.
+        outputs: Number of its outputs.
+        inputs: Number of its inputs.
+        constant: Value of all elements; NaN if they differ.
+    """
+
+    at: int
+    gain: float
+    growth: float
+    outputs: int
+    inputs: int
+    constant: float
+
+
+def first_weights(step: StepView) -> list[FirstWeight]:
+    """Return the weights of linear, recurrent and attention layers that have a gradient.
+
+    Args:
+        step: The first step of its mode.
+
+    Raises:
+        Missing: If there are none.
+    """
+    weights = step.tensors(collections=("weights",))
+    if not len(weights):
+        raise Missing("no tensor of the collection weights was saved")
+    has_gradient = ~np.isnan(step.fact(Gradients).of(weights))
+    growths, rms = _growths(step), _rms(weights)
+    low, high = weights.column("min"), weights.column("max")
+    found = []
+    for at, pair in enumerate(zip(weights.names, weights.workers, strict=True)):
+        shape = weights.shapes[at]
+        if shape and has_gradient[at] and (pair in growths or _PACKED.search(pair[0])):
+            outputs, inputs, *kernel = shape
+            gain = float(rms[at]) * math.sqrt(min(outputs, inputs) * math.prod(kernel))
+            constant = float(low[at]) if low[at] == high[at] else math.nan
+            growth = growths.get(pair, math.nan)
+            found.append(FirstWeight(at, gain, growth, outputs, inputs, constant))
+    if not found:
+        raise Missing(_NONE if step.fact(Layers).linear else step.fact(Layers).why_none_is_linear)
+    return found
+
+
+def large_weights(step: StepView, max_gain: float) -> Sign | None:
+    """Return the largest weight if at least half of the weights are too large.
+
+    A weight is too large if its gain is, and its layer's output grows by more than half as much, so
+    that weights that the model scales down do not count.
+
+    Args:
+        step: The first step of its mode.
+        max_gain: The largest gain that is no sign.
+    """
+    weights = first_weights(step)
+    large = [w for w in weights if w.gain > max_gain and not w.growth <= _HALF * max_gain]
+    if len(large) < _HALF * len(weights):
+        return None
+    first = max(large, key=lambda weight: weight.gain)
+    grows = "" if math.isnan(first.growth) else f", and signals grow {first.growth:.3g} times"
+    message = (
+        f"begins with a gain of {first.gain:.3g}, more than {max_gain:g}{grows}; as do "
+        f"{len(large)} of {len(weights)} weights"
+    )
+    rows = step.tensors(collections=("weights",))
+    return Sign((rows, first.at), ("gain", first.gain, max_gain), message)
+
+
+def equal_units(step: StepView) -> Sign | None:
+    """Return a constant weight if at least half of the weights are, so that all units stay equal.
+
+    Some weights of 0 are on purpose, and so count only if all weights are constant. A model without
+    a layer that feeds another one learns from any start.
+
+    Args:
+        step: The first step of its mode.
+    """
+    weights = first_weights(step)
+    units = [weight for weight in weights if weight.outputs > 1 and weight.inputs > 1]
+    constant = [weight for weight in units if not math.isnan(weight.constant)]
+    if len(constant) < len(units):
+        constant = [weight for weight in constant if weight.constant]
+    is_layered = any(one.inputs == other.outputs for one, other in permutations(weights, 2))
+    if not (constant and is_layered and len(constant) >= _HALF * len(units)):
+        return None
+    first = constant[0]
+    message = (
+        f"begins with {first.constant:.3g} in all elements, so that all units of the layer are "
+        f"equal and remain so; as do {len(constant)} of {len(units)} weights"
+    )
+    rows = step.tensors(collections=("weights",))
+    return Sign((rows, first.at), ("initial_value", first.constant, 0.0), message)
+
+
+def _growths(step: StepView) -> dict[tuple[str, str], float]:
+    """Return how many times larger than its input a linear layer's output is, by its weight."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rms = _rms(step.fact(Signals).rows)
+        return {
+            (layer.weight, layer.worker): float(rms[layer.out] / rms[layer.into])
+            for layer in step.fact(Layers).linear
+        }
+
+
+def _rms(rows: TensorRows) -> npt.NDArray[np.float64]:
+    """Return the root mean square of each row."""
+    with np.errstate(over="ignore"):
+        return np.sqrt(rows.column("mean") ** 2 + rows.column("std") ** 2)
