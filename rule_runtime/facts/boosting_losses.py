@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from rule_runtime.facts.evaluation_phases import loss_side, usual_names
+from rule_runtime.facts.loss_sides import loss_side, usual_names
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.facts.tree_labels import spread_of_labels
 

@@ -17,7 +17,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.facts.constant_targets import with_constant_targets
-from rule_runtime.facts.evaluation_phases import loss_side, usual_names
+from rule_runtime.facts.loss_sides import loss_side, usual_names
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.binned_means import BinnedMeans

@@ -8,8 +8,8 @@ import numpy as np
 
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import Memory
-from rule_runtime.facts.evaluation_phases import is_share_of_errors
 from rule_runtime.facts.loss_curves import TrainingLosses
+from rule_runtime.facts.loss_sides import is_share_of_errors
 from rule_runtime.facts.selection import evidence, finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
