@@ -1,4 +1,4 @@
-"""Tokens that a language model is given, beside its targets and its loss at each place.
+"""Tokens that a language model is given, with its targets and its loss at each place.
 
 Shape legend: B = batch, L = places, V = vocabulary.
 """
@@ -16,6 +16,7 @@ from rule_runtime.facts.loss_owners import input_target_pairs
 from rule_runtime.facts.loss_values import outputs_and_targets
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.selection import finite_means
+from rule_runtime.numerics.loss_pair import log_softmax
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -39,9 +40,8 @@ class TokenLosses(NamedTuple):
         tokens: The input [B, L], whole numbers.
         targets: The targets [B, L], negative where there is none.
         value: The loss.
-        baseline: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
-        by_place: Cross entropy at each place [B, L]; None if scores were not saved, or a guess is
-            better.
+        guess: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
+        by_place: Cross entropy at each place [B, L]; None if scores were not saved.
         keeps_places: Whether no layer is given less than all places of a sequence.
     """
 
@@ -50,13 +50,13 @@ class TokenLosses(NamedTuple):
     tokens: npt.NDArray[Any]
     targets: npt.NDArray[Any]
     value: float
-    baseline: float
+    guess: float
     by_place: npt.NDArray[np.float64] | None
     keeps_places: bool
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses whose targets [B, L] stand beside an input of tokens [B, L].
+    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L].
 
     Args:
         step: The step.
@@ -77,19 +77,18 @@ def token_losses(step: StepView) -> list[TokenLosses]:
             continue
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
             targets = targets.reshape(tokens.shape)
-            pair = outputs_and_targets(step, loss, worker)
-            found.append(
-                TokenLosses(
-                    *(f"{worker}/{name}/{loss}", loss, tokens, targets, means[loss, worker]),
-                    baseline=_baseline(step, loss, worker),
-                    by_place=None if pair is None else _cross_entropy(pair[0], targets),
-                    keeps_places=_keeps_places(step, worker, tokens.shape),
-                )
+            values = outputs_and_targets(step, loss, worker)
+            one = TokenLosses(
+                *(f"{worker}/{name}/{loss}", loss, tokens, targets, means[loss, worker]),
+                guess=_guess(step, loss, worker),
+                by_place=None if values is None else _cross_entropy(values[0], targets),
+                keeps_places=_keeps_places(step, worker, tokens.shape),
             )
+            found.append(one)
     return found
 
 
-def _baseline(step: StepView, loss: str, worker: str) -> float:
+def _guess(step: StepView, loss: str, worker: str) -> float:
     """Return the loss of a uniform guess; NaN of losses that may shift their targets themselves."""
     inputs = step.fact(LossInputs)
     is_plain = loss == _OF_FUNCTIONS or inputs.kind(loss, worker) is LossKind.CLASSES
@@ -110,16 +109,11 @@ def _cross_entropy(
         return None
     if scores.ndim == _SEQUENCES and scores.shape[:2] != targets.shape:
         scores = np.moveaxis(scores, 1, 2)
-    if scores.size % targets.size or scores.shape[:-1] not in (targets.shape, (targets.size,)):
+    is_table = scores.shape[:-1] in (targets.shape, (targets.size,))
+    if not is_table or targets.max() >= scores.shape[-1]:
         return None
-    table = scores.reshape(targets.size, -1).astype(np.float64)
-    if targets.max() >= table.shape[1]:
-        return None
-    table -= table.max(1, keepdims=True)
-    chosen = table[np.arange(len(table)), np.maximum(targets.reshape(-1), 0)]
-    losses = np.log(np.exp(table).sum(1)) - chosen
-    if losses.mean() > math.log(table.shape[1]):
-        return None  # worse than a guess: no model that sees its targets
+    table = log_softmax(scores.reshape(targets.size, -1).astype(np.float64), 1)
+    losses = -table[np.arange(len(table)), np.maximum(targets.reshape(-1), 0)]
     return np.where(targets >= 0, losses.reshape(targets.shape), 0.0)
 
 
