@@ -8,24 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import (
     are_bits,
-    has_fallen,
     of_all_calls,
     root_mean_square,
-    unreachable_targets,
+    target_scales,
 )
 from rule_runtime.facts.loss_inputs import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import (
     FIRST_INPUTS,
     LAYER_INPUTS,
     are_given_to_layers,
-    are_on_a_line,
 )
 from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -42,15 +42,21 @@ _SCALE_TARGETS: Final = (
 )
 
 
+_BEGINNING: Final = 50
+"""Steps in which outputs may come near the targets."""
+_FAR: Final = 10.0
+"""Times the outputs, or the largest scale of inputs, from which targets are out of reach."""
+
+
 class InputStatistics(Rule):
     """Detects inputs and targets of a model that are not scaled, or that do not vary.
 
     How it decides:
-        It judges the first input of the model, if it has real numbers and a layer gets it as it is.
-        It fires if the root mean square is more than `max_rms` or less than `min_rms`, or all
-        elements are equal, `patience` saved training steps in a row. It also fires if from step 50
-        on targets of a loss of numbers have a root mean square of more than ten times `max_rms` and
-        ten times that of the outputs.
+        It judges the first input of the model, if it has real numbers and a layer gets it
+        unchanged. It fires if the root mean square is more than `max_rms` or less than `min_rms`,
+        or all elements are equal, `patience` saved training steps in a row. It also fires if from
+        step 50 on targets of a loss of numbers have a root mean square of more than ten times
+        `max_rms` and ten times that of the outputs.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -78,32 +84,29 @@ class InputStatistics(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows` and `targets`, saved steps at which each was bad; `loss`, the first one.
+            memory: `rows` and `targets`, saved steps at which each was bad.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        return self._of_targets(step, memory) or self._of_inputs(step, memory)
+        issue = self._of_targets(step, memory.setdefault("targets", {}))
+        return issue or self._of_inputs(step, memory)
 
-    def _of_targets(self, step: StepView, memory: Memory) -> IssueFound | None:
+    def _of_targets(self, step: StepView, streaks: dict[str, int]) -> IssueFound | None:
         """Find targets that the outputs do not reach; None if there are none."""
-        losses = step.tensors(collections=("losses",))
-        streaks = memory.setdefault("targets", {})
-        scale = unreachable_targets(step, losses, streaks, self.max_rms, self.patience)
-        if scale is None:
+        if step.mode_step < _BEGINNING:
             return None
-        message = f"has targets with a root mean square of {scale.targets:.3g}, where outputs are "
-        message += f"{scale.outputs:.3g}: they are not scaled"
-        issue = evidence(
-            step,
-            losses,
-            scale.at,
-            measure="rms",
-            value=scale.targets,
-            threshold=scale.limit,
-            message=message,
-            remedy=_SCALE_TARGETS,
-        )
-        return IssueFound(issue)
+        found: list[IssueFound] = []
+        for one in step.fact(target_scales):
+            name, limit = f"{one.worker}/{one.loss}", _FAR * max(self.max_rms, one.outputs)
+            is_followed = name in streaks or len(streaks) < MAX_SERIES
+            is_bad = one.targets > limit
+            if is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience:
+                text = f"{one.loss}: has targets with a root mean square of {one.targets:.3g}, "
+                text += f"where outputs are {one.outputs:.3g}: they are not scaled"
+                value, remedy = one.targets, _SCALE_TARGETS
+                issue = IssueFound(text, measure="rms", value=value, threshold=limit, remedy=remedy)
+                found.append(issue)
+        return found[0] if found else None
 
     def _of_inputs(self, step: StepView, memory: Memory) -> Outcome:
         """Find inputs of models that are not scaled."""
@@ -115,8 +118,6 @@ class InputStatistics(Rule):
         is_bad = self._is_bad(mean, std) & is_judged
         in_all = of_all_calls(step, rows, np.flatnonzero(is_bad.any(axis=0)))
         bad = is_judged & (is_bad & self._is_bad(*in_all)).any(axis=0)
-        if has_fallen(step, memory):  # a line through points needs no scale
-            bad &= ~are_on_a_line(step, rows)
         streaks_of = RowMemory(memory.get("rows", ""))
         keys = row_keys(rows.names, rows.workers)
         streaks = streaks_of.update(keys, np.zeros(len(keys), np.uint32), bad)
