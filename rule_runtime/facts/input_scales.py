@@ -18,7 +18,7 @@ from rule_runtime.facts.model_inputs import is_of_keras
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["TargetScale", "are_bits", "of_all_calls", "root_mean_square", "target_scales"]
+__all__ = ["TargetScale", "all_calls", "are_bits", "root_mean_square", "target_scales"]
 
 _ROUNDING: Final = 1e-6
 """Relative error of statistics in single precision."""
@@ -57,7 +57,9 @@ def target_scales(step: StepView) -> list[TargetScale]:
     return found
 
 
-def root_mean_square(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def root_mean_square(
+    mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Return root mean squares of numbers with these means and standard deviations.
 
     Args:
@@ -69,43 +71,20 @@ def root_mean_square(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.
     return rms
 
 
-def of_all_calls(
-    step: StepView, rows: TensorRows, places: npt.NDArray[np.intp]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation of first inputs, in all calls of their models [R].
+def all_calls(step: StepView, rows: TensorRows, at: int) -> TensorRows:
+    """Return a first input of a model in all calls of the step: its inputs of the same shape.
 
     Args:
         step: The step.
         rows: Inputs named as `FIRST_INPUTS` [R].
-        places: Which of them; others are NaN.
+        at: Row of the input; Keras has one for all calls.
     """
-    found = np.full((2, len(rows)), np.nan)
-    for at in places:
-        found[:, at] = _of_calls(step, rows, int(at))
-    return found[0], found[1]
-
-
-def _of_calls(step: StepView, rows: TensorRows, at: int) -> tuple[float, float]:
-    """Return mean and standard deviation of a first input, in all calls of its model together.
-
-    Inputs of later calls have higher numbers, as have further inputs of a call: those of the same
-    shape count.
-    """
-    if is_of_keras(rows.names[at]):  # all calls of a step are one input
-        return float(rows.column("mean")[at]), float(rows.column("std")[at])
-    model, shape = rows.names[at].removesuffix("_input_0"), (rows.shapes[at] or ())[1:]
-    inputs = step.tensors(regex=(f"^{re.escape(model)}_input_[0-9]+$",))
+    name, worker, shape = rows.names[at], rows.workers[at], (rows.shapes[at] or ())[1:]
+    prefix = re.escape(name.removesuffix("_input_0"))
+    pattern = f"^{name}$" if is_of_keras(name) else f"^{prefix}_input_[0-9]+$"
+    inputs = step.tensors(regex=(pattern,))
     pairs = zip(inputs.workers, inputs.shapes, strict=True)
-    same = [
-        place
-        for place, (worker, of) in enumerate(pairs)
-        if worker == rows.workers[at] and (of or ())[1:] == shape
-    ]
-    size, mean, std = (inputs.column(name)[same] for name in ("size", "mean", "std"))
-    share = np.where(np.isnan(std), 0.0, size / size.sum())
-    middle = float(np.nansum(share * mean))
-    spread = np.sqrt(share) * root_mean_square(mean - middle, std)
-    return middle, math.hypot(*np.nan_to_num(spread).tolist())
+    return inputs.select([(of, (own or ())[1:]) == (worker, shape) for of, own in pairs])
 
 
 def are_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:

@@ -75,63 +75,54 @@ class CheckInputImages(Rule):
         if not len(rows):
             raise Missing(f"no images named {', '.join(self.regex)} were saved", "set regex")
         inputs: dict[str, Any] = memory.setdefault("inputs", {})
-        new = sorted(set(rows.names) - inputs.keys())[: _MAX_INPUTS - len(inputs)]
-        judged: dict[str, int] = {}
+        added: dict[str, int] = {}
         problem = "the values of the images were not saved, or are those of a fifth input"
         for row, images in row_values(step, rows):
             name = rows.names[row]
-            if name not in inputs and name not in new:
+            if name not in inputs and len(inputs) >= _MAX_INPUTS:
                 continue
             unfit = self._unfit(images, inputs.get(name))
             if unfit:
                 problem = f"{name}: {unfit}"
                 continue
-            by_channel = np.moveaxis(images, self.channel, 0)
-            known = inputs.setdefault(name, {"images": 0, "means": [[0.0, 0] for _ in by_channel]})
-            known["images"] += len(images)
-            for mean, values in zip(known["means"], by_channel, strict=True):
-                finite = values[np.isfinite(values)].astype(np.float64)
-                if finite.size:
-                    add_to_mean(mean, float(finite.mean()), finite.size)
-            judged.setdefault(name, row)
-        if not judged:
+            known = inputs.setdefault(name, {"images": 0, "means": []})
+            _add_images(known, np.moveaxis(images, self.channel, 0), len(images))
+            added.setdefault(name, row)
+        if not added:
             raise Missing(problem)
-        return self._judge(step, rows, judged, inputs)
-
-    def _judge(
-        self, step: StepView, rows: TensorRows, judged: dict[str, int], inputs: dict[str, Any]
-    ) -> Outcome:
-        """Judge the inputs of the step, whose rows are given by name."""
-        most = max(inputs[name]["images"] for name in judged)
+        most = max(inputs[name]["images"] for name in added)
         if most < self.threshold_samples:
             return NotEvaluated(f"only {most} of {self.threshold_samples} images have been saved")
+        return self._judge(step, rows, added, inputs)
+
+    def _judge(
+        self, step: StepView, rows: TensorRows, added: dict[str, int], inputs: dict[str, Any]
+    ) -> Outcome:
+        """Judge the inputs of the step, whose rows are given by name."""
         means = [
-            (-abs(mean), name, channel, mean)
-            for name in judged
+            (abs(mean), name, channel, mean)
+            for name in sorted(added, reverse=True)
             if inputs[name]["images"] >= self.threshold_samples
             for channel, (mean, num_elements) in enumerate(inputs[name]["means"])
             if num_elements
         ]
         if not means:
             return NotEvaluated("no element of the images is finite")
-        distance, name, channel, mean = min(means)
-        if -distance <= self.threshold_mean:
+        distance, name, channel, mean = max(means)
+        if distance <= self.threshold_mean:
             return Passed()
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                judged[name],
-                measure="abs_mean_of_channel",
-                value=-distance,
-                threshold=self.threshold_mean,
-                message=(
-                    f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
-                    f"images, farther from 0 than {self.threshold_mean:g}"
-                ),
-                remedy=_REMEDY,
-            )
+        issue = evidence(
+            step,
+            rows,
+            added[name],
+            measure="abs_mean_of_channel",
+            value=distance,
+            threshold=self.threshold_mean,
+            message=f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
+            f"images, farther from 0 than {self.threshold_mean:g}",
+            remedy=_REMEDY,
         )
+        return IssueFound(issue)
 
     def _unfit(self, images: npt.NDArray[Any], known: dict[str, Any] | None) -> str:
         """Return why a tensor cannot be judged; empty if it can."""
@@ -144,3 +135,13 @@ class CheckInputImages(Rule):
         if known is not None and len(known["means"]) != num_channels:
             return f"{num_channels} channels, but {len(known['means'])} before"
         return ""
+
+
+def _add_images(known: dict[str, Any], by_channel: npt.NDArray[Any], num_images: int) -> None:
+    """Add images to the running means of their channels."""
+    known["images"] += num_images
+    known["means"] = known["means"] or [[0.0, 0] for _ in by_channel]
+    for mean, values in zip(known["means"], by_channel, strict=True):
+        finite = values[np.isfinite(values)].astype(np.float64)
+        if finite.size:
+            add_to_mean(mean, float(finite.mean()), finite.size)

@@ -12,8 +12,8 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import (
+    all_calls,
     are_bits,
-    of_all_calls,
     root_mean_square,
     target_scales,
 )
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["InputStatistics"]
 
+_Column = npt.NDArray[np.float64]
+
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
 )
-_SCALE_TARGETS: Final = (
+_TARGETS: Final = (
     "Scale the targets to mean 0 and variance 1, and the outputs back; or begin with the mean of "
     "the targets as the last layer's bias."
 )
@@ -103,7 +105,7 @@ class InputStatistics(Rule):
             if is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience:
                 text = f"{one.loss}: has targets with a root mean square of {one.targets:.3g}, "
                 text += f"where outputs are {one.outputs:.3g}: they are not scaled"
-                value, remedy = one.targets, _SCALE_TARGETS
+                value, remedy = one.targets, _TARGETS
                 issue = IssueFound(text, measure="rms", value=value, threshold=limit, remedy=remedy)
                 found.append(issue)
         return found[0] if found else None
@@ -115,9 +117,10 @@ class InputStatistics(Rule):
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")
-        is_bad = self._is_bad(mean, std) & is_judged
-        in_all = of_all_calls(step, rows, np.flatnonzero(is_bad.any(axis=0)))
-        bad = is_judged & (is_bad & self._is_bad(*in_all)).any(axis=0)
+        bad = is_judged & self._is_bad(mean, std)
+        for row in np.flatnonzero(bad).tolist():
+            calls = all_calls(step, rows, row)
+            bad[row] = self._is_bad(calls.column("mean"), calls.column("std")).all()
         streaks_of = RowMemory(memory.get("rows", ""))
         keys = row_keys(rows.names, rows.workers)
         streaks = streaks_of.update(keys, np.zeros(len(keys), np.uint32), bad)
@@ -144,7 +147,8 @@ class InputStatistics(Rule):
         )
         return IssueFound(issue)
 
-    def _is_bad(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return which inputs are too large, too small, or all one number [3, ...]."""
+    def _is_bad(self, mean: _Column, std: _Column) -> npt.NDArray[np.bool_]:
+        """Return which inputs are too large, too small, or all one number [R]."""
         rms = root_mean_square(mean, std)
-        return np.array([rms > self.max_rms, rms < self.min_rms, np.equal(std, 0)])
+        is_bad: npt.NDArray[np.bool_] = (rms > self.max_rms) | (rms < self.min_rms) | (std == 0)
+        return is_bad
