@@ -57,9 +57,7 @@ def target_scales(step: StepView) -> list[TargetScale]:
     return found
 
 
-def root_mean_square(
-    mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def root_mean_square(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return root mean squares of numbers with these means and standard deviations.
 
     Args:

@@ -66,18 +66,18 @@ def is_comparable(one: ValidationPass, validation: float, training: float) -> bo
         validation: The validation loss of the first pass.
         training: The training loss of the first pass.
     """
-    of, beside = one.targets, one.training_targets
+    targets, others = one.targets, one.training_targets
     if training > _UNLEARNED * baseline_of(one).loss and validation > _FAR_HIGHER * training:
         return False
-    if of is None or beside is None:
+    if targets is None or others is None:
         return True
-    spreads = sorted((of.std, beside.std))
-    if of.are_numbers and 0 < _OTHER_UNITS * spreads[0] < spreads[1]:
+    spreads = sorted((targets.std, others.std))
+    if targets.are_numbers and 0 < _OTHER_UNITS * spreads[0] < spreads[1]:
         return False
-    times = of.rows / of.steps / beside.rows
+    times = targets.rows / targets.steps / others.rows
     if max(times, 1 / times) < _OTHER_SIZE:
         return True
-    if of.is_sum or one.start <= SURELY_MEAN * constant_loss(one.loss, of):
-        return not of.is_sum
+    if targets.is_sum or one.start <= SURELY_MEAN * constant_loss(one.loss, targets):
+        return not targets.is_sum
     ratio = validation / training if training else 0.0
     return ratio <= 0 or abs(math.log(ratio)) <= abs(math.log(ratio / times))

@@ -93,7 +93,7 @@ class ValidationPass(NamedTuple):
 
 
 class _Loss(NamedTuple):
-    """A loss of the step; a training loss and the validation losses beside it share a key."""
+    """A loss of the step; a training loss and its validation losses share a key."""
 
     worker: str
     key: str

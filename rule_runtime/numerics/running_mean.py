@@ -1,4 +1,4 @@
-"""A running mean that is kept as JSON: a list of the mean and the number of values."""
+"""A running mean stored as JSON: a list of the mean and the number of values."""
 
 from __future__ import annotations
 

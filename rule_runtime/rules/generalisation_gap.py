@@ -28,7 +28,7 @@ _SETTLED_STEPS: Final = 500
 _AVERAGES: Final = ("moving_mean", "moving_variance")
 _OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
 _NUM_LATEST: Final = 8
-"""Latest passes that are kept."""
+"""Latest passes that are remembered."""
 _MIN_PASSES: Final = 3
 """Passes of which one should be better than the baseline."""
 _LEARNED: Final = 0.97

@@ -95,7 +95,7 @@ class SuspiciouslyGood(Rule):
         raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
     def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[_Judged]:
-        """Yield a finding, or None, for each target of which enough examples were seen."""
+        """Yield a finding, or None, for each target with enough examples."""
         for rows in step.fact(supervised_rows):
             if rows.key in states or len(states) < _MAX_TARGETS:
                 leak = find_leak(
