@@ -5,34 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.input_scales import (
-    all_calls,
-    are_bits,
-    root_mean_square,
-    target_scales,
-)
+from rule_runtime.facts.input_scales import all_calls, are_bits, root_mean_square, target_scales
 from rule_runtime.facts.loss_inputs import LOSS_INPUTS
-from rule_runtime.facts.model_inputs import (
-    FIRST_INPUTS,
-    LAYER_INPUTS,
-    are_given_to_layers,
-)
-from rule_runtime.facts.selection import evidence, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
+from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["InputStatistics"]
-
-_Column = npt.NDArray[np.float64]
 
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
@@ -42,8 +29,8 @@ _TARGETS: Final = (
     "Scale the targets to mean 0 and variance 1, and the outputs back; or begin with the mean of "
     "the targets as the last layer's bias."
 )
-
-
+_TINY: Final = 1e-300
+"""Root mean squares of zero count as this, so that they have a logarithm."""
 _BEGINNING: Final = 50
 """Steps in which outputs may come near the targets."""
 _FAR: Final = 10.0
@@ -86,12 +73,12 @@ class InputStatistics(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows` and `targets`, saved steps at which each was bad.
+            memory: `inputs` and `targets`, saved steps in a row at which each was bad.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         issue = self._of_targets(step, memory.setdefault("targets", {}))
-        return issue or self._of_inputs(step, memory)
+        return issue or self._of_inputs(step, memory.setdefault("inputs", {}))
 
     def _of_targets(self, step: StepView, streaks: dict[str, int]) -> IssueFound | None:
         """Find targets that the outputs do not reach; None if there are none."""
@@ -99,38 +86,37 @@ class InputStatistics(Rule):
             return None
         found: list[IssueFound] = []
         for one in step.fact(target_scales):
-            name, limit = f"{one.worker}/{one.loss}", _FAR * max(self.max_rms, one.outputs)
-            is_followed = name in streaks or len(streaks) < MAX_SERIES
-            is_bad = one.targets > limit
-            if is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience:
-                text = f"{one.loss}: has targets with a root mean square of {one.targets:.3g}, "
-                text += f"where outputs are {one.outputs:.3g}: they are not scaled"
-                value, remedy = one.targets, _TARGETS
-                issue = IssueFound(text, measure="rms", value=value, threshold=limit, remedy=remedy)
-                found.append(issue)
+            rms, limit = one.targets, _FAR * max(self.max_rms, one.outputs)
+            if self._lasts(streaks, f"{one.worker}/{one.loss}", is_bad=rms > limit):
+                text = f"{one.loss}: has targets with a root mean square of {rms:.3g}, where "
+                text += f"outputs are {one.outputs:.3g}: they are not scaled"
+                details = IssueFound(
+                    text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
+                )
+                found.append(details)
         return found[0] if found else None
 
-    def _of_inputs(self, step: StepView, memory: Memory) -> Outcome:
+    def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Find inputs of models that are not scaled."""
         rows = step.tensors(regex=FIRST_INPUTS)
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")
-        bad = is_judged & self._is_bad(mean, std)
-        for row in np.flatnonzero(bad).tolist():
-            calls = all_calls(step, rows, row)
-            bad[row] = self._is_bad(calls.column("mean"), calls.column("std")).all()
-        streaks_of = RowMemory(memory.get("rows", ""))
-        keys = row_keys(rows.names, rows.workers)
-        streaks = streaks_of.update(keys, np.zeros(len(keys), np.uint32), bad)
-        memory["rows"] = streaks_of.to_json()
-        found = streaks >= self.patience
-        if not found.any():
+        found = [
+            at
+            for at in np.flatnonzero(is_judged).tolist()
+            if self._lasts(
+                streaks,
+                f"{rows.workers[at]}/{rows.names[at]}",
+                is_bad=self._are_all_bad(all_calls(step, rows, at)),
+            )
+        ]
+        if not found:
             return Passed()
         rms = root_mean_square(mean, std)
-        with np.errstate(divide="ignore"):
-            at = worst(rows, np.where(found, np.abs(np.log(rms)), np.nan), largest=True)
+        distances = np.abs(np.log(np.maximum(rms, _TINY)))
+        at = max(found, key=lambda at: float(distances[at]))
         message = f"has a root mean square of {rms[at]:.3g}, and should be between "
         message += f"{self.min_rms:g} and {self.max_rms:g}"
         if std[at] == 0:
@@ -140,15 +126,20 @@ class InputStatistics(Rule):
             rows,
             at,
             measure="rms",
-            value=float(rms[at]),
+            value=rms[at],
             threshold=self.max_rms if rms[at] > self.max_rms else self.min_rms,
             message=message,
             remedy=_REMEDY,
         )
         return IssueFound(issue)
 
-    def _is_bad(self, mean: _Column, std: _Column) -> npt.NDArray[np.bool_]:
-        """Return which inputs are too large, too small, or all one number [R]."""
-        rms = root_mean_square(mean, std)
-        is_bad: npt.NDArray[np.bool_] = (rms > self.max_rms) | (rms < self.min_rms) | (std == 0)
-        return is_bad
+    def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
+        """Return whether something is bad `patience` times in a row, this time included."""
+        is_followed = name in streaks or len(streaks) < MAX_SERIES
+        return is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience
+
+    def _are_all_bad(self, calls: TensorRows) -> bool:
+        """Return whether all inputs are too large, too small, or all one number."""
+        std = calls.column("std")
+        rms = root_mean_square(calls.column("mean"), std)
+        return bool(((rms > self.max_rms) | (rms < self.min_rms) | (std == 0)).all())
