@@ -159,42 +159,41 @@ def marked_columns(
         columns: Finite numbers [N, C].
         classes: The class of each row [N].
     """
-    names = sorted({*state.get("classes", ()), *np.unique(classes).tolist()})
+    known: list[float] = state.get("classes", [])
+    names = [*known, *(name for name in np.unique(classes).tolist() if name not in known)]
     chosen: list[int] = state.get("columns", list(range(columns.shape[1])))
-    chosen = chosen if len(names) <= _MAX_VALUES else []
-    low, high, counts = _ranges(state, names, len(chosen))
+    if not chosen or len(names) > _MAX_VALUES:
+        state["columns"] = []
+        return []
+    low = np.full((len(names), len(chosen)), np.inf, np.float32)
+    high = -low
+    if known:
+        ranges = np.frombuffer(base64.b64decode(state["ranges"]), np.float32)
+        low[: len(known)], high[: len(known)] = ranges.reshape(2, len(known), -1)
     table = columns[:, chosen].astype(np.float32)
     for at, name in enumerate(names):
         own = table[classes == name]
         low[at] = np.minimum(low[at], own.min(0, initial=np.inf))
         high[at] = np.maximum(high[at], own.max(0, initial=-np.inf))
-        counts[at] += len(own)
+    counts = np.array([*state.get("counts", ()), *[0] * (len(names) - len(known))])
+    counts += [int((classes == name).sum()) for name in names]
     num_around = np.array([((low <= value) & (value <= high)).sum(0) for value in low])
     marks = (low == high) & (num_around == 1)
     order = np.argsort(-(marks * (counts - 1)[:, None]).sum(0), kind="stable")
     best = np.sort(order[: _MAX_NUMBERS // (2 * len(names))])
+    ranges = np.stack([low, high])[:, :, best]
     state["classes"], state["counts"] = names, counts.tolist()
     state["columns"] = [chosen[at] for at in best]
-    state["ranges"] = base64.b64encode(np.stack([low, high])[:, :, best].tobytes()).decode()
-    marks = marks[counts >= _ROWS_OF_CLASS]
+    state["ranges"] = base64.b64encode(ranges.tobytes()).decode()
+    return [chosen[at] for at in _marking(marks[counts >= _ROWS_OF_CLASS])]
+
+
+def _marking(marks: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the columns of marks [K, C] that mark most classes, each alone or else together."""
     if len(marks) <= 1 or marks.any(1).mean() < _MARKED:
         return []
     alone = marks.mean(0) >= _MARKED
-    return [chosen[at] for at in np.flatnonzero(alone if alone.any() else marks.any(0))]
-
-
-def _ranges(
-    state: dict[str, Any], names: list[float], width: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.intp]]:
-    """Return the least and the greatest value of each class [K, C], and its number of rows [K]."""
-    low = np.full((len(names), width), np.inf, np.float32)
-    high, counts = -low, np.zeros(len(names), np.intp)
-    rows = [names.index(name) for name in state.get("classes", ())]
-    if rows:
-        counts[rows] = state["counts"]
-        ranges = np.frombuffer(base64.b64decode(state["ranges"]), np.float32)
-        low[rows], high[rows] = ranges.reshape(2, len(rows), -1) if width else (0, 0)
-    return low, high, counts
+    return [int(at) for at in np.flatnonzero(alone if alone.any() else marks.any(0))]
 
 
 def _mean_skills(
