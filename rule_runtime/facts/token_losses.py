@@ -16,7 +16,7 @@ from rule_runtime.facts.loss_owners import input_target_pairs
 from rule_runtime.facts.loss_values import outputs_and_targets
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.selection import finite_means
-from rule_runtime.numerics.loss_pair import log_softmax
+from rule_runtime.numerics.loss_pair import LossPair, log_softmax
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -26,7 +26,6 @@ __all__ = ["TokenLosses", "token_losses"]
 _REAL: Final = ("float", "bfloat")
 _OF_FUNCTIONS: Final = "Loss_output_0"
 _TABLE: Final = 2
-_SEQUENCES: Final = 3
 _MAX_ELEMENTS: Final = 1 << 24
 """Scores; more would take seconds."""
 
@@ -76,12 +75,16 @@ def token_losses(step: StepView) -> list[TokenLosses]:
         if tokens is None or targets is None or (loss, worker) not in means:
             continue
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
-            targets = targets.reshape(tokens.shape)
             values = outputs_and_targets(step, loss, worker)
+            by_place = None if values is None else _cross_entropy(*values)
             one = TokenLosses(
-                *(f"{worker}/{name}/{loss}", loss, tokens, targets, means[loss, worker]),
+                f"{worker}/{name}/{loss}",
+                loss,
+                tokens,
+                targets=targets.reshape(tokens.shape),
+                value=means[loss, worker],
                 guess=_guess(step, loss, worker),
-                by_place=None if values is None else _cross_entropy(values[0], targets),
+                by_place=None if by_place is None else by_place.reshape(tokens.shape),
                 keeps_places=_keeps_places(step, worker, tokens.shape),
             )
             found.append(one)
@@ -104,17 +107,13 @@ def _are_tokens(values: npt.NDArray[Any]) -> bool:
 def _cross_entropy(
     scores: npt.NDArray[Any], targets: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64] | None:
-    """Return the cross entropy [B, L] of scores [B, L, V], [B, V, L] or [B L, V]."""
+    """Return the cross entropy of each place, flat; None if scores are not those of classes."""
     if scores.size > _MAX_ELEMENTS or scores.dtype.kind != "f" or not np.isfinite(scores).all():
         return None
-    if scores.ndim == _SEQUENCES and scores.shape[:2] != targets.shape:
-        scores = np.moveaxis(scores, 1, 2)
-    is_table = scores.shape[:-1] in (targets.shape, (targets.size,))
-    if not is_table or targets.max() >= scores.shape[-1]:
+    pair = LossPair(scores, targets)
+    if pair.class_axis is None:
         return None
-    table = log_softmax(scores.reshape(targets.size, -1).astype(np.float64), 1)
-    losses = -table[np.arange(len(table)), np.maximum(targets.reshape(-1), 0)]
-    return np.where(targets >= 0, losses.reshape(targets.shape), 0.0)
+    return -pair.own(log_softmax(pair.o, pair.class_axis)).reshape(-1)
 
 
 def _keeps_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
