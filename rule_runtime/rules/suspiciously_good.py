@@ -91,9 +91,7 @@ class SuspiciouslyGood(Rule):
         if "is_judged" in memory:
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
-            raise Missing(
-                f"too few examples: {self.rows}, or {4 * self.rows} of classes, must differ"
-            )
+            raise Missing(f"fewer than {self.rows} examples, or {4 * self.rows} of classes, differ")
         raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
     def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[_Judged]:

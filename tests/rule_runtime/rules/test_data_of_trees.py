@@ -1,4 +1,4 @@
-"""Losses of boosted trees whose data the hook told apart, whatever its names are."""
+"""Losses of boosted trees whose data the hook describes, whatever its names are."""
 
 from __future__ import annotations
 

@@ -127,14 +127,14 @@ def test_inputs_of_layers_that_are_numbered_are_none_of_a_model() -> None:
         (UNIT, 255 * UNIT, False),
     ],
 )
-@pytest.mark.parametrize("beside", [{}, {"Net_output_0": UNIT, "Net_output_1": UNIT}])
+@pytest.mark.parametrize("others", [{}, {"Net_output_0": UNIT, "Net_output_1": UNIT}])
 def test_all_calls_of_a_model_in_a_step_count(
-    first: Any, second: Any, beside: dict[str, Any], *, fires: bool
+    first: Any, second: Any, others: dict[str, Any], *, fires: bool
 ) -> None:
     trial = TrialBuilder()
     for step in range(4):
         calls = {"Net_input_0": first, "Net_input_1": second}
-        trial.step(step, {"Net_fc.weight": np.eye(2), **calls, **beside})
+        trial.step(step, {"Net_fc.weight": np.eye(2), **calls, **others})
     assert found_at(InputStatistics(), trial) == ([2, 3] if fires else [])
 
 

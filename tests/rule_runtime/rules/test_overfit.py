@@ -265,7 +265,7 @@ def test_on_what_the_hook_for_xgboost_writes(
 def test_on_what_the_hook_for_pytorch_writes(
     tmp_path: Path, num_examples: int, fires: bool
 ) -> None:
-    """A network that sees few digits learns them by heart."""
+    """A network that sees few digits memorises them."""
     torch = pytest.importorskip("torch")
     hooks = pytest.importorskip("hook_layer.pytorch")
     torch.set_num_threads(1)

@@ -128,11 +128,11 @@ def boosted(
 ) -> TrialBuilder:
     trial = TrialBuilder()
     trial.collections(losses=(f"-{metric}$",), labels=("^labels$",))
-    beside = {} if labels is None else {"labels": np.asarray(labels)}
+    others = {} if labels is None else {"labels": np.asarray(labels)}
     for step in range(6):
         losses = (training, validation) if step else (begin, begin)
         names = (f"train-{metric}", f"validation-{metric}")
-        trial.step(step, dict(zip(names, map(np.float64, losses), strict=True)) | beside)
+        trial.step(step, dict(zip(names, map(np.float64, losses), strict=True)) | others)
     return trial
 
 

@@ -35,7 +35,7 @@ def test_a_model_that_is_given_labels_to_compute_its_loss(targets: np.ndarray) -
 @pytest.mark.parametrize(
     ("outputs", "compared", "is_found"),
     [
-        (20, 10, False),  # a generator, of which another model guesses what it was given
+        (20, 10, False),  # a generator, another model predicts what it was given
         (10, 10, True),
         (None, 10, True),
         (20, None, True),
