@@ -172,12 +172,23 @@ def _require_both(step: StepView, stored: dict[str, dict[str, Any]]) -> None:
 def _add(
     step: StepView, pair: dict[str, Any], losses: list[_Loss], room: int, *, with_targets: bool
 ) -> list[ValidationPass]:
-    """Add the losses of one worker and key; return the passes that they finish."""
+    """Add the losses of one worker and key; return the passes that they finish.
+
+    Args:
+        step: The step.
+        pair: JSON state: the `first` training losses; `training`, their mean since the last pass;
+            the state of each validation loss in `passes`: mean of the pass, length of the last one.
+        losses: The losses.
+        room: Validation losses to follow.
+        with_targets: Whether to look at targets.
+    """
     passes: dict[str, dict[str, Any]] = pair["passes"]
     training = [loss for loss in losses if loss.is_training]
     finished = []
     if training:  # earlier passes are over
-        ended = [name for name, one in passes.items() if one["mean"][1] and not one["is_done"]]
+        ended = [
+            name for name, state in passes.items() if state["mean"][1] and not state["is_done"]
+        ]
         finished = [_finish(pair, name, training[0].worker) for name in sorted(ended)]
         _continue_training(pair, training)
         pair["step"] = step.mode_step
@@ -187,14 +198,14 @@ def _add(
     for loss in losses:
         if loss.is_training or (loss.name not in passes and len(passes) >= room):
             continue
-        one = passes.setdefault(loss.name, {"mean": [0.0, 0], "length": 0, "notes": {}})
+        state = passes.setdefault(loss.name, {"mean": [0.0, 0], "length": 0, "notes": {}})
         if not pair["first"]:
             continue
-        add_to_mean(one["mean"], loss.value)
-        if with_targets and "targets" not in one:
-            _add_targets(step, loss, one)
-        is_end = bool(training) or one["mean"][1] == one["length"]
-        one["is_done"] = is_end or one.get("is_done", False)
+        add_to_mean(state["mean"], loss.value)
+        if with_targets and "targets" not in state:
+            _add_targets(step, loss, state)
+        is_end = bool(training) or state["mean"][1] == state["length"]
+        state["is_done"] = is_end or state.get("is_done", False)
         if is_end:
             finished.append(_finish(pair, loss.name, loss.worker))
     return finished
@@ -203,39 +214,39 @@ def _add(
 def _continue_training(pair: dict[str, Any], losses: list[_Loss]) -> None:
     """Add training losses, and begin new passes."""
     passes = pair["passes"].values()
-    if any(one["mean"][1] for one in passes):
+    if any(state["mean"][1] for state in passes):
         pair["training"] = [0.0, 0]
-    for one in passes:
-        one["length"] = one["mean"][1] or one["length"]
-        one["mean"], one["is_done"] = [0.0, 0], False
+    for state in passes:
+        state["length"] = state["mean"][1] or state["length"]
+        state["mean"], state["is_done"] = [0.0, 0], False
     for loss in losses:
         add_to_mean(pair["training"], loss.value)
         pair["first"] = [*pair["first"], loss.value][:_NUM_FIRST]
 
 
-def _add_targets(step: StepView, loss: _Loss, one: dict[str, Any]) -> None:
+def _add_targets(step: StepView, loss: _Loss, state: dict[str, Any]) -> None:
     """Add the targets of a step to those of its pass."""
     name, worker = loss.name, loss.worker
     found = targets_of(step, name, worker, loss.value, with_values=True)
     found = found or labels_of_trees(step, name, worker)
-    known = one.get("open")
+    known = state.get("open")
     if found is not None:
-        one["open"] = list(LossTargets(*known).plus(found) if known else found)
+        state["open"] = list(LossTargets(*known).plus(found) if known else found)
 
 
 def _finish(pair: dict[str, Any], name: str, worker: str) -> ValidationPass:
-    one, first = pair["passes"][name], pair["first"]
-    of_pass = one.pop("open", None)
-    if of_pass and LossTargets(*of_pass).steps == one["mean"][1]:
-        one.setdefault("targets", of_pass)
+    state, first = pair["passes"][name], pair["first"]
+    of_pass = state.pop("open", None)
+    if of_pass and LossTargets(*of_pass).steps == state["mean"][1]:
+        state.setdefault("targets", of_pass)
     return ValidationPass(
         loss=name,
         worker=worker,
-        validation=one["mean"][0],
+        validation=state["mean"][0],
         training=pair["training"][0],
         start=max(first[0], sorted(first)[len(first) // 2]),
         training_step=pair["step"],
-        targets=LossTargets(*one["targets"]) if "targets" in one else None,
+        targets=LossTargets(*state["targets"]) if "targets" in state else None,
         training_targets=LossTargets(*pair["targets"]) if pair.get("targets") else None,
-        notes=one["notes"],
+        notes=state["notes"],
     )
