@@ -17,7 +17,6 @@ from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
 from rule_runtime.facts.loss_sides import loss_side, usual_names
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss, missing_validation
 from rule_runtime.facts.selection import finite_means
-from rule_runtime.numerics.running_mean import add_to_mean
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
@@ -201,7 +200,7 @@ def _add(
         state = passes.setdefault(loss.name, {"mean": [0.0, 0], "length": 0, "notes": {}})
         if not pair["first"]:
             continue
-        add_to_mean(state["mean"], loss.value)
+        _add_to_mean(state["mean"], loss.value)
         if with_targets and "targets" not in state:
             _add_targets(step, loss, state)
         is_end = bool(training) or state["mean"][1] == state["length"]
@@ -220,8 +219,14 @@ def _continue_training(pair: dict[str, Any], losses: list[_Loss]) -> None:
         state["length"] = state["mean"][1] or state["length"]
         state["mean"], state["is_done"] = [0.0, 0], False
     for loss in losses:
-        add_to_mean(pair["training"], loss.value)
+        _add_to_mean(pair["training"], loss.value)
         pair["first"] = [*pair["first"], loss.value][:_NUM_FIRST]
+
+
+def _add_to_mean(mean: list[float], value: float) -> None:
+    """Add a value to a mean and its number of values; a sum could overflow."""
+    mean[1] += 1
+    mean[0] += value / mean[1] - mean[0] / mean[1]
 
 
 def _add_targets(step: StepView, loss: _Loss, state: dict[str, Any]) -> None:
