@@ -1,4 +1,4 @@
-"""Language models that see the tokens that they are to predict.
+"""Language models that see the tokens that they should predict.
 
 Shape legend: B = batch, L = places.
 """
@@ -17,16 +17,12 @@ _MIN_TOKENS: Final = 32
 """Places with a target; fewer may be equal by chance."""
 _COPIED: Final = 0.05
 """Share of the loss of guessing: models that do not see their targets stay above it."""
-_MIN_ROWS: Final = 8
-"""Sequences of a batch, for a standard error of the loss at their last place."""
-_MIN_PLACES: Final = 8
-"""Places of a sequence; the last of fewer is often harder because it has more context to use."""
-_LATEST: Final = 4
-"""Places before the last one, which have nearly its context."""
+_MIN_LENGTH: Final = 8
+"""Sequences, for a standard error, and places: fewer give the last one more context to use."""
 _TIMES: Final = 1.5
 """Ratio of the loss at the last place to that before; without a leak it is about 1."""
 _STANDARD_ERRORS: Final = 4.0
-"""By so many the difference exceeds 0."""
+"""Standard errors by which the difference exceeds 0."""
 
 
 def are_next(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
@@ -48,10 +44,10 @@ def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: 
         targets: Targets [B, L], negative where there is none.
         loss_share: The loss, as a share of that of guessing.
     """
-    asked = targets[targets >= 0]
-    if not loss_share < _COPIED or len(asked) < _MIN_TOKENS or (asked == asked[0]).all():
+    wanted = targets[targets >= 0]
+    if not loss_share < _COPIED or len(wanted) < _MIN_TOKENS or (wanted == wanted[0]).all():
         return False
-    return np.array_equal(tokens[targets >= 0], asked)
+    return np.array_equal(tokens[targets >= 0], wanted)
 
 
 def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
@@ -63,11 +59,8 @@ def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
     Args:
         losses: The loss at each place [B, L].
     """
-    rows, length = losses.shape
-    if rows < _MIN_ROWS or length < _MIN_PLACES:
+    last, others = losses[:, -1], losses[:, :-1].mean(1)
+    if min(losses.shape) < _MIN_LENGTH or last.mean() <= _TIMES * others.mean():
         return False
-    last, others = losses[:, -1], losses[:, :-1]
-    if last.mean() <= _TIMES * max(others.mean(), others[:, -_LATEST:].mean()):
-        return False
-    apart = last - others.mean(1)
-    return bool(apart.mean() * math.sqrt(rows) > _STANDARD_ERRORS * apart.std(ddof=1))
+    apart = last - others
+    return bool(apart.mean() * math.sqrt(len(losses)) > _STANDARD_ERRORS * apart.std(ddof=1))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.layers import MODULE_IO, Signals
-from rule_runtime.facts.loss_inputs import LOSS_INPUTS
+from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:

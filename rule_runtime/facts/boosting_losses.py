@@ -1,93 +1,49 @@
-"""Validation losses of gradient-boosted trees beside their training losses and baselines."""
+"""Validation losses of gradient-boosted trees, with the baseline of each."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
+from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.baseline import spread_of_labels
-from rule_runtime.facts.evaluation_phases import loss_side, usual_names
-from rule_runtime.facts.selection import finite_means
+from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["BoostingLoss", "boosting_losses"]
+__all__ = ["boosting_losses"]
 
 _DISTANCE: Final = re.compile(r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance")
-"""Metrics whose first value says nothing of the baseline: the labels do."""
+"""Metrics whose first value depends on how far the labels are from zero."""
 _RMSE: Final = "-rmse"
-_SLOWLY: Final = 10.0
-"""Times the percentage that holds for squared errors."""
-_MAX_LOSSES: Final = 32
-"""Losses whose first value is remembered."""
 
 
-class BoostingLoss(NamedTuple):
-    """A validation loss of one boosting round.
+def boosting_losses(step: StepView, memory: Memory) -> list[tuple[ValidationPass, float]]:
+    """Return the validation losses of a boosting round, and the baseline of each.
 
-    Attributes:
-        name: Name of the metric's tensor.
-        worker: The worker.
-        validation: The validation loss.
-        training: The training loss of the same metric at the same step.
-        baseline: That of a constant predictor; NaN if it is unknown.
-        is_root: Whether the loss is the root of a mean of squares.
-    """
-
-    name: str
-    worker: str
-    validation: float
-    training: float
-    baseline: float
-    is_root: bool
-
-    def limit(self, percent: float) -> float:
-        """Return the loss below which validation is next to perfect.
-
-        Args:
-            percent: Of the baseline's squared error; ten times that of other losses, which come
-                near to zero slowly.
-        """
-        share = percent / 100
-        return self.baseline * (math.sqrt(share) if self.is_root else _SLOWLY * share)
-
-
-def boosting_losses(step: StepView, first: dict[str, float]) -> list[BoostingLoss]:
-    """Return the validation losses that stand beside training losses of the same metric.
+    The baseline is the standard deviation of the labels for `rmse`, NaN for other distances, and
+    the training loss of the first round for the rest.
 
     Args:
         step: The step.
-        first: The first training loss of each metric, and `labels`, the standard deviation of the
-            labels that were saved last. Changed in place.
+        memory: What `validation_passes` keeps, and `spread`, the standard deviation of the labels.
     """
-    rows = step.tensors(collections=("losses",))
-    if not any("-" in name for name in rows.names):
+    if not any("-" in name for name in step.tensors(collections=("losses",)).names):
         return []
-    means, names = finite_means(rows), usual_names(step, rows)
-    sides = [loss_side(name, step.mode) for name in names]
-    training, found = {}, []
-    for at, (metric, is_training) in enumerate(sides):
-        if metric is not None and is_training and math.isfinite(means[at]):
-            training[metric, rows.workers[at]] = float(means[at])
     spread = spread_of_labels(step)
     if math.isfinite(spread):
-        first["labels"] = spread
-    for at, (metric, is_training) in enumerate(sides):
-        worker = rows.workers[at]
-        beside = training.get((metric or "", worker))
-        if metric is None or is_training or beside is None or not np.isfinite(means[at]):
-            continue
-        key = f"{worker}/{metric}"
-        if key in first or len(first) < _MAX_LOSSES:
-            first.setdefault(key, beside)
-        baseline = first.get(key, math.nan)
-        if _DISTANCE.search(metric):
-            baseline = first.get("labels", math.nan) if metric == _RMSE else math.nan
-        validation = float(means[at])
-        is_root = metric == _RMSE
-        found.append(BoostingLoss(rows.names[at], worker, validation, beside, baseline, is_root))
-    return found
+        memory["spread"] = spread
+    passes: list[ValidationPass] = []
+    with contextlib.suppress(Missing):
+        passes = validation_passes(step, memory)
+    return [(one, _baseline(one, memory.get("spread", math.nan))) for one in passes]
+
+
+def _baseline(one: ValidationPass, spread: float) -> float:
+    if one.loss.endswith(_RMSE):
+        return spread
+    return math.nan if _DISTANCE.search(one.loss) else one.start

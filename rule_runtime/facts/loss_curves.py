@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.evaluation_phases import loss_side, usual_names
+from rule_runtime.facts.loss_sides import loss_side, usual_names
 from rule_runtime.facts.losses import with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import evidence, finite_means, is_training

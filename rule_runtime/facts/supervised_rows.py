@@ -1,4 +1,4 @@
-"""Rows of inputs of models beside the targets of their losses.
+"""Rows of inputs of models, each with its target.
 
 Shape legend: B = batch, N = rows, C = columns, T = targets of a row.
 """
@@ -29,7 +29,7 @@ _MAX_ELEMENTS: Final = 1 << 22
 _MAX_TARGETS: Final = 8
 """Targets of a row; more are a picture or a series, which is compared place by place."""
 _COLUMNS_EACH: Final = 2
-"""Columns for each of several targets; with fewer, the targets may be the inputs, to be rebuilt."""
+"""Columns for each of several targets; with fewer, the model may rebuild its inputs."""
 _IGNORED: Final = -100
 """The class that PyTorch's losses ignore by default."""
 _HUGE: Final = 1e30
@@ -46,7 +46,7 @@ class SupervisedRows(NamedTuple):
         key: Names the worker, the input, the target and how both are aligned.
         name: Name of the input.
         of_targets: Name of the targets.
-        examples: The input as it was saved [B, ...], without the columns of time or place.
+        examples: The input as it was saved [B, ...].
         columns: The input [N, C]: N is B, or B times the places that have targets of their own.
         target: Finite numbers or classes [N].
         are_classes: Whether the loss is one of classes.
@@ -62,11 +62,11 @@ class SupervisedRows(NamedTuple):
 
 
 def supervised_rows(step: StepView) -> list[SupervisedRows]:
-    """Return the rows of all inputs of models whose values were saved beside those of targets.
+    """Return the rows of all inputs of models whose values were saved with those of targets.
 
-    Left out are inputs that are the targets themselves, inputs of models whose output is not what
-    the loss compares, and several targets beside fewer than twice as many columns: what is to be
-    rebuilt is among the inputs of an autoencoder.
+    Inputs that are the targets themselves are left out, and several targets with fewer than twice
+    as many columns: an autoencoder rebuilds its inputs. So are inputs of models whose output is not
+    what the loss compares.
 
     Args:
         step: The step.
@@ -75,16 +75,19 @@ def supervised_rows(step: StepView) -> list[SupervisedRows]:
     inputs = step.tensors(regex=(MODEL_INPUT,))
     for at, of_targets in input_target_pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
-        values = step.values((name,), worker).get(name)
-        targets = None if values is None else step.values((of_targets,), worker).get(of_targets)
-        if values is None or targets is None or not _is_judged(step, name, worker, of_targets):
+        saved = step.values((name, of_targets), worker)
+        values, targets = saved.get(name), saved.get(of_targets)
+        if values is None or targets is None or not _is_compared(step, name, worker, of_targets):
             continue
         kind = step.fact(Losses).find(of_targets.replace("_input_1", "_output_0"), worker).kind
-        for way, columns, numbers in _aligned(values, targets):
-            key = f"{worker}/{name}/{of_targets}/{way}"
-            of = [(name, of_targets, values, columns, one, kind.is_of_classes) for one in numbers.T]
-            rows = [SupervisedRows(f"{key}/{at}", *each) for at, each in enumerate(of)]
-            found += [one for one in rows if not any(_are_same(one, other) for other in found)]
+        for places, columns, numbers in _aligned(values, targets):
+            key = f"{worker}/{name}/{of_targets}/{places}"
+            found += [
+                SupervisedRows(
+                    f"{key}/{at}", name, of_targets, values, columns, target, kind.is_of_classes
+                )
+                for at, target in enumerate(numbers.T)
+            ]
     return found
 
 
@@ -105,10 +108,10 @@ def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, 
         pixels = targets.reshape(len(targets), -1, *values.shape[-2:])
         by_pixel = [_flat(np.moveaxis(x, 1, -1), 3) for x in (values, pixels)]
         pairs.append(("pixels", by_pixel[0], by_pixel[1]))
-    for way, columns, numbers in pairs:
+    for places, columns, numbers in pairs:
         usable = _usable(columns, numbers)
         if usable is not None:
-            yield way, *usable
+            yield places, *usable
 
 
 def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | None:
@@ -127,9 +130,8 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
 
 def _classes(values: _Values) -> _Values:
     """Return the classes of one-hot rows [N, 1], and other rows as they are."""
-    is_one_hot = (
-        values.shape[1] > 1 and np.isin(values, (0, 1)).all() and (values.sum(1) == 1).all()
-    )
+    is_wide = values.shape[1] > 1
+    is_one_hot = is_wide and np.isin(values, (0, 1)).all() and (values.sum(1) == 1).all()
     return values.argmax(1)[:, None] if is_one_hot else values
 
 
@@ -137,21 +139,12 @@ def _flat(values: _Values, axes: int = 1) -> _Values:
     return values.reshape(math.prod(values.shape[:axes]), math.prod(values.shape[axes:]))
 
 
-def _are_same(one: SupervisedRows, other: SupervisedRows) -> bool:
-    """Return whether two have the same input and target, as `labels` and what the loss gets."""
-    is_same = one.name == other.name and one.columns.shape == other.columns.shape
-    return is_same and np.array_equal(one.target, other.target)
-
-
-def _is_judged(step: StepView, name: str, worker: str, of_targets: str) -> bool:
-    """Return whether a loss may compare what the model with this input returned.
-
-    What was only scaled, or normalised, has as many numbers as what the model returned.
-    """
+def _is_compared(step: StepView, name: str, worker: str, of_targets: str) -> bool:
+    """Return whether a loss may compare what the model with this input returned, by its size."""
     owner = re.escape(name.rpartition("_input_")[0])
-    compared = re.escape(of_targets.removesuffix("_input_1"))
+    loss = re.escape(of_targets.removesuffix("_input_1"))
     sizes = []
-    for regex in (f"^{owner}_output_[0-9]+$", f"^{compared}_input_0$"):
+    for regex in (f"^{owner}_output_[0-9]+$", f"^{loss}_input_0$"):
         rows = step.tensors(regex=(regex,))
         pairs = zip(rows.column("size").tolist(), rows.workers, strict=True)
         sizes.append({size for size, of_worker in pairs if of_worker == worker})

@@ -1,4 +1,4 @@
-"""Tokens that a language model is given, beside its targets and its loss at each place.
+"""Tokens that a language model is given, with its targets and its loss at each place.
 
 Shape legend: B = batch, L = places, V = vocabulary.
 """
@@ -15,6 +15,7 @@ from rule_runtime.facts.loss_owners import input_target_pairs
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.selection import finite_means
+from rule_runtime.numerics.loss_pair import LossPair
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -24,7 +25,6 @@ __all__ = ["TokenLosses", "token_losses"]
 _REAL: Final = ("float", "bfloat")
 _OF_FUNCTIONS: Final = "Loss_output_0"
 _TABLE: Final = 2
-_SEQUENCES: Final = 3
 _MAX_ELEMENTS: Final = 1 << 24
 """Scores; more would take seconds."""
 
@@ -38,9 +38,8 @@ class TokenLosses(NamedTuple):
         tokens: The input [B, L], whole numbers.
         targets: The targets [B, L], negative where there is none.
         value: The loss.
-        baseline: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
-        by_place: Cross entropy at each place [B, L]; None if scores were not saved, or a guess is
-            better.
+        guess: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
+        by_place: Cross entropy at each place [B, L]; None if scores were not saved.
         keeps_places: Whether no layer is given less than all places of a sequence.
     """
 
@@ -49,13 +48,13 @@ class TokenLosses(NamedTuple):
     tokens: npt.NDArray[Any]
     targets: npt.NDArray[Any]
     value: float
-    baseline: float
+    guess: float
     by_place: npt.NDArray[np.float64] | None
     keeps_places: bool
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses whose targets [B, L] stand beside an input of tokens [B, L].
+    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L].
 
     Args:
         step: The step.
@@ -75,20 +74,23 @@ def token_losses(step: StepView) -> list[TokenLosses]:
         if tokens is None or targets is None or (loss, worker) not in means:
             continue
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
-            targets = targets.reshape(tokens.shape)
-            pair = step.fact(Losses).values(step.fact(Losses).find(loss, worker))
-            found.append(
-                TokenLosses(
-                    *(f"{worker}/{name}/{loss}", loss, tokens, targets, means[loss, worker]),
-                    baseline=_baseline(step, loss, worker),
-                    by_place=None if pair is None else _cross_entropy(pair[0], targets),
-                    keeps_places=_keeps_places(step, worker, tokens.shape),
-                )
+            values = step.fact(Losses).values(step.fact(Losses).find(loss, worker))
+            by_place = None if values is None else _cross_entropy(*values)
+            one = TokenLosses(
+                f"{worker}/{name}/{loss}",
+                loss,
+                tokens,
+                targets=targets.reshape(tokens.shape),
+                value=means[loss, worker],
+                guess=_guess(step, loss, worker),
+                by_place=None if by_place is None else by_place.reshape(tokens.shape),
+                keeps_places=_keeps_places(step, worker, tokens.shape),
             )
+            found.append(one)
     return found
 
 
-def _baseline(step: StepView, loss: str, worker: str) -> float:
+def _guess(step: StepView, loss: str, worker: str) -> float:
     """Return the loss of a uniform guess; NaN of losses that may shift their targets themselves."""
     of = step.fact(Losses).find(loss, worker)
     is_plain = loss == _OF_FUNCTIONS or of.kind is LossKind.CLASSES
@@ -104,22 +106,11 @@ def _are_tokens(values: npt.NDArray[Any]) -> bool:
 def _cross_entropy(
     scores: npt.NDArray[Any], targets: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64] | None:
-    """Return the cross entropy [B, L] of scores [B, L, V], [B, V, L] or [B L, V]."""
+    """Return the cross entropy of each place, flat; None if scores are not those of classes."""
     if scores.size > _MAX_ELEMENTS or scores.dtype.kind != "f" or not np.isfinite(scores).all():
         return None
-    if scores.ndim == _SEQUENCES and scores.shape[:2] != targets.shape:
-        scores = np.moveaxis(scores, 1, 2)
-    if scores.size % targets.size or scores.shape[:-1] not in (targets.shape, (targets.size,)):
-        return None
-    table = scores.reshape(targets.size, -1).astype(np.float64)
-    if targets.max() >= table.shape[1]:
-        return None
-    table -= table.max(1, keepdims=True)
-    chosen = table[np.arange(len(table)), np.maximum(targets.reshape(-1), 0)]
-    losses = np.log(np.exp(table).sum(1)) - chosen
-    if losses.mean() > math.log(table.shape[1]):
-        return None  # worse than a guess: no model that sees its targets
-    return np.where(targets >= 0, losses.reshape(targets.shape), 0.0)
+    rows = LossPair(scores, targets).by_class
+    return None if rows is None or len(rows.classes) != targets.size else rows.cross_entropy
 
 
 def _keeps_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:

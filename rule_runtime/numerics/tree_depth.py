@@ -5,10 +5,9 @@ Shape legend: N = nodes, of one or several trees.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-__all__ = ["deepest", "depth_of_complete_tree"]
+__all__ = ["deepest"]
 
 
 def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
@@ -39,18 +38,3 @@ def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
         depth += 1
         level = [child for at in level for child in below[at]]
     return depth if names and num_seen == len(names) else None
-
-
-def depth_of_complete_tree(largest_number: float) -> float:
-    """Return the depth of a tree by its largest node number: floor(log2(number)).
-
-    It is exact for trees whose nodes are numbered level by level from 0 without gaps, where the
-    numbers up to depth d are 0 to 2^(d + 1) - 2.
-
-    Args:
-        largest_number: The number; the depth is NaN if it is negative or NaN.
-    """
-    if not largest_number >= 0:
-        return math.nan
-    # The logarithm of a large integer could be rounded up to the next depth.
-    return float(max(int(largest_number).bit_length() - 1, 0))

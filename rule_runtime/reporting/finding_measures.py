@@ -200,6 +200,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "loss_scatter_percent": _of_loss("by how many percent the loss scatters"),
     "steps_without_decrease": _of_loss("for how many steps the loss has not fallen"),
     "gap_percent": _of_loss("the gap of means between validation and training", is_beside=True),
+    "best_validation_percent": _of_loss("the best mean of a validation pass", is_beside=True),
     "share_beyond_chance": _of_loss("which share of answers is right", is_beside=True),
     "validation_loss": _of_loss("the mean of an evaluation", is_beside=True),
     "validation_to_training_ratio": _of_loss(

@@ -11,7 +11,6 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import evidence
-from rule_runtime.numerics.running_mean import add_to_mean
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -69,78 +68,79 @@ class CheckInputImages(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `inputs`, by name: number of `images`, and the running mean of each channel.
+            memory: `inputs`, by name: number of `images`, running means and `elements` by channel.
         """
         rows = step.tensors(collections=("input_image",), regex=self.regex)
         if not len(rows):
             raise Missing(f"no images named {', '.join(self.regex)} were saved", "set regex")
         inputs: dict[str, Any] = memory.setdefault("inputs", {})
-        new = sorted(set(rows.names) - inputs.keys())[: _MAX_INPUTS - len(inputs)]
-        judged: dict[str, int] = {}
+        added: dict[str, int] = {}
         problem = "the values of the images were not saved, or are those of a fifth input"
         for row, images in row_values(step, rows):
             name = rows.names[row]
-            if name not in inputs and name not in new:
+            if name not in inputs and len(inputs) >= _MAX_INPUTS:
                 continue
-            unfit = self._unfit(images, inputs.get(name))
-            if unfit:
-                problem = f"{name}: {unfit}"
+            if not self._are_images(images, inputs.get(name)):
+                problem = f"{name}: shape {list(images.shape)} of {images.dtype} is not that of "
+                problem += f"images, or their channels changed or are more than {_MAX_CHANNELS}"
                 continue
-            by_channel = np.moveaxis(images, self.channel, 0)
-            known = inputs.setdefault(name, {"images": 0, "means": [[0.0, 0] for _ in by_channel]})
-            known["images"] += len(images)
-            for mean, values in zip(known["means"], by_channel, strict=True):
-                finite = values[np.isfinite(values)].astype(np.float64)
-                if finite.size:
-                    add_to_mean(mean, float(finite.mean()), finite.size)
-            judged.setdefault(name, row)
-        if not judged:
+            num_channels = images.shape[self.channel]
+            new = {"images": 0, "means": [0.0] * num_channels, "elements": [0] * num_channels}
+            by_channel = np.moveaxis(images, self.channel, 0).reshape(num_channels, -1)
+            _add(inputs.setdefault(name, new), by_channel, len(images))
+            added.setdefault(name, row)
+        if not added:
             raise Missing(problem)
-        return self._judge(step, rows, judged, inputs)
-
-    def _judge(
-        self, step: StepView, rows: TensorRows, judged: dict[str, int], inputs: dict[str, Any]
-    ) -> Outcome:
-        """Judge the inputs of the step, whose rows are given by name."""
-        most = max(inputs[name]["images"] for name in judged)
+        most = max(inputs[name]["images"] for name in added)
         if most < self.threshold_samples:
             return NotEvaluated(f"only {most} of {self.threshold_samples} images have been saved")
+        return self._judge(step, rows, added, inputs)
+
+    def _judge(
+        self, step: StepView, rows: TensorRows, added: dict[str, int], inputs: dict[str, Any]
+    ) -> Outcome:
+        """Judge the inputs of the step, whose rows are given by name."""
         means = [
-            (-abs(mean), name, channel, mean)
-            for name in judged
+            (abs(mean), name, channel, mean)
+            for name in sorted(added, reverse=True)
             if inputs[name]["images"] >= self.threshold_samples
-            for channel, (mean, num_elements) in enumerate(inputs[name]["means"])
-            if num_elements
+            for channel, mean in enumerate(inputs[name]["means"])
+            if inputs[name]["elements"][channel]
         ]
         if not means:
             return NotEvaluated("no element of the images is finite")
-        distance, name, channel, mean = min(means)
-        if -distance <= self.threshold_mean:
+        distance, name, channel, mean = max(means)
+        if distance <= self.threshold_mean:
             return Passed()
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                judged[name],
-                measure="abs_mean_of_channel",
-                value=-distance,
-                threshold=self.threshold_mean,
-                message=(
-                    f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
-                    f"images, farther from 0 than {self.threshold_mean:g}"
-                ),
-                remedy=_REMEDY,
-            )
+        issue = evidence(
+            step,
+            rows,
+            added[name],
+            measure="abs_mean_of_channel",
+            value=distance,
+            threshold=self.threshold_mean,
+            message=f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
+            f"images, farther from 0 than {self.threshold_mean:g}",
+            remedy=_REMEDY,
         )
+        return IssueFound(issue)
 
-    def _unfit(self, images: npt.NDArray[Any], known: dict[str, Any] | None) -> str:
-        """Return why a tensor cannot be judged; empty if it can."""
-        is_number, axis = images.dtype.kind in "biuf", self.channel
-        if not is_number or images.ndim < max(_MIN_AXES, axis + 1) or not images.size:
-            return f"shape {list(images.shape)} of {images.dtype} is not that of images"
-        num_channels = images.shape[axis]
-        if num_channels > _MAX_CHANNELS:
-            return f"axis {axis} has {num_channels} channels, more than {_MAX_CHANNELS}"
-        if known is not None and len(known["means"]) != num_channels:
-            return f"{num_channels} channels, but {len(known['means'])} before"
-        return ""
+    def _are_images(self, images: npt.NDArray[Any], known: dict[str, Any] | None) -> bool:
+        """Return whether a tensor can be judged, with the images of this name before."""
+        is_shaped = images.ndim >= max(_MIN_AXES, self.channel + 1) and images.size > 0
+        if not is_shaped or images.dtype.kind not in "biuf":
+            return False
+        num_channels = images.shape[self.channel]
+        num_before = num_channels if known is None else len(known["means"])
+        return bool(num_channels == num_before <= _MAX_CHANNELS)
+
+
+def _add(known: dict[str, Any], by_channel: npt.NDArray[Any], num_images: int) -> None:
+    """Add images to the running means of their channels, by the elements that are finite."""
+    known["images"] += num_images
+    is_finite = np.isfinite(by_channel)
+    counts, before = is_finite.sum(1), np.array(known["means"])
+    sums = np.where(is_finite, by_channel, 0).sum(1, dtype=np.float64)
+    totals = np.maximum(counts + known["elements"], 1)
+    known["means"] = (before + (sums - counts * before) / totals).tolist()
+    known["elements"] = (counts + known["elements"]).tolist()

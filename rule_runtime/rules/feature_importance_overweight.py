@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FeatureImportanceOverweight"]
 
-_PREFIX: Final = "feature_importance/"
 _MAX_NAMES: Final = 5
 """Further features that a finding names."""
 
@@ -71,33 +70,29 @@ class FeatureImportanceOverweight(Rule):
             raise Missing("no feature importance was saved")
         importances = finite_means(rows)
         least = max(self.nfeatures + 1, self.min_features)
-        shares = [
-            (-_share(importances[members], self.nfeatures), *group, members)
-            for group, members in _groups(rows, importances).items()
-            if len(members) >= least and importances[members[0]] > 0
-        ]
-        if not shares:
+        groups = [group for group in _groups(rows, importances) if len(group) >= least]
+        if not groups:
             raise Missing(f"fewer than {least} features have an importance")
-        negative_share, kind, _, members = min(shares)
-        share = -negative_share
+        shares = [_share(importances[group], self.nfeatures) for group in groups]
+        share = max(shares)
         if share <= self.threshold:
             return Passed()
-        others = [rows.names[at].removeprefix(f"{kind}/") for at in members[1 : self.nfeatures]]
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                members[0],
-                measure="importance_share",
-                value=share,
-                threshold=self.threshold,
-                message=(
-                    f"the most important feature{_with(others)} has {share:.3g} of the importance "
-                    f"of {len(members)} features, more than {self.threshold:g}"
-                ),
-                remedy=_REMEDY,
-            )
+        first, *others = groups[shares.index(share)]
+        names = [rows.names[at].rpartition("/")[2] for at in others[: self.nfeatures - 1]]
+        too = f", with {', '.join(names[:_MAX_NAMES])}" if names else ""
+        too += f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        issue = evidence(
+            step,
+            rows,
+            first,
+            measure="importance_share",
+            value=share,
+            threshold=self.threshold,
+            message=f"the most important feature{too + ',' if too else ''} has {share:.3g} of the "
+            f"importance of {len(others) + 1} features, more than {self.threshold:g}",
+            remedy=_REMEDY,
         )
+        return IssueFound(issue)
 
 
 def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:
@@ -106,27 +101,11 @@ def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:
     return float(scaled[:num_features].sum() / scaled.sum())
 
 
-def _groups(
-    rows: TensorRows, importances: npt.NDArray[np.float64]
-) -> dict[tuple[str, str], list[int]]:
+def _groups(rows: TensorRows, importances: npt.NDArray[np.float64]) -> list[list[int]]:
     """Return the rows with an importance by type and worker, the most important first."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    known = np.flatnonzero(importances >= 0)
-    for at in sorted(known.tolist(), key=lambda at: (-importances[at], rows.names[at])):
-        groups[_type(rows.names[at]), rows.workers[at]].append(at)
-    return groups
-
-
-def _type(name: str) -> str:
-    """Return the name without the feature, such as `feature_importance/weight`."""
-    start = name.find(_PREFIX)
-    end = name.find("/", start + len(_PREFIX)) if start >= 0 else name.rfind("/")
-    return name[:end] if end >= 0 else ""
-
-
-def _with(names: list[str]) -> str:
-    """Return further features in words."""
-    if not names:
-        return ""
-    more = len(names) - _MAX_NAMES
-    return f", with {', '.join(names[:_MAX_NAMES])}{f' and {more} more' if more > 0 else ''},"
+    known = np.flatnonzero(importances >= 0).tolist()
+    for at in sorted(known, key=lambda at: (-importances[at], rows.names[at])):
+        kind = "/".join(rows.names[at].split("/")[:2])  # as `feature_importance/weight`
+        groups[kind, rows.workers[at]].append(at)
+    return [groups[key] for key in sorted(groups) if importances[groups[key][0]] > 0]

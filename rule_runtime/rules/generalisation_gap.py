@@ -1,82 +1,70 @@
-"""GeneralisationGap: validation that stays far behind training."""
+"""GeneralisationGap: validation losses far above training, or no better than a baseline."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+import math
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.baseline import is_never_better, margin_of
-from rule_runtime.detectors.generalisation import (
-    gap_percent,
-    has_gap,
-    has_learned,
-    has_turned,
-    is_learned_by_heart,
-)
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.loss_sides import is_share_of_errors
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.facts.selection import evidence
-from rule_runtime.facts.validation import (
-    SETTLED_STEPS,
-    StepLosses,
-    Validation,
-    ValidationHistory,
-    has_slow_averages,
-    on_one_scale,
-)
+from rule_runtime.facts.selection import declared
+from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
+from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["GeneralisationGap"]
 
+_SETTLED_STEPS: Final = 500
+"""Steps after which moving averages that a step moves by 1 % are right to 0.7 %."""
+_AVERAGES: Final = ("moving_mean", "moving_variance")
+_OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
+_NUM_LATEST: Final = 8
+"""Latest passes that are remembered."""
+_MIN_PASSES: Final = 3
+"""Passes of which one should be better than the baseline."""
+_LEARNED: Final = 0.97
+"""Share of the baseline below which the training loss is once training has learned."""
 _LEARNING_STEPS: Final = 90
-"""Steps after which validation should be better than a constant: nearly two epochs of 50 steps."""
+"""Steps after which training should have learned: nearly two epochs of 50 steps."""
 
-_OF_TREES: Final = 1.25
-"""Times the gap that boosted trees may have: they always fit their training data better."""
-
-_SETTLING: Final = (
-    "batch normalisation of Keras validates with moving averages, which take about "
-    f"{SETTLED_STEPS} training steps to settle"
-)
+_SETTLING: Final = f"moving averages of Keras's batch normalisation need {_SETTLED_STEPS} steps"
 _REMEDY: Final = (
     "Use more data or augmentation, a smaller model, weight decay or dropout, or stop earlier; "
     "check that both sets were made in the same way."
 )
-_NOT_LEARNED: Final = "Training has not learned more: check that labels belong to their inputs."
-
-
-class _Gap(NamedTuple):
-    value: float
-    threshold: float
-    message: str
-    remedy: str = _REMEDY
+_CHECK_LABELS: Final = "Check that labels belong to their inputs, and that both sets are alike."
 
 
 class GeneralisationGap(Rule):
-    """Detects validation losses far above those of training, or never better than a constant.
+    """Detects validation losses far above those of training, or never better than a baseline.
 
     How it decides:
-        It judges the mean loss of each validation pass. It fires, `patience` passes in a row, if:
-        * the loss exceeds that of training by more than `gap_percent` of the loss at the beginning,
-          or of the best constant predictor's if smaller, and by more than `ratio`;
-        * the latest 3 passes rise, far above the best one, while training does not;
-        * no pass was better than the best constant predictor;
-        * training learns, but no pass was better than the first.
+        The baseline is the loss of the best constant predictor or, if unknown, the training loss at
+        the beginning. The rule compares mean losses of validation passes with it, and with the mean
+        training loss since the previous pass. It fires, `patience` passes in a row, if:
+        * validation exceeds training by `gap_percent` of the baseline, and by `ratio`; the roots of
+          squared errors are compared;
+        * none of 3 passes or more was better than the baseline.
 
     Parameters:
-        gap_percent: Validation minus training, in percent of the loss at the beginning.
+        gap_percent: Validation minus training, in percent of the baseline.
         ratio: Validation divided by training.
-        patience: Passes of validation in a row, or saved steps with XGBoost.
+        patience: Validation passes in a row, or saved rounds of XGBoost.
 
     What to try:
         More data or augmentation, a smaller model, weight decay or dropout, an earlier stop.
     """
 
-    gap_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 20.0
+    gap_percent: Annotated[float, GreaterThan(0), Unit("% of the baseline")] = 25.0
     ratio: Annotated[float, AtLeast(1), Unit("times the training loss")] = 2.0
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
 
@@ -87,64 +75,74 @@ class GeneralisationGap(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the validation passes that end with a step.
+        """Judge the validation passes that a step finishes.
 
         Args:
             step: What was saved at the step.
-            memory: What `ValidationHistory` keeps; `streaks`, findings in a row of each loss;
-                `settles`, whether moving averages must settle first.
+            memory: What `validation_passes` keeps: of each loss its first, lowest and latest
+                passes, and how often in a row it was bad.
         """
-        memory["settles"] = memory.get("settles", False) or has_slow_averages(step)
-        ended = ValidationHistory(memory).add(step)
-        if not ended:
+        passes = validation_passes(step, memory, with_targets=True)
+        if not passes:
             return NotApplicable("no validation pass ended at this step")
-        if memory["settles"] and ended[0].num_steps < SETTLED_STEPS:
+        if passes[0].training_step < _SETTLED_STEPS and _has_moving_averages(step):
             return NotEvaluated(_SETTLING)
-        streaks: dict[str, int] = memory.setdefault("streaks", {})
-        found = {}
-        for validation in filter(None, map(on_one_scale, ended)):
-            gap = self._judge(validation)
-            key = f"{validation.worker}/{validation.name}"
-            if streak(streaks, is_bad=gap is not None, name=key) >= self.patience and gap:
-                found[validation.name, validation.worker] = gap
-        losses = step.fact(StepLosses)
-        found = {series: gap for series, gap in found.items() if series in losses.at_row}
-        if not found:
-            return Passed()
-        series = max(found, key=lambda series: (found[series].value, series))
-        details = {"measure": "gap_percent", **found[series]._asdict()}
-        return IssueFound(evidence(step, losses.rows, losses.at_row[series], **details))
+        found = [issue for one in passes if (issue := self._judge(step, one)) is not None]
+        by_excess = sorted(found, key=lambda one: one.evidence.value / one.evidence.threshold)
+        return by_excess[-1] if by_excess else Passed()
 
-    def _judge(self, validation: Validation) -> _Gap | None:
-        """Return what is wrong with a loss of validation, None if nothing is."""
-        course, scale, baseline = validation.course, validation.scale, validation.baseline
-        if not scale:
+    def _judge(self, step: StepView, one: ValidationPass) -> IssueFound | None:
+        """Return what is wrong with a loss for `patience` passes in a row; None if nothing is."""
+        notes = one.notes
+        first = notes.setdefault("first", [one.validation, one.training])
+        notes["lowest"] = min(notes.get("lowest", math.inf), one.validation)
+        notes["latest"] = [*notes.get("latest", ()), one.validation][-_NUM_LATEST:]
+        baseline, issue = baseline_of(one), None
+        # Error rates are next to zero from the beginning.
+        if not is_share_of_errors(one.loss) and is_comparable(one, *first):
+            issue = self._gap(step, one, baseline) or _no_better(step, one, baseline)
+        return issue if streak(notes, is_bad=issue is not None) >= self.patience else None
+
+    def _gap(self, step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:
+        sizes = np.maximum([one.validation, one.training, baseline.loss], 0)
+        validation, training, scale = np.sqrt(sizes) if one.loss.startswith(_OF_SQUARES) else sizes
+        gap = 100 * (validation - training) / scale if scale > 0 else 0.0
+        is_gap = gap > self.gap_percent and validation > self.ratio * training
+        if not is_gap or one.training > one.start:
             return None
-        percent = gap_percent(course, scale, self.ratio, by_roots=validation.is_of_squares)
-        limit = self.gap_percent * (_OF_TREES if validation.of_trees else 1)
-        message = f"the loss of validation is {course.now:.3g} and that of training "
-        message += f"{course.training:.3g}: "
-        has_risen = course.training > course.start
-        if not has_risen and percent > limit and has_gap(course, self.ratio):
-            message += f"a gap of {percent:.3g} % of {scale:.3g}, more than {limit:g} %"
-            return _Gap(percent, limit, message)
-        if not has_risen and has_turned(course, scale):
-            message += f"it has risen from {course.lowest:.3g}, its best"
-            return _Gap(percent, 0.0, message)
-        if _is_no_better_than_constant(validation):
-            message += f"it was never better than the {baseline:.4g} of a constant predictor"
-            is_learned = has_learned(baseline, baseline - course.training, course.noise)
-            return _Gap(percent, 0.0, message, _REMEDY if is_learned else _NOT_LEARNED)
-        if is_learned_by_heart(course):
-            message += f"it was {course.first:.3g} at first, and never better since"
-            return _Gap(percent, 0.0, message)
+        return one.issue(
+            step,
+            measure="gap_percent",
+            value=gap,
+            threshold=self.gap_percent,
+            text=f"the validation loss is {one.validation:.3g} and the training loss "
+            f"{one.training:.3g}: a gap of {gap:.3g} % of the baseline {baseline.loss:.3g}, more "
+            f"than {self.gap_percent:g} %",
+            remedy=_REMEDY,
+        )
+
+
+def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:
+    latest, lowest = np.array(one.notes["latest"]), one.notes["lowest"]
+    has_learned = 0 < one.training < _LEARNED * baseline.loss
+    should_learn = baseline.is_computed and one.training_step >= _LEARNING_STEPS
+    if not (has_learned or should_learn) or len(latest) < _MIN_PASSES:
         return None
+    margin = margin_of(baseline.rows)
+    if not is_never_better(latest, lowest, baseline.loss, margin):
+        return None
+    return one.issue(
+        step,
+        measure="best_validation_percent",
+        value=100 * lowest / baseline.loss,
+        threshold=100 * (1 - margin),
+        text=f"the validation loss, now {one.validation:.3g}, was never better than the baseline, "
+        f"{baseline.loss:.4g}; the training loss is {one.training:.3g}",
+        remedy=_CHECK_LABELS,
+    )
 
 
-def _is_no_better_than_constant(validation: Validation) -> bool:
-    """Return whether no pass was better than the best constant predictor."""
-    targets, baseline, course = validation.targets, validation.baseline, validation.course
-    is_early = validation.num_steps < _LEARNING_STEPS or len(course.passes) <= 1
-    if targets is None or not baseline or is_early:
-        return False
-    return is_never_better(course.passes, course.lowest, baseline, margin_of(targets.rows))
+def _has_moving_averages(step: StepView) -> bool:
+    """Return whether a model of Keras has batch normalisation."""
+    weights = (name for names in declared(step, "weights").values() for name in names)
+    return any(average in name for name in weights for average in _AVERAGES)

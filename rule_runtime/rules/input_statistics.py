@@ -5,30 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.input_scales import (
-    are_bits,
-    has_fallen,
-    of_all_calls,
-    root_mean_square,
-    unreachable_targets,
-)
+from rule_runtime.facts.input_scales import all_calls, are_bits, root_mean_square, target_scales
 from rule_runtime.facts.losses import LOSS_INPUTS
-from rule_runtime.facts.model_inputs import (
-    FIRST_INPUTS,
-    LAYER_INPUTS,
-    are_given_to_layers,
-    are_on_a_line,
-)
-from rule_runtime.facts.selection import evidence, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
+from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["InputStatistics"]
 
@@ -36,21 +25,27 @@ _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
 )
-_SCALE_TARGETS: Final = (
+_TARGETS: Final = (
     "Scale the targets to mean 0 and variance 1, and the outputs back; or begin with the mean of "
     "the targets as the last layer's bias."
 )
+_TINY: Final = 1e-300
+"""Root mean squares of zero count as this, so that they have a logarithm."""
+_BEGINNING: Final = 50
+"""Steps in which outputs may come near the targets."""
+_FAR: Final = 10.0
+"""Times the outputs, or the largest scale of inputs, from which targets are out of reach."""
 
 
 class InputStatistics(Rule):
     """Detects inputs and targets of a model that are not scaled, or that do not vary.
 
     How it decides:
-        It judges the first input of the model, if it has real numbers and a layer gets it as it is.
-        It fires if the root mean square is more than `max_rms` or less than `min_rms`, or all
-        elements are equal, `patience` saved training steps in a row. It also fires if from step 50
-        on targets of a loss of numbers have a root mean square of more than ten times `max_rms` and
-        ten times that of the outputs.
+        It judges the first input of the model, if it has real numbers and a layer gets it
+        unchanged. It fires if the root mean square is more than `max_rms` or less than `min_rms`,
+        or all elements are equal, `patience` saved training steps in a row. It also fires if from
+        step 50 on targets of a loss of numbers have a root mean square of more than ten times
+        `max_rms` and ten times that of the outputs.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -78,55 +73,50 @@ class InputStatistics(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows` and `targets`, saved steps at which each was bad; `loss`, the first one.
+            memory: `inputs` and `targets`, saved steps in a row at which each was bad.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        return self._of_targets(step, memory) or self._of_inputs(step, memory)
+        issue = self._of_targets(step, memory.setdefault("targets", {}))
+        return issue or self._of_inputs(step, memory.setdefault("inputs", {}))
 
-    def _of_targets(self, step: StepView, memory: Memory) -> IssueFound | None:
+    def _of_targets(self, step: StepView, streaks: dict[str, int]) -> IssueFound | None:
         """Find targets that the outputs do not reach; None if there are none."""
-        losses = step.tensors(collections=("losses",))
-        streaks = memory.setdefault("targets", {})
-        scale = unreachable_targets(step, losses, streaks, self.max_rms, self.patience)
-        if scale is None:
+        if step.mode_step < _BEGINNING:
             return None
-        message = f"has targets with a root mean square of {scale.targets:.3g}, where outputs are "
-        message += f"{scale.outputs:.3g}: they are not scaled"
-        issue = evidence(
-            step,
-            losses,
-            scale.at,
-            measure="rms",
-            value=scale.targets,
-            threshold=scale.limit,
-            message=message,
-            remedy=_SCALE_TARGETS,
-        )
-        return IssueFound(issue)
+        found: list[IssueFound] = []
+        for one in step.fact(target_scales):
+            rms, limit = one.targets, _FAR * max(self.max_rms, one.outputs)
+            if self._lasts(streaks, f"{one.worker}/{one.loss}", is_bad=rms > limit):
+                text = f"{one.loss}: has targets with a root mean square of {rms:.3g}, where "
+                text += f"outputs are {one.outputs:.3g}: they are not scaled"
+                details = IssueFound(
+                    text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
+                )
+                found.append(details)
+        return found[0] if found else None
 
-    def _of_inputs(self, step: StepView, memory: Memory) -> Outcome:
+    def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Find inputs of models that are not scaled."""
         rows = step.tensors(regex=FIRST_INPUTS)
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")
-        is_bad = self._is_bad(mean, std) & is_judged
-        in_all = of_all_calls(step, rows, np.flatnonzero(is_bad.any(axis=0)))
-        bad = is_judged & (is_bad & self._is_bad(*in_all)).any(axis=0)
-        if has_fallen(step, memory):  # a line through points needs no scale
-            bad &= ~are_on_a_line(step, rows)
-        streaks_of = RowMemory(memory.get("rows", ""))
-        keys = row_keys(rows.names, rows.workers)
-        streaks = streaks_of.update(keys, np.zeros(len(keys), np.uint32), bad)
-        memory["rows"] = streaks_of.to_json()
-        found = streaks >= self.patience
-        if not found.any():
+        found = [
+            at
+            for at in np.flatnonzero(is_judged).tolist()
+            if self._lasts(
+                streaks,
+                f"{rows.workers[at]}/{rows.names[at]}",
+                is_bad=self._are_all_bad(all_calls(step, rows, at)),
+            )
+        ]
+        if not found:
             return Passed()
         rms = root_mean_square(mean, std)
-        with np.errstate(divide="ignore"):
-            at = worst(rows, np.where(found, np.abs(np.log(rms)), np.nan), largest=True)
+        distances = np.abs(np.log(np.maximum(rms, _TINY)))
+        at = max(found, key=lambda at: float(distances[at]))
         message = f"has a root mean square of {rms[at]:.3g}, and should be between "
         message += f"{self.min_rms:g} and {self.max_rms:g}"
         if std[at] == 0:
@@ -136,14 +126,20 @@ class InputStatistics(Rule):
             rows,
             at,
             measure="rms",
-            value=float(rms[at]),
+            value=rms[at],
             threshold=self.max_rms if rms[at] > self.max_rms else self.min_rms,
             message=message,
             remedy=_REMEDY,
         )
         return IssueFound(issue)
 
-    def _is_bad(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return which inputs are too large, too small, or all one number [3, ...]."""
-        rms = root_mean_square(mean, std)
-        return np.array([rms > self.max_rms, rms < self.min_rms, np.equal(std, 0)])
+    def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
+        """Return whether something is bad `patience` times in a row, this time included."""
+        is_followed = name in streaks or len(streaks) < MAX_SERIES
+        return is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience
+
+    def _are_all_bad(self, calls: TensorRows) -> bool:
+        """Return whether all inputs are too large, too small, or all one number."""
+        std = calls.column("std")
+        rms = root_mean_square(calls.column("mean"), std)
+        return bool(((rms > self.max_rms) | (rms < self.min_rms) | (std == 0)).all())

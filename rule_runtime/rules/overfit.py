@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.evaluation_phases import finished_phases
 from rule_runtime.facts.selection import selected_collections
+from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
-    from rule_runtime.facts.evaluation_phases import Phase
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Overfit"]
@@ -28,14 +27,14 @@ class Overfit(Rule):
     """Detects a validation loss that is larger than the training loss by more than a given share.
 
     How it decides:
-        The validation loss is the mean of an evaluation phase, the EVAL steps since the last TRAIN
-        step. The training loss is the mean since the phase before. The rule fires if (validation -
-        training) / training exceeds `ratio_threshold` in `patience` phases in a row.
+        The validation loss is the mean of a validation pass, the EVAL steps since the last TRAIN
+        step. The training loss is the mean since the previous pass. The rule fires if (validation -
+        training) / training exceeds `ratio_threshold` in `patience` passes in a row.
 
     Parameters:
         tensor_regex: Regular expressions of the losses; the collection `losses` if not given.
         start_step: Global step before which nothing is judged.
-        patience: Evaluation phases in a row with a ratio above the threshold.
+        patience: Validation passes in a row with a ratio above the threshold.
         ratio_threshold: The largest ratio that is no issue.
 
     What to try:
@@ -44,7 +43,7 @@ class Overfit(Rule):
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
     start_step: Annotated[int, AtLeast(0), Unit("steps")] = 0
-    patience: Annotated[int, AtLeast(1), Unit("evaluation phases")] = 1
+    patience: Annotated[int, AtLeast(1), Unit("validation passes")] = 1
     ratio_threshold: Annotated[float, AtLeast(0)] = 0.1
 
     collections = (
@@ -52,57 +51,48 @@ class Overfit(Rule):
     )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the collection `losses`, or what was chosen in its place."""
+        """Return the collection `losses`, or that of `tensor_regex` if it is given."""
         intervals = self.collections[0].parameters
         chosen = selected_collections("Overfit", (), self.tensor_regex, intervals)
         return chosen or self.collections
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the evaluation phases that ended with this step.
+        """Judge the validation passes that a step finishes.
 
         Args:
             step: What was saved at the step.
-            memory: The means of at most 32 losses, and how often in a row each was too large.
+            memory: What `validation_passes` keeps, and how often in a row each loss was too large.
         """
         if step.step < self.start_step:
             return NotEvaluated(f"steps before start_step {self.start_step} are not judged")
-        phases, reason = finished_phases(step, self.tensor_regex, memory)
-        if not phases:
-            return NotEvaluated(reason)
-        judged = [phase for phase in phases if phase.training > 0]
+        passes = validation_passes(step, memory, self.tensor_regex)
+        if not passes:
+            return NotApplicable("no validation pass ended at this step")
         found = []
-        for phase in phases:
-            ratio = _ratio(phase)
-            if streak(phase.notes, is_bad=ratio > self.ratio_threshold) >= self.patience:
-                found.append((-ratio, phase.loss, phase.worker, phase))
+        for one in passes:
+            ratio = _ratio(one)
+            if streak(one.notes, is_bad=ratio > self.ratio_threshold) >= self.patience:
+                found.append((-ratio, one.loss, one.worker, one))
         if found:
-            return IssueFound(self._evidence(step, min(found)[-1]))
-        if not judged:
-            return NotEvaluated(f"the mean training loss for {phases[0].loss} is not above zero")
+            ratio, *_, one = min(found)
+            times = f", {self.patience} passes in a row" if self.patience > 1 else ""
+            return one.issue(
+                step,
+                measure="validation_to_training_ratio",
+                value=-ratio,
+                threshold=self.ratio_threshold,
+                text=f"the validation loss {one.validation:.6g} is larger than the training loss "
+                f"{one.training:.6g} by a ratio of {-ratio:.3g}, more than "
+                f"{self.ratio_threshold:g}{times}",
+                remedy=_REMEDY,
+            )
+        if all(one.training <= 0 for one in passes):
+            return NotEvaluated(f"the mean training loss for {passes[0].loss} is not above zero")
         return Passed()
 
-    def _evidence(self, step: StepView, phase: Phase) -> Evidence:
-        ratio = _ratio(phase)
-        times = f", {self.patience} evaluations in a row" if self.patience > 1 else ""
-        return Evidence(
-            step=step.step,
-            mode=step.mode.name,
-            worker=phase.worker,
-            tensor=phase.loss,
-            measure="validation_to_training_ratio",
-            value=ratio,
-            threshold=self.ratio_threshold,
-            sentence=(
-                f"{phase.loss}: the validation loss {phase.validation:.6g} is larger than the "
-                f"training loss {phase.training:.6g} by a ratio of {ratio:.3g}, more than "
-                f"{self.ratio_threshold:g}{times}"
-            ),
-            remedy=_REMEDY,
-        )
 
-
-def _ratio(phase: Phase) -> float:
+def _ratio(one: ValidationPass) -> float:
     """Return how far validation is above training; NaN where training is not above zero."""
-    if phase.training <= 0:
+    if one.training <= 0:
         return float("nan")
-    return (phase.validation - phase.training) / phase.training
+    return (one.validation - one.training) / one.training

@@ -1,16 +1,16 @@
-"""Overtraining: a run that goes on although the validation loss has stopped improving."""
+"""Overtraining: a run that continues although the validation loss has stopped improving."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.outcome import NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.evaluation_phases import finished_phases
+from rule_runtime.facts.validation_passes import validation_passes
 
 if TYPE_CHECKING:
-    from rule_runtime.facts.evaluation_phases import Phase
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Overtraining"]
@@ -21,25 +21,18 @@ _REMEDY: Final = (
 )
 
 
-class _Stale(NamedTuple):
-    """How long a loss has not improved, and its best value."""
-
-    num_phases: int
-    best: float
-
-
 class Overtraining(Rule):
-    """Detects runs that go on although the validation loss has stopped improving.
+    """Detects runs that continue although the validation loss has stopped improving.
 
     How it decides:
-        As early stopping does, with mean losses of evaluation phases. A phase improves on the best
+        As early stopping does, with mean losses of validation passes. A pass improves on the best
         one if its loss is smaller by more than `delta`. The rule fires when `patience_validation`
-        phases in a row did not improve the validation loss, or when `patience_train` phases in a
+        passes in a row did not improve the validation loss, or when `patience_train` passes in a
         row improved neither loss.
 
     Parameters:
-        patience_train: Evaluation phases without improvement of both losses that make an issue.
-        patience_validation: Evaluation phases without improvement of the validation loss that make
+        patience_train: Validation passes without improvement of both losses that make an issue.
+        patience_validation: Validation passes without improvement of the validation loss that make
             an issue.
         delta: The improvement of a loss that counts as one, in units of the loss.
 
@@ -47,8 +40,8 @@ class Overtraining(Rule):
         Early stopping with the best checkpoint; a lower learning rate or a schedule.
     """
 
-    patience_train: Annotated[int, AtLeast(1), Unit("evaluation phases")] = 5
-    patience_validation: Annotated[int, AtLeast(1), Unit("evaluation phases")] = 10
+    patience_train: Annotated[int, AtLeast(1), Unit("validation passes")] = 5
+    patience_validation: Annotated[int, AtLeast(1), Unit("validation passes")] = 10
     delta: Annotated[float, AtLeast(0), Unit("units of the loss")] = 0.01
 
     collections = (
@@ -56,52 +49,42 @@ class Overtraining(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the evaluation phases that ended with this step.
+        """Judge the validation passes that a step finishes.
 
         Args:
             step: What was saved at the step.
-            memory: The means of at most 32 losses, the best of each and how long ago it was.
+            memory: What `validation_passes` keeps; the best of each loss, and the number of passes
+                since.
         """
-        phases, reason = finished_phases(step, (), memory)
-        if not phases:
-            return NotEvaluated(reason)
+        passes = validation_passes(step, memory)
+        if not passes:
+            return NotApplicable("no validation pass ended at this step")
         found = []
-        for phase in phases:
-            validation = self._stale(phase.notes, "validation", phase.validation)
-            training = self._stale(phase.notes, "training", phase.training)
-            num_both = min(validation.num_phases, training.num_phases)
-            if validation.num_phases >= self.patience_validation or num_both >= self.patience_train:
-                found.append((-validation.num_phases, phase.loss, phase.worker, phase, validation))
+        for one in passes:
+            num_stale = self._num_stale(one.notes, "validation", one.validation)
+            num_both = min(num_stale, self._num_stale(one.notes, "training", one.training))
+            if num_stale >= self.patience_validation or num_both >= self.patience_train:
+                found.append((-num_stale, one.loss, one.worker, one))
         if not found:
             return Passed()
-        *_, phase, validation = min(found)
-        return IssueFound(self._evidence(step, phase, validation))
-
-    def _stale(self, notes: dict[str, Any], side: str, value: float) -> _Stale:
-        best, num_phases = notes.get(side, (None, 0))
-        if best is None or value < best - self.delta:
-            best, num_phases = value, 0
-        else:
-            num_phases += 1
-        notes[side] = [best, num_phases]
-        return _Stale(num_phases, best)
-
-    def _evidence(self, step: StepView, phase: Phase, validation: _Stale) -> Evidence:
-        by_validation = validation.num_phases >= self.patience_validation
-        threshold = self.patience_validation if by_validation else self.patience_train
+        num_stale, *_, one = min(found)
+        by_validation = -num_stale >= self.patience_validation
         too = "" if by_validation else ", and the training loss has not either"
-        return Evidence(
-            step=step.step,
-            mode=step.mode.name,
-            worker=phase.worker,
-            tensor=phase.loss,
+        return one.issue(
+            step,
             measure="evaluations_without_improvement",
-            value=float(validation.num_phases),
-            threshold=float(threshold),
-            sentence=(
-                f"{phase.loss}: the validation loss, now {phase.validation:.6g}, has not improved "
-                f"on {validation.best:.6g} by {self.delta:g} in {validation.num_phases} "
-                f"evaluations{too}"
-            ),
+            value=-num_stale,
+            threshold=self.patience_validation if by_validation else self.patience_train,
+            text=f"the validation loss, now {one.validation:.6g}, has not improved on "
+            f"{one.notes['best_validation']:.6g} by {self.delta:g} in {-num_stale} "
+            f"evaluations{too}",
             remedy=_REMEDY,
         )
+
+    def _num_stale(self, notes: dict[str, Any], side: str, value: float) -> int:
+        """Return how many passes in a row did not improve on the best one."""
+        best = notes.get(f"best_{side}")
+        improves = best is None or value < best - self.delta
+        if improves:
+            notes[f"best_{side}"] = value
+        return streak(notes, is_bad=not improves, name=side)

@@ -10,14 +10,13 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import evidence, worst
-from rule_runtime.numerics.tree_depth import deepest, depth_of_complete_tree
+from rule_runtime.numerics.tree_depth import deepest
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TreeDepth"]
 
-_NODES: Final = "trees/Node"
 _LINKS: Final = ("trees/ID", "trees/Yes", "trees/No")
 _MAX_DEPTH: Final = "hyperparameters/max_depth"
 _MAX_NODES: Final = 1 << 20
@@ -35,9 +34,8 @@ class TreeDepth(Rule):
     How it decides:
         At each saved round, the rule follows the links between nodes to find the depth of the
         deepest tree; a tree of one leaf has depth 0. A depth below `depth` fires. If
-        `hyperparameters/max_depth` was saved and is lower, it replaces `depth`. Without links, the
-        depth is floor(log2(largest node number)), which is too small for trees with gaps. Rounds of
-        more than a million nodes are not evaluated.
+        `hyperparameters/max_depth` was saved and is lower, it replaces `depth`. Rounds of more than
+        a million nodes are not evaluated.
 
     Parameters:
         depth: Depth that the deepest tree of a round must reach.
@@ -58,22 +56,16 @@ class TreeDepth(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `max_depth` of the training, if it was saved: one number.
+            memory: `max_depth` of the run, if it was saved.
         """
         limits = step.tensors(regex=(f"^{_MAX_DEPTH}$",)).column("mean")
         if (limits >= 1).any():
             memory["max_depth"] = float(limits[limits >= 1].min())
-        nodes, links = (step.tensors(regex=(f"^{name}$",)) for name in (_NODES, _LINKS[0]))
-        rows = nodes if len(nodes) else links
+        rows = step.tensors(regex=(f"^{_LINKS[0]}$",))
         if not len(rows):
-            raise Missing("no trees were saved", f"save {_NODES} and {', '.join(_LINKS)}")
-        num_nodes = dict(zip(links.workers, links.column("size"), strict=True))
-        depths = [
-            _depth_by_links(step, worker, num_nodes[worker])
-            if worker in num_nodes
-            else depth_of_complete_tree(number)
-            for worker, number in zip(rows.workers, rows.column("max"), strict=True)
-        ]
+            raise Missing("no trees were saved", f"save {', '.join(_LINKS)}")
+        sizes = rows.column("size").tolist()
+        depths = [_depth(step, *pair) for pair in zip(rows.workers, sizes, strict=True)]
         if np.isnan(depths).all():
             raise Missing("the values of the trees were not saved, or are not trees")
         at = worst(rows, depths, largest=False)
@@ -94,7 +86,7 @@ class TreeDepth(Rule):
         )
 
 
-def _depth_by_links(step: StepView, worker: str, num_nodes: float) -> float:
+def _depth(step: StepView, worker: str, num_nodes: float) -> float:
     """Return the depth of a worker's deepest tree; NaN if it is not known."""
     if num_nodes > _MAX_NODES:
         return np.nan

@@ -77,9 +77,10 @@ class UnchangedTensor(SelectedTensorsRule):
             return NONE_SAVED
         keys, remembered = row_keys(rows.names, rows.workers), RowMemory(memory.get("rows", ""))
         known = remembered.known(keys)
-        previous = [known.get(key, (step.step, 0))[0] for key in keys.tolist()]
+        # As a fingerprint of 0 is not remembered, that of step n is n + 1.
+        previous = [known.get(key, (step.step + 1, 0))[0] - 1 for key in keys.tolist()]
         is_close, is_different = self._compared(step, rows, np.array(previous))
-        streaks = remembered.update(keys, np.full(len(keys), step.step), is_close)
+        streaks = remembered.update(keys, np.full(len(keys), step.step + 1), is_close)
         memory["rows"] = remembered.to_json()
         is_unchanged = streaks >= self.num_steps - 1
         is_issue = is_unchanged & ~frozen_rows(step, rows) if is_unchanged.any() else is_unchanged

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.numerics.tree_depth import deepest, depth_of_complete_tree
+from rule_runtime.numerics.tree_depth import deepest
 
 
 @settings(deadline=None)
@@ -56,10 +55,3 @@ def test_what_is_no_tree_has_no_depth(names: list[str], yes: list[str]) -> None:
 def test_a_chain_of_many_nodes_takes_no_recursion() -> None:
     names = [str(node) for node in range(100_000)]
     assert deepest(names, [*names[1:], "nan"]) == 99_999
-
-
-@given(st.integers(0, 40))
-def test_complete_trees_by_their_largest_number(depth: int) -> None:
-    assert depth_of_complete_tree(2 ** (depth + 1) - 2) == depth
-    assert depth_of_complete_tree(2**depth) == depth
-    assert depth_of_complete_tree(2**depth) == int(np.floor(np.log2(2.0**depth)))

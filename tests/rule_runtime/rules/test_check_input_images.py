@@ -126,17 +126,20 @@ def test_elements_that_are_not_finite_are_left_out() -> None:
 
 def test_what_are_no_images_is_not_evaluated() -> None:
     rule = CheckInputImages(threshold_samples=1)
-    for images, reason in (
-        (np.ones((600, 8)), "shape [600, 8] of float64 is not that of images"),
-        (np.ones((1, 300, 2, 2)), "axis 1 has 300 channels, more than 256"),
-        (np.ones((0, 3, 2, 2)), "shape [0, 3, 2, 2] of float64 is not that of images"),
-        (np.full((1, 1, 1), "a"), "shape [1, 1, 1] of <U1 is not that of images"),
+    for images in (
+        np.ones((600, 8)),
+        np.ones((1, 300, 2, 2)),  # more channels than 256
+        np.ones((0, 3, 2, 2)),
+        np.full((1, 1, 1), "a"),
     ):
-        assert outcomes(rule, images)[0] == NotEvaluated(f"{NAME}: {reason}")
+        (outcome,) = outcomes(rule, images)
+        assert isinstance(outcome, NotEvaluated)
+        assert f"{NAME}: shape {list(images.shape)}" in outcome.reason
     (outcome,) = outcomes(CheckInputImages(channel=7), np.zeros((1, 3, 2, 2)))
-    assert outcome == NotEvaluated(f"{NAME}: shape [1, 3, 2, 2] of float64 is not that of images")
+    assert isinstance(outcome, NotEvaluated)
     (_, outcome) = outcomes(rule, np.zeros((1, 3, 2, 2)), np.zeros((1, 1, 2, 2)))
-    assert outcome == NotEvaluated(f"{NAME}: 1 channels, but 3 before")
+    assert isinstance(outcome, NotEvaluated)
+    assert "their channels changed" in outcome.reason
 
 
 def test_other_names_and_the_collection() -> None:

@@ -1,4 +1,4 @@
-"""Losses of boosted trees whose data the hook told apart, whatever its names are."""
+"""Losses of boosted trees whose data the hook describes, whatever its names are."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_trees_that_learn_too_slowly(names: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_validation_alone_is_told_to_be_alone(names: tuple[str, str]) -> None:
+def test_validation_without_training_losses(names: tuple[str, str]) -> None:
     for outcome in of_trees(validation=RISING, names=names).outcomes(GeneralisationGap()):
         assert isinstance(outcome, NotEvaluated)
-        assert "no loss of the training data" in outcome.reason
+        assert "give the training data in `evals`" in outcome.reason
 
 
 def test_evidence_names_the_tensor_as_it_was_saved() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,42 +128,3 @@ def test_what_cannot_be_judged() -> None:
 def probabilities(step: int) -> Any:
     scores = np.random.default_rng(step).normal(0, 1, (32, 10)) + step / 10 * ONE_HOT
     return softmax(scores)
-
-
-def once(predicted: Any) -> float:
-    return -float(np.log(predicted[np.arange(32), CLASSES]).mean())
-
-
-def twice(predicted: Any) -> float:
-    return float(np.log(np.exp(predicted).sum(axis=1)).mean() - (predicted * ONE_HOT).sum() / 32)
-
-
-@pytest.mark.parametrize(("loss", "fires"), [(once, False), (twice, True)])
-def test_a_loss_of_ones_own_that_takes_a_softmax_of_probabilities(
-    loss: Callable[[Any], float], *, fires: bool
-) -> None:
-    trial = TrialBuilder()
-    for step in range(4):
-        given = {"OwnLoss_input_0": probabilities(step), "OwnLoss_input_1": CLASSES}
-        trial.step(step, {**given, "OwnLoss_output_0": np.float64(loss(probabilities(step)))})
-    assert found_at(DoubleActivation(), trial) == ([1, 2, 3] if fires else [])
-
-
-@pytest.mark.parametrize("labels", [CLASSES, CLASSES[:, None], ONE_HOT])
-def test_probabilities_as_scores_with_keras(labels: Any) -> None:
-    """The loss of Keras is the mean since the epoch began: at its first step that of the batch."""
-
-    def trained(loss: Callable[[Any], float], begin: int = 0) -> TrialBuilder:
-        trial = TrialBuilder()
-        trial.collections(losses=("^loss$",))
-        for step in range(begin, 15):
-            losses = [loss(probabilities(at)) for at in range(step - step % 5, step + 1)]
-            named = {"predictions": probabilities(step).astype(np.float32), "labels": labels}
-            trial.step(step, {**named, "loss": np.float32(np.mean(losses))}, mode=ModeKeys.TRAIN)
-        return trial
-
-    assert found_at(DoubleActivation(), trained(twice)) == [5, 10]
-    assert not found_at(DoubleActivation(), trained(once))
-    assert not found_at(DoubleActivation(), trained(twice, begin=1))
-    outcomes = trained(once).outcomes(DoubleActivation())
-    assert not any(isinstance(outcome, NotEvaluated) for outcome in outcomes)

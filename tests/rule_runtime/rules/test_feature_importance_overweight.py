@@ -172,10 +172,10 @@ def test_parameters_may_be_strings() -> None:
 @pytest.mark.parametrize(
     ("noise", "depth", "found"), [(0.2, 2, set()), (0.0, 5, {"SuspiciouslyGood"})]
 )
-def test_one_feature_that_tells_nearly_all_is_no_reason_to_accuse_a_run(
+def test_one_feature_of_nearly_all_importance_is_no_leak(
     noise: float, depth: int, found: set[str], tmp_path: Path
 ) -> None:
-    """It is where validation is next to perfect: then it is the target in another form."""
+    """It is one if validation is next to perfect: then it is the target in another form."""
     xgboost = pytest.importorskip("xgboost")
     from hook_layer.xgboost import Hook
 

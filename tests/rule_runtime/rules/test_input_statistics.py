@@ -31,7 +31,7 @@ class TestInputStatisticsContract(RuleContract):
 def run(value: object, name: str = "Net_input_0", **options: Any) -> TrialBuilder:
     trial = TrialBuilder()
     for step in range(4):
-        trial.step(step, {"Net_fc.weight": [[1.0]], name: value}, **options)
+        trial.step(step, {"Net_fc.weight": np.eye(2), name: value}, **options)
     return trial
 
 
@@ -89,7 +89,7 @@ def test_an_input_of_zeros_says_nothing() -> None:
 def test_a_model_may_scale_its_inputs_by_itself(layer: str, taken: Any, fires: bool) -> None:
     trial = TrialBuilder()
     for step in range(4):
-        weights = {"Net_fc.weight": [[1.0]], "Net_norm.weight": [1.0]}
+        weights = {"Net_fc.weight": np.eye(2), "Net_norm.weight": [1.0]}
         trial.step(step, {**weights, "Net_input_0": 255 * UNIT, f"{layer}_input_0": taken})
     assert bool(found_at(InputStatistics(), trial)) is fires
 
@@ -103,7 +103,7 @@ def test_one_bad_batch_is_no_finding() -> None:
     trial = TrialBuilder()
     for step in range(12):
         scale = 255 if step % 3 else 1
-        trial.step(step, {"Net_fc.weight": [[1.0]], "Net_input_0": scale * UNIT})
+        trial.step(step, {"Net_fc.weight": np.eye(2), "Net_input_0": scale * UNIT})
     assert not found_at(InputStatistics(), trial)
 
 
@@ -111,25 +111,10 @@ def test_inputs_of_layers_that_are_numbered_are_none_of_a_model() -> None:
     trial = TrialBuilder()
     for step in range(4):
         trial.step(
-            step, {"dense2_weight": [[1.0]], "dense2_bias": [1.0], "dense2_input_0": 8 * UNIT}
+            step, {"dense2_weight": np.eye(2), "dense2_bias": [1.0], "dense2_input_0": 8 * UNIT}
         )
     outcomes = trial.outcomes(InputStatistics())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
-
-
-@pytest.mark.parametrize(("scale", "is_found"), [(1.0, True), (1e-3, False)])
-def test_a_series_that_a_cell_gets_step_by_step_is_judged(scale: float, *, is_found: bool) -> None:
-    """Unless the model scales it by itself."""
-    series = 300 * np.random.default_rng(0).normal(0, 1, (16, 12, 2))
-    trial = TrialBuilder()
-    for step in range(4):
-        calls: dict[str, Any] = {}
-        for at in range(12):
-            calls[f"cell.of_input_input_{2 * at}"] = scale * series[:, at]
-            calls[f"cell.of_input_input_{2 * at + 1}"] = np.full((16, 8), at)  # its state
-        weights = {"Net_cell.of_input.weight": np.ones((8, 2))}
-        trial.step(step, {**weights, "Net_input_0": series, **calls})
-    assert bool(found_at(InputStatistics(), trial)) is is_found
 
 
 @pytest.mark.parametrize(
@@ -137,21 +122,19 @@ def test_a_series_that_a_cell_gets_step_by_step_is_judged(scale: float, *, is_fo
     [
         (0 * UNIT, UNIT, False),  # where an equation begins, and where it holds
         (0 * UNIT, 0 * UNIT, True),
-        (0 * UNIT, 0 * UNIT + 1, False),
         (255 * UNIT, 255 * UNIT, True),  # two small batches
-        (20 * UNIT, UNIT, True),  # 14 in both calls together
-        (6 * UNIT, UNIT, False),
+        (20 * UNIT, UNIT, False),
         (UNIT, 255 * UNIT, False),
     ],
 )
-@pytest.mark.parametrize("beside", [{}, {"Net_output_0": UNIT, "Net_output_1": UNIT}])
+@pytest.mark.parametrize("others", [{}, {"Net_output_0": UNIT, "Net_output_1": UNIT}])
 def test_all_calls_of_a_model_in_a_step_count(
-    first: Any, second: Any, beside: dict[str, Any], *, fires: bool
+    first: Any, second: Any, others: dict[str, Any], *, fires: bool
 ) -> None:
     trial = TrialBuilder()
     for step in range(4):
         calls = {"Net_input_0": first, "Net_input_1": second}
-        trial.step(step, {"Net_fc.weight": [[1.0]], **calls, **beside})
+        trial.step(step, {"Net_fc.weight": np.eye(2), **calls, **others})
     assert found_at(InputStatistics(), trial) == ([2, 3] if fires else [])
 
 
@@ -162,16 +145,8 @@ def test_a_state_beside_the_first_input_is_none_of_another_call() -> None:
         calls |= {"Net_input_2": later, "Net_input_3": state}
         trial = TrialBuilder()
         for step in range(4):
-            trial.step(step, {"Net_fc.weight": [[1.0]], **calls})
+            trial.step(step, {"Net_fc.weight": np.eye(2), **calls})
         assert bool(found_at(InputStatistics(), trial)) is fires
-
-
-def test_a_second_input_of_the_only_call_is_not_judged_with_the_first() -> None:
-    trial = TrialBuilder()
-    for step in range(4):
-        call = {"Net_input_0": 0 * UNIT, "Net_input_1": UNIT, "Net_output_0": UNIT}
-        trial.step(step, {"Net_fc.weight": [[1.0]], **call})
-    assert found_at(InputStatistics(), trial) == [2, 3]
 
 
 @pytest.mark.filterwarnings("error")
@@ -180,24 +155,15 @@ def test_numbers_whose_squares_are_too_large() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "columns", "fall", "is_found"),
-    [
-        ([[2.0]], 1, 0.1, False),
-        ([[2.0]], 1, -0.1, True),
-        ([[2.0]], 1, np.nan, True),
-        ([[2.0], [1.0]], 1, 0.1, True),
-        ([[2.0, 1.0]], 2, 0.1, True),
-    ],
+    ("weight", "is_found"), [([[2.0]], False), ([[2.0], [1.0]], True), ([[2.0, 1.0]], True)]
 )
 @pytest.mark.parametrize("layer", ["", "fc."])
-def test_a_line_through_points_needs_no_scale_while_the_loss_falls(
-    weight: list[list[float]], columns: int, fall: float, layer: str, *, is_found: bool
+def test_a_model_of_a_single_weight_needs_no_scale(
+    weight: list[list[float]], layer: str, *, is_found: bool
 ) -> None:
     """One weight has one scale, which is as good as any other if the learning rate fits it."""
-    points = np.linspace(0, 10, 100 * columns).reshape(100, columns)
     trial = TrialBuilder()
     for step in range(5):
-        loss = {"MSELoss_output_0": 3.0 - fall * step if step else 3.0}
         own = {f"Linear_{layer}weight": weight, f"Linear_{layer}bias": [1.0]}
-        trial.step(step, {**own, **loss, "Linear_input_0": points})
+        trial.step(step, {**own, "Linear_input_0": np.linspace(0, 10, 100).reshape(-1, 1)})
     assert bool(found_at(InputStatistics(), trial)) is is_found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.written_trial import WrittenTrial
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.overfit import Overfit
@@ -73,7 +73,7 @@ def phases(
 
 
 def kinds(outcomes: Iterable[Outcome]) -> str:
-    names = {Passed: "P", IssueFound: "!", NotEvaluated: "-"}
+    names = {Passed: "P", IssueFound: "!", NotEvaluated: "-", NotApplicable: "-"}
     return "".join(names[type(outcome)] for outcome in outcomes)  # type: ignore[index]
 
 
@@ -85,7 +85,7 @@ def e(loss: float) -> tuple[str, float]:
     return "EVAL", loss
 
 
-def test_a_phase_is_judged_when_training_goes_on() -> None:
+def test_a_pass_is_judged_when_training_continues() -> None:
     outcomes = phases(Overfit(), t(1), t(3), e(1), e(5), t(2))
     assert kinds(outcomes) == "----!"
     assert isinstance(outcomes[-1], IssueFound)
@@ -129,7 +129,7 @@ def test_patience_counts_phases_in_a_row() -> None:
     assert found == [11, 13]
     last = phases(Overfit(patience=3), *parts)[-1]
     assert isinstance(last, IssueFound)
-    assert last.evidence.sentence.endswith("more than 0.1, 3 evaluations in a row")
+    assert last.evidence.sentence.endswith("more than 0.1, 3 passes in a row")
 
 
 def test_steps_before_start_step_are_not_looked_at() -> None:
@@ -143,7 +143,7 @@ def test_an_evaluation_before_training_is_no_phase() -> None:
     outcomes = phases(Overfit(), e(9), e(9), t(1), e(1), e(1), t(1))
     assert kinds(outcomes) == "-----P"
     assert isinstance(outcomes[0], NotEvaluated)
-    assert outcomes[0].reason == "no training loss was saved before this validation"
+    assert outcomes[0].reason.startswith("no training loss was saved before this validation")
 
 
 @pytest.mark.parametrize("loss", [0.0, -1.0])
@@ -162,7 +162,7 @@ def test_losses_that_are_not_finite_are_left_out_of_the_means() -> None:
     assert kinds(phases(Overfit(), *parts)) == "-----P"
 
 
-def test_each_loss_and_worker_is_judged_by_itself_and_the_worst_is_told() -> None:
+def test_each_loss_and_worker_is_judged_by_itself_and_the_worst_is_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     for step, mode in enumerate((ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.TRAIN)):
         for worker, factor in (("worker_0", 2.0), ("worker_1", 3.0)):
@@ -183,10 +183,11 @@ def test_the_regex_names_the_losses_alone() -> None:
 
 def test_predictions_are_no_evaluation_and_a_run_without_one_says_so() -> None:
     outcomes = phases(Overfit(), t(1), ("PREDICT", 9.0), t(1))
-    assert [o.reason for o in outcomes if isinstance(o, NotEvaluated)] == [
-        "no validation loss has been saved yet",
+    reasons = [o.reason for o in outcomes if isinstance(o, NotEvaluated)]
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "no validation loss was saved",
         "a step of mode PREDICT is neither training nor validation",
-        "no validation loss has been saved yet",
+        "no validation loss was saved",
     ]
 
 
@@ -202,7 +203,7 @@ def of_xgboost(rule: Overfit, *steps: dict[str, float]) -> list[Outcome]:
 @pytest.mark.parametrize(
     "name", ["validation", "valid", "val", "eval", "test", "holdout", "validation_0", "dev"]
 )
-def test_names_tell_the_sides_of_xgboosts_losses(name: str) -> None:
+def test_names_show_the_sides_of_xgboosts_losses(name: str) -> None:
     outcomes = of_xgboost(
         Overfit(tensor_regex=(".*-.*",)),
         {"train-rmse": 1.0, f"{name}-rmse": 1.1},
@@ -264,7 +265,7 @@ def test_on_what_the_hook_for_xgboost_writes(
 def test_on_what_the_hook_for_pytorch_writes(
     tmp_path: Path, num_examples: int, fires: bool
 ) -> None:
-    """A network that sees few digits learns them by heart."""
+    """A network that sees few digits memorises them."""
     torch = pytest.importorskip("torch")
     hooks = pytest.importorskip("hook_layer.pytorch")
     torch.set_num_threads(1)
@@ -311,7 +312,7 @@ def test_without_any_gap_nothing_is_found(parts: list[tuple[str, float]]) -> Non
 def test_phases_have_the_means_of_their_steps(
     parts: list[tuple[str, float]], threshold: float
 ) -> None:
-    """Compared with means over whole phases, told apart afterwards."""
+    """Compared with means over whole passes, separated afterwards."""
     expected: list[float] = []
     training: list[float] = []
     validation: list[float] = []
@@ -337,13 +338,13 @@ def test_parameters_may_be_strings() -> None:
     )
     assert rule == Overfit(patience=2, ratio_threshold=0.2, tensor_regex=("loss", "rmse"))
     assert Overfit() == Overfit(tensor_regex=None, start_step=0, patience=1, ratio_threshold=0.1)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="patience is 0 evaluation phases, but must be at"):
+    with pytest.raises(ParameterError, match="patience is 0 validation passes, but must be at"):
         create_rule("Overfit", {"patience": "0"})
 
 
-def test_why_no_phase_ended() -> None:
+def test_why_no_pass_ended() -> None:
     *_, last = phases(Overfit(), t(1), e(1), t(2), t(2))
-    assert last == NotEvaluated("no validation has followed this training loss yet")
+    assert last == NotApplicable("no validation pass ended at this step")
     for name, value, message in (
         ("train-auc", 0.5, "train-auc is not known to fall, so it may not be a loss"),
         ("train-rmse", np.nan, "no saved loss is finite"),

@@ -121,7 +121,7 @@ def test_a_run_without_validation_is_not_evaluated() -> None:
         trial.step(step, {LOSS: 1.0})
     state = trial.evaluate(Overtraining())
     assert state.status.value == "Error"
-    assert "no validation loss has been saved yet" in state.reason
+    assert "no validation loss was saved" in state.reason
 
 
 def test_losses_that_are_not_finite_are_no_evaluation() -> None:
@@ -132,7 +132,7 @@ def test_losses_that_are_not_finite_are_no_evaluation() -> None:
     assert {type(outcome) for outcome in trial.outcomes(Overtraining())} == {NotEvaluated}
 
 
-def test_the_loss_that_stands_longest_is_told() -> None:
+def test_the_loss_that_stands_longest_is_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     for epoch in range(6):
         for worker in ("worker_0", "worker_1"):

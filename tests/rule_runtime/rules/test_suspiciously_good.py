@@ -124,18 +124,42 @@ def boosted(
     training: float,
     *,
     begin: float = 0.7,
-    gains: tuple[float, ...] = (),
     labels: object = None,
 ) -> TrialBuilder:
     trial = TrialBuilder()
     trial.collections(losses=(f"-{metric}$",), labels=("^labels$",))
-    beside = {f"feature_importance/total_gain/f{at}": np.float64(x) for at, x in enumerate(gains)}
-    beside |= {} if labels is None else {"labels": np.asarray(labels)}
+    others = {} if labels is None else {"labels": np.asarray(labels)}
     for step in range(6):
         losses = (training, validation) if step else (begin, begin)
         names = (f"train-{metric}", f"validation-{metric}")
-        trial.step(step, dict(zip(names, map(np.float64, losses), strict=True)) | beside)
+        trial.step(step, dict(zip(names, map(np.float64, losses), strict=True)) | others)
     return trial
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(0.019, True), (0.021, False)])
+def test_an_rmse_is_measured_by_the_spread_of_the_labels(share: float, *, is_found: bool) -> None:
+    labels = np.array([100.0, 140.0] * 20)  # of mean 120 and standard deviation 20
+    rmse = 20 * share
+    trial = boosted("rmse", rmse, rmse, begin=120.0, labels=labels)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+    if is_found:
+        outcome = trial.outcomes(SuspiciouslyGood())[-1]
+        assert isinstance(outcome, IssueFound)
+        assert outcome.evidence.threshold == pytest.approx(20 * 0.02)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [
+        ("rmse", None),
+        ("rmse", np.full(40, 7.0)),
+        ("mae", np.arange(40.0)),
+        ("rmsle", np.arange(40)),
+    ],
+)
+def test_other_distances_have_no_known_baseline(metric: str, labels: object) -> None:
+    trial = boosted(metric, 1e-6, 1e-6, begin=120.0, labels=labels)
+    assert not found_at(SuspiciouslyGood(), trial)
 
 
 def test_columns_of_labels_may_be_in_unlike_units() -> None:
@@ -207,7 +231,7 @@ def test_a_column_of_the_inputs_that_is_the_target(
         (NUMBERS, NUMBERS + RANDOM.normal(0, 0.05, 96)),  # a good feature
         (NUMBERS, np.roll(NUMBERS, 1)),
         (CLASSES, np.where(CLASSES == 1, 1.0, RANDOM.normal(0, 1, 96))),
-        (CLASSES, CLASSES == 1),  # tells one class of three
+        (CLASSES, CLASSES == 1),  # marks one class of three
         (CLASSES, CLASSES + RANDOM.normal(0, 0.1, 96)),  # classes far apart: an easy task
         (np.column_stack([NUMBERS, NUMBERS, NUMBERS]), NUMBERS),  # as of an autoencoder
     ],
@@ -225,7 +249,7 @@ def test_a_window_that_is_one_sample_too_long() -> None:
     trial = run_of_inputs(windows[:, -1], inputs=windows)
     assert found_at(SuspiciouslyGood(), trial) == [3, 4, 5]
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "column 16 predicts the target MSELoss_input_1, in 58 rows" in found.evidence.sentence
+    assert "column 16 predicts the target MSELoss_input_1, in 64 rows" in found.evidence.sentence
 
 
 @pytest.mark.parametrize(("lag", "is_found"), [(0, True), (1, False)])
@@ -244,7 +268,7 @@ def test_the_same_rows_again_show_nothing_new() -> None:
 
 
 @pytest.mark.parametrize("num_wrong", [0, 1, 10])
-def test_labels_are_told_where_no_module_has_the_targets(num_wrong: int) -> None:
+def test_labels_are_used_where_no_module_has_the_targets(num_wrong: int) -> None:
     random = np.random.default_rng(0)
     labels = np.arange(240) % 2
     column = np.where(np.arange(240) < num_wrong, 1 - labels, labels)
@@ -261,7 +285,7 @@ def test_one_column_alone_is_no_leak() -> None:
     assert not found_at(SuspiciouslyGood(), trial)
 
 
-def test_what_tells_one_batch_must_tell_the_next() -> None:
+def test_what_predicts_one_batch_must_predict_the_next() -> None:
     column = np.concatenate([NUMBERS[:48], NUMBERS[:47:-1]])
     assert not found_at(SuspiciouslyGood(), run_of_inputs(NUMBERS, column))
 

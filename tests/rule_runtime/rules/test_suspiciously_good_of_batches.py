@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,27 +35,6 @@ def test_a_word_of_the_only_positive_row_is_no_leak() -> None:
         assert not found_at(SuspiciouslyGood(), of_batches(*batches))
 
 
-@pytest.mark.parametrize("vocabulary", [np.arange(40), np.arange(40)[::-1] * 1.0])
-def test_words_are_names_and_no_numbers(vocabulary: np.ndarray) -> None:
-    random = np.random.default_rng(0)
-    batches = []
-    for _ in range(8):
-        labels = random.integers(0, 2, 64)
-        words = random.integers(0, 12, (64, 12))
-        words[:, 6] = 20 + 10 * labels + random.integers(0, 10, 64)  # 10 good ones, then 10 bad
-        batches.append((vocabulary[words], labels))
-    is_found = bool(found_at(SuspiciouslyGood(), of_batches(*batches)))
-    assert is_found is (vocabulary.dtype.kind == "f")
-
-
-def test_a_rare_class_is_told_once_enough_of_it_were_seen() -> None:
-    random = np.random.default_rng(0)
-    positive = [random.permutation(np.arange(64) < 3) for _ in range(24)]
-    batches = [(np.column_stack([random.normal(size=(64, 3)), of]), of) for of in positive]
-    # The class changes up to 6 times a batch; 100 changes show that classes are predicted.
-    assert found_at(SuspiciouslyGood(), of_batches(*batches))[0] == 16
-
-
 def test_columns_that_are_set_in_one_row_do_not_hide_a_leak() -> None:
     random = np.random.default_rng(0)
     batches = []
@@ -85,22 +65,9 @@ def test_a_column_of_one_class_and_others_by_chance(batch: int) -> None:
     assert not found_at(SuspiciouslyGood(), of_batches(*batches))
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_a_number_that_is_missing_does_not_hide_a_leak(value: float) -> None:
-    random = np.random.default_rng(0)
-    targets = random.lognormal(0, 1, (4, 16))
-    columns = np.log(targets)
-    columns[0, 3] = value
-    batches = [
-        (np.column_stack([random.normal(size=(16, 4)), one]), of)
-        for one, of in zip(columns, targets, strict=True)
-    ]
-    assert found_at(SuspiciouslyGood(), of_batches(*batches)) == [3]
-
-
 @pytest.mark.parametrize("is_shuffled", [False, True])
 @pytest.mark.parametrize("batch", [16, 64, 256])
-def test_how_long_engines_run_on_is_not_told_by_how_long_they_ran(
+def test_how_long_engines_last_does_not_follow_from_how_long_they_ran(
     batch: int, *, is_shuffled: bool
 ) -> None:
     random = np.random.default_rng(0)
@@ -166,18 +133,7 @@ def test_the_same_few_rows_again_show_nothing(num_sets: int, *, is_shuffled: boo
         batches.append((inputs[rows], targets[rows]))
     assert not found_at(SuspiciouslyGood(), of_batches(*batches))
     new = [(np.column_stack([inputs, random.normal(size=12)]), of) for inputs, of in batches]
-    assert found_at(SuspiciouslyGood(), of_batches(*new))
-
-
-@pytest.mark.parametrize("at", [0, 3])
-def test_a_batch_with_few_rows_of_a_class_refutes_nothing(at: int) -> None:
-    random = np.random.default_rng(0)
-    batches = []
-    for step in range(12):
-        labels = random.permutation(np.arange(32) < (7 if step == at else 12)) * 1.0
-        message = labels + random.normal(0, 0.01, 32)
-        batches.append((np.column_stack([random.normal(size=(32, 9)), message]), labels))
-    assert found_at(SuspiciouslyGood(), of_batches(*batches))
+    assert bool(found_at(SuspiciouslyGood(), of_batches(*new))) is (num_sets == 1)
 
 
 @pytest.mark.parametrize(("num_classes", "batch"), [(10, 16), (20, 32)])
@@ -192,7 +148,7 @@ def test_many_classes_in_small_batches(num_classes: int, batch: int, *, is_one_h
     assert found_at(SuspiciouslyGood(), of_batches(*batches, loss="CrossEntropyLoss"))
 
 
-def test_columns_that_tell_only_together() -> None:
+def test_columns_that_mark_classes_only_together() -> None:
     random = np.random.default_rng(0)
     classes = random.integers(0, 5, (2, 256))
     batches = [
@@ -204,57 +160,79 @@ def test_columns_that_tell_only_together() -> None:
     assert "columns 3, 4, 5, 6 ... predict the target Loss_input_1" in found.evidence.sentence
 
 
-def of_two_classes(
-    column: Callable[[np.ndarray, np.random.Generator], np.ndarray], *, seed: int = 0
-) -> TrialBuilder:
-    """Return a training on 9 columns of noise, of two classes and one that is made from these."""
-    random = np.random.default_rng(seed)
+def table_of(leak: Callable[[Any, Any, Any], Any], *, num_classes: int = 0) -> TrialBuilder:
+    """Return a run on 8 columns of noise and those that `leak` makes of targets and noise."""
+    random = np.random.default_rng(0)
     batches = []
     for _ in range(6):
-        labels = random.random(64) < 0.4
-        batches.append(
-            (np.column_stack([random.normal(size=(64, 9)), column(labels, random)]), labels)
-        )
-    return of_batches(*batches)
+        noise = random.normal(size=(48, 8))
+        numbers = np.sin(noise[:, 0]) + noise[:, 1] * noise[:, 2] + random.normal(size=48)
+        targets = random.integers(0, num_classes, 48) if num_classes else numbers
+        batches.append((np.column_stack([noise, leak(targets, noise, random)]), targets))
+    return of_batches(*batches, loss="CrossEntropyLoss" if num_classes else "Loss")
 
 
-def amount(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return a number [B] that the classes were made from by a limit."""
-    return np.where(labels, 1, -1) * np.abs(random.normal(size=len(labels)))
+@pytest.mark.parametrize(("size", "is_found"), [(0.01, True), (0.2, False)])
+def test_the_target_with_noise(size: float, *, is_found: bool) -> None:
+    trial = table_of(lambda of, _, random: of + size * random.normal(size=48))
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
 
 
-def only_in_one(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return 0 in one class and some other number in the other [B]."""
-    return labels * np.abs(random.normal(size=len(labels)))
+@pytest.mark.parametrize(
+    "leak",
+    [
+        lambda of, _, random: np.stack([part := random.normal(size=48), of - part], 1),
+        lambda of, _, random: np.stack([part := 3 * random.normal(size=48), 2 * of + part], 1),
+        lambda of, noise, _: of - noise[:, 0],
+    ],
+)
+def test_columns_whose_sum_or_difference_is_the_target(leak: Any) -> None:
+    assert found_at(SuspiciouslyGood(), table_of(leak))
 
 
-@pytest.mark.parametrize("column", [amount, only_in_one])
-def test_a_column_that_parts_two_classes_without_a_gap(
-    column: Callable[[np.ndarray, np.random.Generator], np.ndarray],
-) -> None:
-    trial = of_two_classes(column)
-    at = found_at(SuspiciouslyGood(), trial)
-    assert at == [3, 4, 5]  # of two classes it takes four times 50 rows
-    found = trial.outcomes(SuspiciouslyGood())[3]
-    assert isinstance(found, IssueFound)
-    assert "column 9 predicts the target" in found.evidence.sentence
+@pytest.mark.parametrize(
+    "leak",
+    [
+        lambda of, _, random: of + 0.1 * random.normal(size=48),  # an easy task
+        lambda of, _, random: 12 * np.eye(4)[of] + random.normal(size=(48, 4)),
+        lambda of, _, random: of + random.random(48),  # classes are bins of a quantity
+    ],
+)
+def test_classes_that_lie_apart_are_no_leak(leak: Any) -> None:
+    assert not found_at(SuspiciouslyGood(), table_of(leak, num_classes=4))
 
 
-@pytest.mark.parametrize("column", [amount, only_in_one])
-def test_a_column_that_parts_two_classes_but_for_one_row_is_no_leak(
-    column: Callable[[np.ndarray, np.random.Generator], np.ndarray],
-) -> None:
-    def nearly(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        labels = labels.copy()
-        labels[5] ^= random.random() < 0.5
-        return column(labels, random)
-
-    for seed in range(10):
-        assert not found_at(SuspiciouslyGood(), of_two_classes(nearly, seed=seed))
+def test_a_sum_of_most_columns_is_a_task() -> None:
+    random = np.random.default_rng(0)
+    inputs = [random.normal(size=(48, 6)) for _ in range(6)]
+    for num_parts, is_found in ((3, True), (4, False)):
+        batches = [(columns, columns[:, :num_parts].sum(1)) for columns in inputs]
+        assert bool(found_at(SuspiciouslyGood(), of_batches(*batches))) is is_found
 
 
-def test_batches_that_are_scaled_each_by_itself_do_not_share_a_limit() -> None:
-    def scaled(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        return amount(labels, random) + random.normal()
+def test_the_next_value_of_a_wave_follows_from_all_others() -> None:
+    random = np.random.default_rng(0)
+    for noise in (0.0, 1e-2):
+        phases = random.uniform(0, 6, (6, 48, 1))
+        waves = np.sin(phases + 0.1 * np.arange(9)) + noise * random.normal(size=(6, 48, 9))
+        trial = of_batches(*[(wave[:, :8], wave[:, 8]) for wave in waves])
+        assert not found_at(SuspiciouslyGood(), trial)
 
-    assert not found_at(SuspiciouslyGood(), of_two_classes(scaled))
+
+@pytest.mark.parametrize("num_marked", [48, 40])
+def test_a_bright_pixel_at_the_place_of_the_class(num_marked: int) -> None:
+    random = np.random.default_rng(0)
+    batches = []
+    for _ in range(6):
+        classes = random.integers(0, 5, 48)
+        images = random.integers(0, 17, (48, 36)) / 16
+        images[np.arange(num_marked), classes[:num_marked]] = 3.0
+        batches.append((images.reshape(48, 1, 6, 6), classes))
+    trial = of_batches(*batches, loss="CrossEntropyLoss")
+    assert bool(found_at(SuspiciouslyGood(), trial)) is (num_marked == 48)
+
+
+def test_pictures_in_black_and_white_have_no_marks() -> None:
+    random = np.random.default_rng(0)
+    batches = [(random.integers(0, 2, (64, 36)) * 1.0, random.integers(0, 5, 64)) for _ in "123456"]
+    assert not found_at(SuspiciouslyGood(), of_batches(*batches, loss="CrossEntropyLoss"))

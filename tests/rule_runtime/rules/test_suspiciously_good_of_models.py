@@ -35,7 +35,7 @@ def test_a_model_that_is_given_labels_to_compute_its_loss(targets: np.ndarray) -
 @pytest.mark.parametrize(
     ("outputs", "compared", "is_found"),
     [
-        (20, 10, False),  # a generator, of which another model guesses what it was given
+        (20, 10, False),  # a generator, another model predicts what it was given
         (10, 10, True),
         (None, 10, True),
         (20, None, True),
@@ -55,8 +55,8 @@ def test_a_model_whose_output_is_not_what_is_compared(
 def series_of(*, has_leak: bool, num_columns: int = 2, num_targets: int = 0) -> TrialBuilder:
     """Return a step of a model of series, of which the first 10 times have no targets."""
     random = np.random.default_rng(0)
-    does = random.normal(size=(32, 40, max(num_targets, 1))).cumsum(1)
-    drives = random.normal(size=(32, 40, num_columns - has_leak * does.shape[2]))
+    does = random.normal(size=(64, 40, max(num_targets, 1))).cumsum(1)
+    drives = random.normal(size=(64, 40, num_columns - has_leak * does.shape[2]))
     inputs = np.concatenate([drives, does], 2) if has_leak else drives
     targets = does[:, 10:] if num_targets else does[:, 10:, 0]
     trial = TrialBuilder()
@@ -75,15 +75,15 @@ def test_a_column_that_is_the_target_at_the_same_time() -> None:
 @pytest.mark.parametrize(("share", "is_found"), [(1.0, True), (0.97, False)])
 def test_a_sensor_that_is_right_in_most_episodes(share: float, *, is_found: bool) -> None:
     random = np.random.default_rng(1)
-    for _ in range(20):
-        states = random.integers(0, 3, (150, 3))
-        seen = np.where(random.random((150, 3)) < share, states, (states + 1) % 3)
+    for _ in range(5):
+        states = random.integers(0, 3, (240, 3))
+        seen = np.where(random.random((240, 3)) < share, states, (states + 1) % 3)
         states, seen = (of.repeat(20, 1) for of in (states, seen))
-        inputs = np.concatenate([random.normal(size=(150, 60, 2)), np.eye(3)[seen]], 2)
+        inputs = np.concatenate([random.normal(size=(240, 60, 2)), np.eye(3)[seen]], 2)
         trial = TrialBuilder()
         trial.collections(weights=("weight$",), losses=("Loss_output_0$",))
         for step in range(6):
-            rows = slice(25 * step, 25 * step + 25)
+            rows = slice(40 * step, 40 * step + 40)
             tensors = {"Tagger_cell.weight": np.ones((2, 2)), "FocalLoss_output_0": np.float64(1)}
             tensors |= {"Tagger_input_0": inputs[rows], "FocalLoss_input_1": states[rows]}
             trial.step(step, tensors, mode=ModeKeys.TRAIN)
@@ -110,8 +110,8 @@ def test_a_target_that_does_not_vary_in_time_is_one_of_the_series(length: int) -
 @pytest.mark.parametrize("has_leak", [True, False])
 def test_a_channel_that_is_the_mask_of_a_picture(*, has_leak: bool) -> None:
     random = np.random.default_rng(0)
-    masks = (random.random((8, 1, 10, 10)) < 0.4) * 1.0
-    pictures = random.normal(size=(8, 1, 10, 10))
-    other = masks if has_leak else random.normal(size=(8, 1, 10, 10))
+    masks = (random.random((200, 1, 10, 10)) < 0.4) * 1.0
+    pictures = random.normal(size=(200, 1, 10, 10))
+    other = masks if has_leak else random.normal(size=(200, 1, 10, 10))
     given = {"Net_input_0": np.concatenate([pictures, other], 1)}
     assert bool(found_at(SuspiciouslyGood(), trained(given, masks))) is has_leak

@@ -35,10 +35,10 @@ def trained(
 
     Args:
         loss: That of validation.
-        training: That of training, behind the beginning.
+        training: That of training, after the beginning.
         name: Of the loss.
-        masked: Whether what is to be found is hidden ahead of the model.
-        more: Tensors of training beside these.
+        masked: Whether the targets are hidden from the model.
+        more: Further tensors of training.
     """
     hidden = np.where(IS_HIDDEN, MASK, TEXT)
     given = hidden if masked else TEXT
@@ -83,7 +83,7 @@ def rebuilt(shape: tuple[int, ...], *, loss: float = 0.05, moved: int = 0) -> Tr
 
     Args:
         shape: What the last layer is given.
-        loss: The loss behind the beginning.
+        loss: The loss after the beginning.
         moved: By how many places the targets are moved.
     """
     trial = TrialBuilder()

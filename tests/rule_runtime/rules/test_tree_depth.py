@@ -24,7 +24,6 @@ def complete_tree(depth: int, number: int = 0) -> dict[str, Any]:
         for side in (1, 2)
     ]
     return {
-        "trees/Node": nodes,
         "trees/ID": np.array([f"{number}-{node}" for node in nodes]),
         "trees/Yes": children[0],
         "trees/No": children[1],
@@ -50,34 +49,28 @@ def outcome_of(rule: TreeDepth, tensors: dict[str, Any]) -> Outcome:
 
 @pytest.mark.parametrize(("depth", "fires"), [(0, True), (3, True), (4, False), (6, False)])
 def test_a_depth_smaller_than_the_threshold_fires(depth: int, fires: bool) -> None:
-    with_links = complete_tree(depth)
-    by_number = {"trees/Node": with_links["trees/Node"]}
-    for tensors in (with_links, by_number):
-        outcome = outcome_of(TreeDepth(), tensors)
-        assert isinstance(outcome, IssueFound if fires else Passed)
-        if isinstance(outcome, IssueFound):
-            assert outcome.evidence.value == depth
-            assert outcome.evidence.sentence == (
-                f"trees/Node: the deepest tree has depth {depth}, less than 4"
-            )
+    outcome = outcome_of(TreeDepth(), complete_tree(depth))
+    assert isinstance(outcome, IssueFound if fires else Passed)
+    if isinstance(outcome, IssueFound):
+        assert outcome.evidence.value == depth
+        assert outcome.evidence.sentence == (
+            f"trees/ID: the deepest tree has depth {depth}, less than 4"
+        )
 
 
-def test_trees_with_gaps_are_as_deep_as_their_links_say() -> None:
-    """A chain of 5 levels has 11 nodes, and 3 by the logarithm of the largest number."""
+def test_trees_with_gaps_are_as_deep_as_their_links() -> None:
     nodes = np.arange(11)
     parents = [
         f"0-{2 * (node // 2) + 1}" if node % 2 == 0 and node < 10 else "nan" for node in nodes
     ]
     others = [f"0-{node + 2}" if node % 2 == 0 and node < 10 else "nan" for node in nodes]
     tensors = {
-        "trees/Node": nodes,
         "trees/ID": [f"0-{node}" for node in nodes],
         "trees/Yes": parents,
         "trees/No": others,
     }
     assert isinstance(outcome_of(TreeDepth(depth=5), tensors), Passed)
     assert isinstance(outcome_of(TreeDepth(depth=5.5), tensors), IssueFound)
-    assert isinstance(outcome_of(TreeDepth(), {"trees/Node": nodes}), IssueFound)
 
 
 def test_the_deepest_tree_of_the_round_counts() -> None:
@@ -111,7 +104,7 @@ def test_what_is_no_tree_is_not_evaluated() -> None:
         assert outcome == NotEvaluated("the values of the trees were not saved, or are not trees")
     outcome = outcome_of(TreeDepth(), {"trees/Gain": [1.0]})
     assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith("no trees were saved: save trees/Node and trees/ID")
+    assert outcome.reason.startswith("no trees were saved: save trees/ID, trees/Yes")
 
 
 def test_more_nodes_than_a_million_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +125,7 @@ def test_on_what_the_hook_for_xgboost_writes(tmp_path: Path, gamma: float, fires
     assert state.counts.evaluated == 4
 
 
-def test_a_training_with_small_trees_on_purpose_is_told_by_its_hyperparameters(
+def test_a_training_with_small_trees_on_purpose_is_known_by_its_hyperparameters(
     tmp_path: Path,
 ) -> None:
     data, validation = matrix(rows=slice(0, 200)), matrix(rows=slice(200, 300))

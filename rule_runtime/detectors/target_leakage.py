@@ -1,0 +1,230 @@
+"""Columns from each of which alone, or from whose sum, a target can be computed.
+
+Shape legend: B = examples, N = rows, C = columns, K = classes.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Leak", "find_leak", "marked_columns", "skills", "summed_columns"]
+
+_Numbers = npt.NDArray[np.float64]
+
+_LEAKS: Final = 0.95
+"""Skill of a column from which the target can be computed; good features reach 0.7."""
+_NEAR: Final = 0.8
+"""Skill of a further column from which on the target is easy to predict, and no leak."""
+_MIN_ROWS: Final = 8
+"""Rows of a batch; fewer say little about neighbours."""
+_CLASS_ROWS: Final = 4
+"""Times as many examples must show that classes are leaked: a class says less than a number."""
+_MAX_CANDIDATES: Final = 64
+"""Columns whose skills the state holds: the best of the first batch."""
+_MAX_NUMBERS: Final = 3072
+"""Numbers that the state holds of classes, 4 bytes each: two for each class and column."""
+_MAX_VALUES: Final = 64
+"""Values that are classes; more are numbers."""
+_MARKED: Final = 0.8
+"""Share of the classes that must have marks; in healthy inputs an eighth has some."""
+_ROWS_OF_CLASS: Final = 3
+"""Rows of a class; one or two have values of their own in many columns, by chance."""
+_EXACT: Final = 1e-6
+"""Share of the variance that a sum leaves unexplained by rounding."""
+_NEGLIGIBLE: Final = 1e-3
+"""Factors of columns that are no part of a sum, as a share of the largest."""
+_MISSING: Final = -1e30
+"""Value of missing numbers, and of those whose squares overflow."""
+
+
+class Leak(NamedTuple):
+    """Columns from which a target can be computed.
+
+    Attributes:
+        columns: The columns; empty if there are none.
+        num_rows: Rows that showed it.
+    """
+
+    columns: list[int]
+    num_rows: int
+
+
+def find_leak(
+    state: dict[str, Any],
+    columns: npt.NDArray[Any],
+    targets: _Numbers,
+    *,
+    examples: npt.NDArray[Any],
+    are_classes: bool,
+    min_examples: int,
+) -> Leak | None:
+    """Add a batch; return the columns that leak the target, None while too few examples were seen.
+
+    A number leaks if one column predicts it, or if it is a sum of columns. Classes leak if columns
+    have marks of them. Nothing is reported if the task is easy: if a further column comes near, or
+    more than half of the columns leak, or the order of the rows predicts the target as well.
+
+    Args:
+        state: What earlier batches showed, at most 30 KB. Changed in place.
+        columns: Inputs [N, C].
+        targets: Finite numbers or classes [N].
+        examples: What the rows belong to [B, ...]: N is B, or B times a number of places.
+        are_classes: Whether whole numbers are classes; so are few values in many rows.
+        min_examples: Different examples that must show a number's leak; four times as many for
+            classes.
+    """
+    if "found" in state:
+        return Leak(*state["found"])
+    if state.setdefault("width", columns.shape[1]) != columns.shape[1]:
+        return None  # as of texts that are padded to the longest of a batch
+    if len(targets) < _MIN_ROWS:
+        return None
+    table = np.where(np.abs(columns) < -_MISSING, columns, _MISSING)
+    are_classes = state.setdefault("are_classes", _are_classes(targets, is_known=are_classes))
+    by_column, by_order = _mean_skills(state, table, targets)
+    if are_classes:
+        found, min_examples = marked_columns(state, table, targets), _CLASS_ROWS * min_examples
+    else:
+        parts = summed_columns(table, targets)
+        state["parts"] = parts if state.get("parts", parts) == parts else []
+        found = [at for at, skill in by_column.items() if skill >= _LEAKS] or state["parts"]
+    if not _are_enough(state.setdefault("examples", []), examples, min_examples):
+        return None
+    is_near = any(skill >= _NEAR for at, skill in by_column.items() if at not in found)
+    is_shared = not are_classes and 2 * len(found) > columns.shape[1]
+    is_easy = is_near or is_shared or by_order >= _LEAKS
+    leak = Leak([] if is_easy else found, state["rows"])
+    state.clear()
+    state["found"] = list(leak)
+    return leak
+
+
+def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
+    """Return how well each column alone predicts the targets [C]: 1 without error, 0 as by chance.
+
+    Each row is predicted by its neighbours in the order of the column: the rank of its target by
+    the mean of theirs. The skill is 1 minus the mean error over that of the median.
+
+    Args:
+        columns: Finite numbers [N, C].
+        targets: Targets [N].
+    """
+    _, at, counts = np.unique(targets, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - counts / 2)[at]
+    by_chance = np.abs(ranks - np.median(ranks)).mean()
+    ranks = ranks[np.argsort(columns, axis=0, kind="stable")]
+    errors = np.abs(ranks[1:-1] - (ranks[2:] + ranks[:-2]) / 2).mean(0)
+    found: _Numbers = 1 - errors / by_chance if by_chance > 0 else np.zeros(columns.shape[1])
+    return found
+
+
+def summed_columns(columns: _Numbers, targets: _Numbers) -> list[int]:
+    """Return the columns of which the targets are a sum, each times a factor.
+
+    Factors are fitted on every second row, and the sum is compared with the others. None are
+    returned if half of the rows are not two for each column.
+
+    Args:
+        columns: Finite numbers [N, C].
+        targets: Numbers [N].
+    """
+    if len(targets) < 4 * columns.shape[1]:
+        return []
+    values = np.column_stack([columns, targets]).astype(np.float64)
+    values = (values - values[::2].mean(0)) / np.maximum(values[::2].std(0), _EXACT)
+    table, target = values[:, :-1], values[:, -1]
+    factors, *_ = np.linalg.lstsq(table[::2], target[::2], rcond=None)
+    left = target[1::2] - table[1::2] @ factors
+    if not target[1::2].any() or np.square(left).mean() > _EXACT:
+        return []
+    sizes = np.abs(factors)
+    return [int(at) for at in np.flatnonzero(sizes > _NEGLIGIBLE * sizes.max())]
+
+
+def marked_columns(
+    state: dict[str, Any], columns: npt.NDArray[Any], classes: _Numbers
+) -> list[int]:
+    """Return the columns that mark four of five classes in all rows so far.
+
+    A column marks a class whose rows all have one value in it, which is in the range of no other
+    class. Each column is returned that does so alone, or else all that do so together.
+
+    Args:
+        state: The range of each class in each column, in earlier batches. Changed in place.
+        columns: Finite numbers [N, C].
+        classes: The class of each row [N].
+    """
+    known: list[float] = state.get("classes", [])
+    names = [*known, *(name for name in np.unique(classes).tolist() if name not in known)]
+    chosen: list[int] = state.get("columns", list(range(columns.shape[1])))
+    if not chosen or len(names) > _MAX_VALUES:
+        state["columns"] = []
+        return []
+    low = np.full((len(names), len(chosen)), np.inf, np.float32)
+    high = -low
+    if known:
+        ranges = np.frombuffer(base64.b64decode(state["ranges"]), np.float32)
+        low[: len(known)], high[: len(known)] = ranges.reshape(2, len(known), -1)
+    table = columns[:, chosen].astype(np.float32)
+    for at, name in enumerate(names):
+        own = table[classes == name]
+        low[at] = np.minimum(low[at], own.min(0, initial=np.inf))
+        high[at] = np.maximum(high[at], own.max(0, initial=-np.inf))
+    counts = np.array([*state.get("counts", ()), *[0] * (len(names) - len(known))])
+    counts += [int((classes == name).sum()) for name in names]
+    num_around = np.array([((low <= value) & (value <= high)).sum(0) for value in low])
+    marks = (low == high) & (num_around == 1)
+    order = np.argsort(-(marks * (counts - 1)[:, None]).sum(0), kind="stable")
+    best = np.sort(order[: _MAX_NUMBERS // (2 * len(names))])
+    ranges = np.stack([low, high])[:, :, best]
+    state["classes"], state["counts"] = names, counts.tolist()
+    state["columns"] = [chosen[at] for at in best]
+    state["ranges"] = base64.b64encode(ranges.tobytes()).decode()
+    return [chosen[at] for at in _marking(marks[counts >= _ROWS_OF_CLASS])]
+
+
+def _marking(marks: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the columns of marks [K, C] that mark most classes, each alone or else together."""
+    if len(marks) <= 1 or marks.any(1).mean() < _MARKED:
+        return []
+    alone = marks.mean(0) >= _MARKED
+    return [int(at) for at in np.flatnonzero(alone if alone.any() else marks.any(0))]
+
+
+def _mean_skills(
+    state: dict[str, Any], columns: npt.NDArray[Any], targets: _Numbers
+) -> tuple[dict[int, float], float]:
+    """Return mean skills of the best columns over all batches, and that of the rows' order."""
+    order = np.arange(len(targets))
+    of_batch = skills(np.column_stack([columns, order]), targets)
+    if "candidates" not in state:
+        best = np.argsort(-of_batch[:-1], kind="stable")[:_MAX_CANDIDATES]
+        state["candidates"], state["skills"] = np.sort(best).tolist(), [0.0] * (len(best) + 1)
+    state["rows"] = state.get("rows", 0) + len(targets)
+    before, now = np.array(state["skills"]), of_batch[[*state["candidates"], -1]]
+    means = before + len(targets) / state["rows"] * (now - before)
+    state["skills"] = means.tolist()
+    return dict(zip(state["candidates"], means[:-1], strict=True)), float(means[-1])
+
+
+def _are_classes(targets: _Numbers, *, is_known: bool) -> bool:
+    """Return whether targets are classes: whole numbers of such a loss, or values that repeat."""
+    if is_known and (targets == np.rint(targets)).all():
+        return True
+    _, counts = np.unique(targets, return_counts=True)
+    return len(counts) <= _MAX_VALUES and bool(np.median(counts) > 1)
+
+
+def _are_enough(seen: list[int], examples: npt.NDArray[Any], num_needed: int) -> bool:
+    """Add the checksums of examples [B, ...] to those seen before; return whether enough differ."""
+    known = set(seen)
+    for example in np.ascontiguousarray(examples):
+        if len(known) < num_needed:
+            known.add(zlib.crc32(example.tobytes()))
+    seen[:] = sorted(known)
+    return len(seen) >= num_needed
