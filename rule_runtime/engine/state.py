@@ -16,7 +16,7 @@ from rule_runtime.engine.run_progress import Progress, WorkerProgress
 
 __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress", "WorkerProgress"]
 
-MEMORY_VERSION: Final = 1
+MEMORY_VERSION: Final = 2
 """Raised whenever what a built-in rule keeps in its memory changes its meaning."""
 
 _NO_STEP: Final = "no step of this run was saved"

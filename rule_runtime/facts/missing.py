@@ -58,8 +58,7 @@ _ADVICE: Final = {
     Framework.KERAS: _Advice(
         validation="pass validation_data= or validation_split= to `fit`, or call `evaluate` "
         "between epochs",
-        loss_inputs="the hook for Keras saves no inputs of losses; it saves inputs, labels and "
-        "predictions of models that `fit` trains",
+        loss_inputs="train with `fit` and a loss of keras.losses",
         input_values="the hook for Keras saves them if `fit` trains the model with labels",
     ),
     Framework.TENSORFLOW: _Advice(

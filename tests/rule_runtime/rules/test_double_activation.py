@@ -14,8 +14,6 @@ from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_te
 from tests.rule_runtime.rules.runs import found_at
 
 SCORES = np.random.default_rng(0).normal(0, 1, (16, 10))
-CLASSES = np.arange(32) % 10
-ONE_HOT = np.eye(10)[CLASSES]
 
 
 def softmax(scores: Any) -> Any:
@@ -120,11 +118,3 @@ def test_what_cannot_be_judged() -> None:
     trial.step(1, {"loss": [1.0]})
     outcomes = trial.outcomes(DoubleActivation())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
-
-
-# By values ----------------------------------------------------------------------------------------
-
-
-def probabilities(step: int) -> Any:
-    scores = np.random.default_rng(step).normal(0, 1, (32, 10)) + step / 10 * ONE_HOT
-    return softmax(scores)

@@ -128,7 +128,7 @@ def test_steps_of_validation_are_no_reason_why_losses_were_not_judged() -> None:
     assert all(isinstance(o, NotApplicable) is bool(at % 2) for at, o in enumerate(outcomes))
     reasons = {o.reason for o in outcomes[::2] if isinstance(o, NotEvaluated)}
     assert len(reasons) == 1
-    assert "the hook for Keras saves no inputs of losses" in reasons.pop()
+    assert "train with `fit` and a loss of keras.losses" in reasons.pop()
 
 
 def test_labels_of_classes_do_not_tell_what_a_loss_without_inputs_is() -> None:
