@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["activated_twice", "is_softmax", "squashed"]
+__all__ = ["activated_twice", "squashed"]
 
 _Ends = npt.NDArray[np.float64]
 _Function = Callable[[_Ends], _Ends]
@@ -78,20 +78,6 @@ def squashed(
         is_source: Which tensors are sources [R].
     """
     return _made_by(_SQUASHING, _FEW, (ends, groups, is_source))
-
-
-def is_softmax(ends: tuple[float, float], mean: float, shape: tuple[int, ...] | None) -> bool:
-    """Return whether a tensor is the output of a softmax: from 0 to 1, with mean 1 / classes.
-
-    Args:
-        ends: Its minimum and maximum.
-        mean: Its mean.
-        shape: Its shape, with the classes in dimension 1 or the last one; None if not known.
-    """
-    if not 0 <= ends[0] < ends[1] <= 1 + _APART or mean < _ROUNDING:
-        return False
-    classes = {round(1 / mean)} if shape is None else {*shape[1:2], *shape[-1:]} - {1}
-    return any(abs(mean * size - 1) < _APART for size in classes)
 
 
 def _made_by(

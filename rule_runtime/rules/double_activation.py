@@ -13,7 +13,7 @@ from rule_runtime.facts.layers import MODULE_IO
 from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training, worst
-from rule_runtime.numerics.activations import activated_twice, is_softmax, squashed
+from rule_runtime.numerics.activations import activated_twice, squashed
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ class DoubleActivation(Rule):
     How it decides:
         A tensor is reported after `patience` saved training steps in a row if it is:
 
-        * the input of CrossEntropyLoss or BCEWithLogitsLoss after a ReLU (never negative, sometimes
-          0), a softmax (mean 1 / classes), tanh or sigmoid (extremes of a module's output);
+        * the input of CrossEntropyLoss or BCEWithLogitsLoss with the extremes of a tanh or sigmoid
+          of a module's output;
         * any tensor with the extremes of an activation of an activation of a module's output.
+
+        OutputContract judges a softmax or ReLU before these losses.
 
     Parameters:
         patience: Saved steps in a row.
@@ -77,17 +79,14 @@ class DoubleActivation(Rule):
 
 def _causes(rows: TensorRows) -> dict[int, str]:
     """Return which inputs and outputs went through one activation too many, and why."""
-    low, high, mean, size = (rows.column(name) for name in ("min", "max", "mean", "size"))
-    ends = np.stack([low, high], axis=1)
-    pairs = list(zip(rows.workers, size.tolist(), strict=True))
+    ends = np.stack([rows.column("min"), rows.column("max")], axis=1)
+    pairs = list(zip(rows.workers, rows.column("size").tolist(), strict=True))
     numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
     groups = np.array([numbers[pair] for pair in pairs], dtype=np.int64)
     is_output = np.array([bool(_OUTPUT.search(name)) for name in rows.names], dtype=bool)
     is_twice = activated_twice(ends, groups, is_output)
     causes: dict[int, str] = dict.fromkeys(np.flatnonzero(is_twice).tolist(), _TWICE)
-    is_activated = squashed(ends, groups, is_output) | ((low == 0) & (high > 0))
-    for at, name in enumerate(rows.names):
-        of_softmax = (float(low[at]), float(high[at])), float(mean[at]), rows.shapes[at]
-        if _LOGITS.match(name) and (is_activated[at] or is_softmax(*of_softmax)):
+    for at in np.flatnonzero(squashed(ends, groups, is_output)).tolist():
+        if _LOGITS.match(rows.names[at]):
             causes.setdefault(at, _OF_LOGITS)
     return causes
