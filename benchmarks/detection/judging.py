@@ -90,7 +90,7 @@ def _judge(trial: Path, rules: Mapping[str, Rule], *, hung: bool) -> dict[str, V
 
 def _verdict(evaluation: Evaluation) -> Verdict:
     evidence = evaluation.evidence
-    judged = (evaluation.evaluated, evaluation.last_reason)
+    judged = (evaluation.counts.evaluated, evaluation.counts.last_reason)
     if evidence is None:
         return Verdict(None, "", 0, *judged)
     return Verdict(evidence.first_step, evidence.sentence, evidence.count, *judged)

@@ -1,20 +1,28 @@
-"""What a finding rests on: where it was seen, what was measured and what to try."""
+"""The evidence of a finding: where it was seen, what was measured and what to try."""
 
 from __future__ import annotations
 
-import math
 import operator
 import reprlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["Evidence", "json_number"]
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.json_codec import JsonRecord
+
+if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Rule
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Evidence", "completed", "completed_for_silence"]
+
+_MEASURE: Final = "check"
+"""Name of the value of a finding whose rule does not name it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What a finding rests on: where it was seen, what was measured and what to try.
+class Evidence(JsonRecord):
+    """Where a finding was seen, what was measured and what to try.
 
     Attributes:
         step: Global step of the first finding.
@@ -29,7 +37,7 @@ class Evidence:
         first_step: Global step of the first finding; `step` unless given.
         last_step: Global step of the last finding so far; `step` unless given.
         count: Number of steps with a finding so far.
-        mode_step: The step's number within its mode; None where nobody said it.
+        mode_step: The step's number within its mode; None if unknown.
     """
 
     step: int
@@ -61,7 +69,7 @@ class Evidence:
 
     @property
     def line(self) -> str:
-        """The finding in one line, with the worker, the mode and its own count of steps."""
+        """The finding in one line, with the worker, the mode and the step within that mode."""
         is_same = self.mode_step in (None, self.step)
         mode = self.mode if is_same else f"{self.mode} step {self.mode_step}"
         return f"{self.sentence} ({self.worker}, {mode})"
@@ -81,47 +89,50 @@ class Evidence:
         """
         return replace(self, last_step=max(self.last_step, step), count=self.count + 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a dict that any JSON encoder takes; non-finite numbers become their names."""
-        known = {} if self.mode_step is None else {"mode_step": self.mode_step}
-        return {
-            "step": self.step,
-            "mode": self.mode,
-            **known,
-            "worker": self.worker,
-            "tensor": self.tensor,
-            "measure": self.measure,
-            "value": json_number(self.value),
-            "threshold": json_number(self.threshold),
-            "sentence": self.sentence,
-            "first_step": self.first_step,
-            "last_step": self.last_step,
-            "count": self.count,
-            "remedy": self.remedy,
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
-        """Return the evidence that `to_json` wrote.
+def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
+    """Return the evidence with its step, tensor and remedy, if the rule gave only a text.
 
-        Args:
-            data: The decoded JSON object.
-        """
-        return cls(
-            step=int(data["step"]),
-            mode=str(data["mode"]),
-            worker=str(data["worker"]),
-            tensor=str(data["tensor"]),
-            measure=str(data["measure"]),
-            value=float(data["value"]),  # float() reads "NaN", "Infinity" and "-Infinity"
-            threshold=float(data["threshold"]),
-            sentence=str(data["sentence"]),
-            first_step=int(data["first_step"]),
-            last_step=int(data["last_step"]),
-            count=int(data["count"]),
-            remedy=str(data["remedy"]),
-            mode_step=None if data.get("mode_step") is None else int(data["mode_step"]),
-        )
+    Args:
+        evidence: The evidence.
+        rule: The class of the rule that found it.
+        step: The step at which it was found.
+    """
+    if evidence.mode:
+        return evidence
+    rows = step.tensors()
+    prefix = evidence.sentence.partition(": ")[0]
+    tensor = evidence.tensor or (prefix if prefix in rows.names else "")
+    workers = dict(zip(reversed(rows.names), reversed(rows.workers), strict=True))
+    if not evidence.sentence.startswith(tensor):
+        evidence = replace(evidence, sentence=f"{tensor}: {evidence.sentence}")
+    evidence = replace(evidence, tensor=tensor, worker=workers.get(tensor, step.workers[0]))
+    return _at_step(evidence, rule, step.step, step.mode)
+
+
+def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:
+    """Return the evidence of a finding about a run that saves nothing, completed likewise.
+
+    Args:
+        evidence: The evidence.
+        rule: The class of the rule that found it.
+        step: The last step that was saved, -1 if there was none yet.
+    """
+    return evidence if evidence.mode else _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
+
+
+def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) -> Evidence:
+    name, summary = rule.__name__, rule.summary()
+    default_remedy = f"{name}: {summary}" if summary else f"Read the source of {name}."
+    return replace(
+        evidence,
+        step=step,
+        mode=mode.name,
+        measure=evidence.measure or _MEASURE,
+        remedy=evidence.remedy or default_remedy,
+        first_step=step,
+        last_step=step,
+    )
 
 
 _TEXTS: Final = ("mode", "worker", "tensor", "measure", "sentence", "remedy")
@@ -147,16 +158,3 @@ def _as_count(name: str, value: object) -> int:
 
 def _wrong_member(name: str, value: object, expected: str) -> str:
     return f"the {name} of a finding is {reprlib.repr(value)}, but must be {expected}"
-
-
-def json_number(value: float) -> float | str:
-    """Return a number as any JSON encoder takes it: one that is not finite becomes its name.
-
-    Args:
-        value: The number.
-    """
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value

@@ -1,7 +1,7 @@
-"""Parameters of rules: declared by annotations, coerced from strings, checked when a rule is made.
+"""Parameters of rules: declared by annotations, converted from strings, and checked.
 
-A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` must
-mean what their annotations say.
+A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` are
+converted to the types of their annotations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Final, Literal
 
 from rule_runtime.engine.constraints import Constraint, Regex, Unit
-from rule_runtime.engine.parameter_types import choices_of, type_in_words
 
 __all__ = [
     "Parameter",
@@ -31,10 +30,31 @@ _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
+_SIMILAR: Final = 0.5
+"""Similarity (difflib's ratio) from which one name is suggested for another."""
 
 
 class ParameterError(ValueError):
-    """A parameter's name or value that a rule does not take."""
+    """A parameter's name or value that a rule does not take.
+
+    Attributes:
+        parameter: Name of the parameter; None if several do not fit together.
+        allowed: What is allowed instead.
+        nearest: The allowed word that is most similar, if one is similar.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        parameter: str | None = None,
+        allowed: str = "",
+        nearest: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        self.allowed = allowed
+        self.nearest = nearest
 
 
 @dataclass(frozen=True)
@@ -45,8 +65,8 @@ class Parameter:
         name: Its name.
         type: Its type, without the annotations.
         default: Its default value, `dataclasses.MISSING` if it must be given.
-        constraints: Conditions that the value must fulfil.
-        unit: What it is counted in, or "".
+        constraints: Conditions on the value.
+        unit: Its unit, or "".
     """
 
     name: str
@@ -60,6 +80,12 @@ class Parameter:
         """True if the parameter has no default."""
         return self.default is MISSING
 
+    @property
+    def allowed(self) -> str:
+        """The values that it takes, in words."""
+        parts = [_in_words(self.type), *map(str, self.constraints)]
+        return ", ".join([*parts, f"in {self.unit}"] if self.unit else parts)
+
 
 def parameters_of(cls: type) -> tuple[Parameter, ...]:
     """Return the parameters of a rule's class in the order of their declaration.
@@ -72,7 +98,7 @@ def parameters_of(cls: type) -> tuple[Parameter, ...]:
 
 
 def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
-    """Return a value as its parameter's type and check its range.
+    """Return a value converted to its parameter's type, and check its range.
 
     Args:
         parameter: The parameter.
@@ -85,20 +111,25 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
     try:
         result = _convert(parameter.type, value, is_regex=Regex() in parameter.constraints)
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{owner}: parameter {parameter.name} is {value!r}, but must be "
-            f"{_told(parameter.type)}{f': {error}' if str(error) else ''}"
-        ) from None
-    if result is not None:
-        for constraint in parameter.constraints:
-            if not constraint.accepts(result):
-                unit = f" {parameter.unit}" if parameter.unit else ""
-                why = f": {constraint.problem(result)}" if isinstance(constraint, Regex) else ""
-                raise ParameterError(
-                    f"{owner}: parameter {parameter.name} is {result!r}{unit}, "
-                    f"but must be {constraint}{why}"
-                )
+        raise _refused(parameter, owner, value, _in_words(parameter.type), str(error)) from None
+    for constraint in () if result is None else parameter.constraints:
+        problem = constraint.problem(result)
+        if problem is not None:
+            raise _refused(parameter, owner, result, str(constraint), problem)
     return result
+
+
+def _refused(
+    parameter: Parameter, owner: str, value: object, expected: str, problem: str
+) -> ParameterError:
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    why = f": {problem}" if problem else ""
+    return ParameterError(
+        f"{owner}: parameter {parameter.name} is {value!r}{unit}, but must be {expected}{why}",
+        parameter=parameter.name,
+        allowed=parameter.allowed,
+        nearest=nearest_name(str(value), _choices(parameter.type)),
+    )
 
 
 def is_supported(kind: Any) -> bool:
@@ -107,29 +138,26 @@ def is_supported(kind: Any) -> bool:
     Args:
         kind: The type, without the constraints.
     """
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        inner = [arg for arg in args if arg is not type(None)]
-        return len(inner) == 1 and is_supported(inner[0])
-    if origin is tuple:
-        return is_supported(args[0])
-    return origin is Literal or kind in _CONVERSIONS
+    inner = _without_none(kind)
+    if typing.get_origin(inner) is tuple:
+        return is_supported(typing.get_args(inner)[0])
+    return typing.get_origin(inner) is Literal or inner in _CONVERSIONS
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the valid name that is closest to what the user wrote, if one is close.
+    """Return the valid name that is most similar to what the user wrote, if one is similar.
 
     Args:
         name: What the user wrote.
         names: What is valid.
     """
     by_folded = {candidate.casefold(): candidate for candidate in names}
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_SIMILAR)
     return by_folded[found[0]] if found else None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ", did you mean ...?" with the nearest valid name, or the list of the valid ones.
+    """Return "; did you mean ...?" with the most similar valid name, or the list of valid ones.
 
     Args:
         name: What the user wrote.
@@ -140,6 +168,34 @@ def nearest(name: str, names: Iterable[str]) -> str:
     if found is not None:
         return f"; did you mean {found!r}?"
     return f"; valid are {', '.join(valid)}" if valid else "; there are none"
+
+
+def _in_words(kind: Any, *, several: bool = False) -> str:
+    """Return the values of a type in words, such as `a number, or none`."""
+    inner = _without_none(kind)
+    if inner is not kind:
+        return f"{_in_words(inner)}, or none"
+    if typing.get_origin(kind) is tuple:
+        return f"{_in_words(typing.get_args(kind)[0], several=True)} with commas between"
+    if choices := _choices(kind):
+        return f"one of {', '.join(choices)}"
+    if kind in _WORDS:
+        return _WORDS[kind][several]
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """Return the values of a parameter that takes one of a few, else nothing."""
+    kind = _without_none(kind)
+    return tuple(map(str, typing.get_args(kind))) if typing.get_origin(kind) is Literal else ()
+
+
+def _without_none(kind: Any) -> Any:
+    """Return the type of the values besides None; a union of several types stays as it is."""
+    if typing.get_origin(kind) not in (typing.Union, types.UnionType):
+        return kind
+    inner = [part for part in typing.get_args(kind) if part is not type(None)]
+    return inner[0] if len(inner) == 1 else kind
 
 
 def _parameter(field: Field[Any], hint: Any) -> Parameter:
@@ -159,12 +215,13 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
 
 
 def _convert(kind: Any, value: Any, *, is_regex: bool = False) -> Any:
+    inner = _without_none(kind)
+    is_none = value is None or (isinstance(value, str) and value.strip().casefold() in _NONE)
+    if inner is not kind:
+        return None if is_none else _convert(inner, value, is_regex=is_regex)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if value is None or (isinstance(value, str) and value.strip().casefold() in _NONE):
-            return None
-        (kind,) = (arg for arg in args if arg is not type(None))
-        return _convert(kind, value, is_regex=is_regex)
+    if origin is tuple and is_none:
+        return ()
     if origin is Literal:
         return _choice(args, value)
     if origin is tuple:
@@ -183,14 +240,10 @@ def _choice(choices: tuple[Any, ...], value: Any) -> Any:
 
 
 def _items(value: Any, *, is_regex: bool) -> list[Any]:
-    if value is None:
-        return []
     if isinstance(value, _BYTES) or not isinstance(value, (str, Iterable)):
         raise TypeError
     if not isinstance(value, str):
         return list(value)
-    if value.strip().casefold() in _NONE:
-        return []
     parts = _split_outside_brackets(value) if is_regex else value.split(",")
     return [part.strip() for part in parts if part.strip()]
 
@@ -255,7 +308,10 @@ _CONVERSIONS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     float: _real,
     str: _text,
 }
-
-
-def _told(kind: Any) -> str:
-    return f"one of {type_in_words(kind)}" if choices_of(kind) else type_in_words(kind)
+_WORDS: Final[Mapping[Any, tuple[str, str]]] = {
+    bool: ("true or false", "true or false values"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("text", "texts"),
+}
+"""One value of a type, and several."""

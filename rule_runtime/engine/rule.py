@@ -36,6 +36,7 @@ from rule_runtime.engine.constraints import (
 )
 from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
+from rule_runtime.engine.step_bounds import StepBounds
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -69,11 +70,13 @@ class Rule(ABC):
         collections: The collections that the hook should save for this rule, by name or as
             `CollectionConfig`.
         caution: What users must know before they rely on the defaults, in one sentence; empty for
-            most rules. The command line tells it of a rule that judges by its defaults.
+            most rules. The command line prints it if the rule has its defaults.
+        step_bounds: Global steps that the rule judges; others are not applicable.
     """
 
     collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
+    step_bounds: ClassVar[StepBounds] = StepBounds()  # no parameter of the rule: see `bounded`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -112,10 +115,6 @@ class Rule(ABC):
         """Return the first sentence of the rule's documentation, for tables."""
         text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
-
-    def judging_class(self) -> type[Rule]:
-        """Return the class whose code judges, which a failure is told of."""
-        return type(self)
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collections that the hook should save for this rule and these parameters."""

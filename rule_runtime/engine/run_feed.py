@@ -1,49 +1,75 @@
-"""The files of one run on their way to the rule: noted, loaded, shown step by step."""
+"""Feeds the index files of one run to one rule, step by step."""
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from hook_layer.format.paths import index_key
 from hook_layer.storage.base import Store
-from rule_runtime.engine.budget import Budget
+from rule_runtime.engine.counts import Counts
 from rule_runtime.engine.evaluator import Evaluation
-from rule_runtime.engine.file_order import FileName, by_step, chunks, name_of
-from rule_runtime.engine.outcome import Evidence, RuleStatus
-from rule_runtime.engine.progress import ProgressTracker, Sighting
+from rule_runtime.engine.evidence import Evidence
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.progress import Replaying, Sighting
 from rule_runtime.engine.rule import Rule
-from rule_runtime.engine.run_progress import Replaying
 from rule_runtime.engine.state import MEMORY_VERSION, EvaluationState
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 from rule_runtime.trial.step_view import StepReader
 
-__all__ = ["RunFeed"]
+__all__ = ["FILES_AT_ONCE", "Budget", "FileName", "RunFeed"]
 
 _logger: Final = logging.getLogger(__name__)
 
+FILES_AT_ONCE: Final = 256
+"""Index files that are read together."""
 _KEPT_BYTES: Final = 32 << 20
-"""Length of the files kept, parsed, until they are fed; others are read a second time."""
+"""Size of the parsed files that are kept until they are fed; others are read a second time."""
+
+FileName = tuple[int, str]
+"""Step and worker, which name an index file."""
+
+
+class Budget:
+    """Limits how long one call may work; every call completes at least one piece of work.
+
+    Args:
+        may_continue: Asked after each piece of work; False ends the call. None for no limit.
+
+    Attributes:
+        is_used_up: True once the answer was False.
+    """
+
+    def __init__(self, may_continue: Callable[[], bool] | None = None) -> None:
+        self._may_continue = may_continue
+        self.is_used_up = False
+
+    def allows_more(self) -> bool:
+        """Ask whether another piece of work may begin."""
+        if not self.is_used_up and self._may_continue is not None:
+            self.is_used_up = not self._may_continue()
+        return not self.is_used_up
 
 
 class RunFeed:
-    """Feeds the files of one run to one rule; the mutable twin of a state.
+    """Feeds the files of one run to one rule, starting from a state.
 
     Args:
         store: The trial's root.
         rule: The rule.
-        run: RunId of the run; None for files that carry none.
+        run: RunId of the run; None for files without one.
         reader: Makes the views of steps.
-        state: The state to go on from.
-        budget: How long the call may go on.
+        state: The state to start from.
+        budget: How long the call may work.
 
     Attributes:
-        tracker: Which files were seen and fed.
-        evaluation: The rule's answers.
-        budget: How long the call may go on.
+        progress: Which files were seen and fed.
+        evaluation: The rule's memory and outcomes.
+        budget: How long the call may work.
         has_fed: True once a step was fed.
     """
 
@@ -63,68 +89,54 @@ class RunFeed:
         self._reader = reader
         self._state = state
         self.budget = budget
-        self.tracker = ProgressTracker(state.progress)
+        self.progress = state.progress.copy()
         self.evaluation = Evaluation.resume(rule, state)
         self.has_fed = False
         self._first_evidence: Evidence | None = None
         replaying = state.progress.replaying
         if replaying is not None and not replaying.found:
             self._first_evidence, self.evaluation.evidence = state.evidence, None
-        self._last_problem = state.counts.last_problem
-        self._given_up = state.counts.given_up
         self._kept: dict[FileName, StepFile] = {}
         self._kept_bytes = 0
         if state.memory_version != MEMORY_VERSION and state.progress.fed_step >= 0:
             self.begin_replay()
 
-    def take_in(self, files: Iterable[StepFile]) -> bool:
-        """Note files; return True if one of them can change anything.
+    def take_in(self, files: Sequence[StepFile]) -> bool:
+        """Record files; return True if one of them can change anything.
 
         Args:
-            files: Index files, of this run or others, in any order.
+            files: Index files of this run or others, in any order.
         """
-        is_news = False
-        for file in sorted(files, key=name_of):
-            sighting = self._note(file)
-            if sighting is Sighting.NEW:
-                self._keep(file)
-            may_be_late = file.index is not None and file.index.sequence is None
-            is_news = is_news or sighting is not Sighting.DUPLICATE or may_be_late
-        self.tracker.settle()
-        return is_news
+        has_news = self._record(sorted(files, key=_name_of))
+        self.progress.forget_surplus()
+        # One without a number that was seen may be a late one: only their count shows it.
+        return has_news or any(each.index and each.index.sequence is None for each in files)
 
-    def load(self, keys: Iterable[str]) -> bool:
-        """Read index files and note them; return True if one of them was not known.
+    def load(self, names: Iterable[FileName]) -> bool:
+        """Read index files and record them; return True if one of them was unknown.
 
         Args:
-            keys: Their keys.
+            names: The files.
         """
-        is_news = False
-        for file in iter_step_files(self._store, keys):
-            sighting = self._note(file)
-            if sighting is Sighting.NEW:
-                self._keep(file)
-            is_news = is_news or sighting is not Sighting.DUPLICATE
-        self.tracker.settle()
-        return is_news
+        return self._record(iter_step_files(self._store, [index_key(*name) for name in names]))
 
     def look_up_num_workers(self) -> None:
-        """Find out how many workers write, if the index files did not tell."""
-        if self.tracker.num_workers is None:
-            self.tracker.num_workers = self._reader.num_workers()
+        """Look up how many workers write, if no index file reported it."""
+        if self.progress.num_workers is None:
+            self.progress.num_workers = self._reader.num_workers()
 
-    def feed_steps(self, steps: Sequence[int]) -> None:
-        """Feed steps whose files were noted, as many as the call has time for.
+    def feed_steps(self, steps: Sequence[int]) -> bool:
+        """Feed steps whose files were recorded; return False if there was no time for all.
 
         Args:
             steps: The steps in order.
         """
-        names = [(step, worker) for step in steps for worker in self.tracker.writers(step)]
-        found = by_step(self._get(names))
+        names = [(step, worker) for step in steps for worker in self.progress.writers(step)]
+        found = _by_step(self._get(names))
         present = next(found, None)
         for step in steps:
             if self.has_failed:
-                return
+                break
             files: Iterable[StepFile] = ()
             if present is not None and present[0] == step:
                 files = list(present[1])
@@ -132,95 +144,80 @@ class RunFeed:
             if not self._evaluate(step, files):
                 self.evaluation.skip(f"the index files of step {step} are gone")
             self._mark_fed(step)
-            if not self.budget.goes_on():
-                return
-
-    def feed_files(self, names: Sequence[FileName]) -> int | None:
-        """Note files and feed their steps as they are, whatever may be missing.
-
-        Args:
-            names: The files in step order; those of a step together.
-
-        Returns:
-            The last step for which there was time; None if there was for all.
-        """
-        for step, of_step in by_step(self._get(names)):
-            if self.has_failed:
-                return None
-            files = list(of_step)
-            self.take_in(files)
-            if self._evaluate(step, files):
-                self._mark_fed(step)
-            self._forget(step)
-            if not self.budget.goes_on():
-                return step
-        return None
+            if not self.budget.allows_more():
+                return self.has_failed or step == steps[-1]
+        return True
 
     def begin_replay(self) -> None:
-        """Judge the run again from its beginning; a finding is added, never withdrawn."""
+        """Begin to evaluate the run again from its first step; a finding is never withdrawn."""
         self._first_evidence = self.evaluation.evidence or self._first_evidence
+        counts = self.evaluation.counts
         self.evaluation = Evaluation.fresh(self._rule)
-        self.tracker.replayed = self.tracker.late
-        self.tracker.replaying = Replaying()
+        self.evaluation.counts = Counts(
+            last_problem=counts.last_problem, missing=counts.missing, given_up=counts.given_up
+        )
+        self.progress.replayed = self.progress.late
+        self.progress.replaying = Replaying()
 
     def replay(self, names: Iterable[FileName]) -> bool:
-        """Go on with a replay; return True once it is through.
-
-        What it is the first to see came late, and needs no further replay.
+        """Continue a replay; return True once it is complete.
 
         Args:
-            names: The files that it has not judged yet, in step order.
+            names: The files that it has not evaluated yet, in step order.
         """
-        for chunk in chunks(names):
-            for step, of_step in by_step(self._get(chunk)):
+        for chunk in _chunks(names):
+            for step, of_step in _by_step(self._get(chunk)):
                 files = list(of_step)
-                late = self.tracker.late
+                late = self.progress.late
                 for file in files:
                     self._note(file)
-                self.tracker.replayed += self.tracker.late - late
+                # Late files that the replay itself discovers need no further replay.
+                self.progress.replayed += self.progress.late - late
                 self._evaluate(step, files)
                 is_found = self.evaluation.evidence is not None
-                self.tracker.replaying = Replaying(step, is_found)
+                self.progress.replaying = Replaying(step, is_found)
                 if self.has_failed:
                     return self._end_replay()
-                if not self.budget.goes_on():
+                if not self.budget.allows_more():
                     return False
         return self._end_replay()
 
     def _end_replay(self) -> bool:
         if self.evaluation.evidence is None:
             self.evaluation.evidence = self._first_evidence
-        self.tracker.replaying = None
+        self.progress.replaying = None
         return True
 
     def give_up(self) -> None:
-        """Wait no longer for the workers that the first step waits for, and note who they are."""
-        waiting = self.tracker.waiting
+        """Stop waiting for the workers that the first step waits for, and record who they are."""
+        waiting = self.progress.waiting
         if waiting is None:
             return
-        count, who = self.tracker.give_up()
-        self._given_up += count
-        self._last_problem = f"step {waiting.step} was not waited for any longer, given up: {who}"
-        _logger.warning("%s", self._last_problem)
+        count, who = self.progress.give_up()
+        problem = f"step {waiting.step} was not waited for any longer, given up: {who}"
+        counts = self.evaluation.counts
+        self.evaluation.counts = replace(
+            counts, last_problem=problem, given_up=counts.given_up + count
+        )
+        _logger.warning("%s", problem)
 
     @property
     def has_given_up(self) -> bool:
         """True if a step was ever fed without waiting for all workers."""
-        return self._given_up > 0 or self.tracker.unseen_given_up
+        return self.evaluation.counts.given_up > 0 or self.progress.unseen_given_up
 
     def state(self) -> EvaluationState:
-        """Return the state as it is now, its status raised to a finding if there is one."""
+        """Return the state as it is now, with the status of a finding if there is one."""
         evaluation = self.evaluation
-        counts = evaluation.counts(len(self.tracker.unreadable), self._last_problem)
         evidence = evaluation.evidence
-        if self.tracker.replaying is not None and evidence is None:
+        if self.progress.replaying is not None and evidence is None:
             evidence = self._first_evidence
         state = replace(
             self._state,
-            progress=self.tracker.to_progress(),
+            progress=self.progress.copy(),
             memory=evaluation.memory,
             evidence=evidence,
-            counts=replace(counts, missing=self._state.counts.missing, given_up=self._given_up),
+            counts=replace(evaluation.counts, unreadable=len(self.progress.unreadable)),
             ended=self._state.ended or self.has_failed,
             memory_version=MEMORY_VERSION,
         )
@@ -232,40 +229,46 @@ class RunFeed:
 
     @property
     def has_failed(self) -> bool:
-        """True once the rule failed: no further step is shown to it."""
+        """True once the rule failed: it is shown no further step."""
         return bool(self.evaluation.failure)
 
+    def _record(self, files: Iterable[StepFile]) -> bool:
+        has_news = False
+        for file in files:
+            sighting = self._note(file)
+            has_news = has_news or sighting is not Sighting.DUPLICATE
+            if sighting is Sighting.NEW and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
+                self._kept[_name_of(file)] = file
+                self._kept_bytes += file.num_bytes
+        self.progress.settle()
+        return has_news
+
     def _note(self, file: StepFile) -> Sighting:
+        progress = self.progress
         if file.index is None:
-            sighting = self.tracker.note_unreadable(file.worker, file.step)
-            if sighting is Sighting.NEW:
-                is_last = (file.step, file.worker) == max(self.tracker.unreadable)
-                self._last_problem = (file.problem or "") if is_last else self._last_problem
+            sighting = progress.note_unreadable(file.worker, file.step)
+            is_last = (file.step, file.worker) == max(progress.unreadable)
+            if sighting is Sighting.NEW and is_last:
+                counts = replace(self.evaluation.counts, last_problem=file.problem or "")
+                self.evaluation.counts = counts
             return sighting
         if not self._belongs(file):
             return Sighting.DUPLICATE
         if file.index.workers is not None:
-            known = self.tracker.num_workers or 0
-            self.tracker.num_workers = max(known, file.index.workers)
-        skipped = file.index.skipped or 0
-        return self.tracker.note(file.worker, file.step, file.index.sequence, skipped)
+            progress.num_workers = max(progress.num_workers or 0, file.index.workers)
+        return progress.note(file.worker, file.step, file.index.sequence, file.index.skipped or 0)
 
     def _belongs(self, file: StepFile) -> bool:
         return file.index is not None and file.index.run == self._run
 
     def _get(self, names: Sequence[FileName]) -> Iterator[StepFile]:
-        """Yield files by name in step order, reading only those that are not at hand."""
-        at_hand = sorted((self._kept[name] for name in names if name in self._kept), key=name_of)
+        """Yield files by name in step order; only those that were not kept are read."""
+        kept = sorted((self._kept[name] for name in names if name in self._kept), key=_name_of)
         missing = [index_key(*name) for name in names if name not in self._kept]
-        return heapq.merge(at_hand, iter_step_files(self._store, missing), key=name_of)
-
-    def _keep(self, file: StepFile) -> None:
-        if self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
-            self._kept[name_of(file)] = file
-            self._kept_bytes += file.num_bytes
+        return heapq.merge(kept, iter_step_files(self._store, missing), key=_name_of)
 
     def _mark_fed(self, step: int) -> None:
-        self.tracker.mark_fed(step)
+        self.progress.mark_fed(step)
         self._forget(step)
         self.has_fed = True
 
@@ -277,6 +280,27 @@ class RunFeed:
         """Feed one step; return False if none of its files belongs to the run."""
         own = [file for file in files if self._belongs(file)]
         if own:
-            expected = self.tracker.num_workers or len(self.tracker.workers)
+            expected = self.progress.num_workers or len(self.progress.workers)
             self.evaluation.feed(self._reader.view(step, own, num_workers=expected))
         return bool(own)
+
+
+def _name_of(file: StepFile) -> FileName:
+    return file.step, file.worker
+
+
+def _by_step(files: Iterable[StepFile]) -> Iterator[tuple[int, Iterator[StepFile]]]:
+    """Yield the files of each step; they come in step order."""
+    return groupby(files, key=lambda file: file.step)
+
+
+def _chunks(names: Iterable[FileName]) -> Iterator[list[FileName]]:
+    """Yield names in lists of about `FILES_AT_ONCE`; those of a step stay together."""
+    chunk: list[FileName] = []
+    for _, of_step in groupby(names, key=lambda name: name[0]):
+        chunk.extend(of_step)
+        if len(chunk) >= FILES_AT_ONCE:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from rule_runtime.engine.outcome import NotEvaluated
-from rule_runtime.engine.wording import counted
+from rule_runtime.engine.outcome import NotEvaluated, counted
 from rule_runtime.facts.selection import finite_means
 
 if TYPE_CHECKING:

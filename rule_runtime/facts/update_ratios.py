@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.wording import counted
+from rule_runtime.engine.outcome import counted
 from rule_runtime.facts.comparing import frozen_rows, matched, statistics_of
 from rule_runtime.facts.missing import are_not_finite
 from rule_runtime.numerics.closeness import Tolerance, are_identical

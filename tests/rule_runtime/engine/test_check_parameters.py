@@ -28,7 +28,7 @@ def check(rule_to_invoke: str, **parameters: str) -> list[dict[str, Any]]:
         ("VanishingGradient", "threshold", "nan", "a number, at least 0"),
         ("LossNotDecreasing", "diff_percent", "500", "a number, greater than 0, less than 100, in"),
         ("LossNotDecreasing", "num_steps", "1.5", "a whole number, at least 1, in steps"),
-        ("LossNotDecreasing", "mode", "EVL", "EVAL, TRAIN, PREDICT, GLOBAL, or none"),
+        ("LossNotDecreasing", "mode", "EVL", "one of EVAL, TRAIN, PREDICT, GLOBAL, or none"),
         ("ExplodingTensor", "only_nan", "maybe", "true or false"),
         ("ExplodingTensor", "tensor_regex", "a(", "texts with commas between, a regular expr"),
     ],

@@ -20,7 +20,7 @@ from tests.rule_runtime.engine.followed_run import FollowedRun
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("file_order", "repair", "run_end"):
+    for name in ("run_feed", "lost_files", "run_end"):
         monkeypatch.setattr(f"rule_runtime.engine.{name}.FILES_AT_ONCE", 4)
 
 

@@ -16,10 +16,10 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime import create_trial
 from rule_runtime.cli.app import app
 from rule_runtime.engine.outcome import RuleStatus, status_details
-from rule_runtime.engine.progress import WorkerTrack
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.worker_progress import WorkerProgress
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from tests.hook_layer.doubles import make_record
 
@@ -108,7 +108,7 @@ def test_a_trial_that_is_followed_passes_lost_steps(delivery: StepDelivery) -> N
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_seen_and_skipped_in_any_order_are_those_of_a_set(seed: int) -> None:
     random = np.random.default_rng(seed)
-    track, lost = WorkerTrack(), 0
+    track, lost = WorkerProgress(), 0
     expected: set[int] = set()
     for _ in range(30):
         sequence = int(random.integers(1, 60))
@@ -125,6 +125,6 @@ def test_numbers_seen_and_skipped_in_any_order_are_those_of_a_set(seed: int) -> 
 
 
 def test_a_claim_of_very_many_lost_steps_costs_nothing() -> None:
-    track = WorkerTrack()
+    track = WorkerProgress()
     track.add(1 << 60, (1 << 60) - 1)
     assert track.seen == [(1, 1 << 60)]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.engine.run_progress import WorkerProgress
-from rule_runtime.engine.worker_track import WorkerTrack
+from rule_runtime.engine.worker_progress import WorkerProgress
 
 ACTIONS = st.lists(
     st.tuples(st.sampled_from(["add", "add", "add", "remove", "give up", "keep"]),
@@ -18,27 +17,26 @@ ACTIONS = st.lists(
 @settings(deadline=None)
 @given(ACTIONS)
 def test_ranges_tell_what_a_set_would(actions: list[tuple[str, int, int]]) -> None:
-    track, seen, excused = WorkerTrack(), set[int](), 0
+    worker, seen, excused = WorkerProgress(), set[int](), 0
     for action, number, most in actions:
         if action == "add" and number not in seen:
             skipped = min(most, number - 1)
-            track.add(number, skipped)
+            worker.add(number, skipped)
             seen |= set(range(number - skipped, number + 1))
         elif action == "remove":
-            track.remove(number)
+            worker.remove(number)
             excused = min(excused, number - 1) if number in seen else excused
             seen.discard(number)
         elif action == "give up":
-            track.give_up(step=0)
+            worker.give_up(step=0)
             excused = max(excused, *seen, 0)
         elif action == "keep":
-            data = track.to_progress().to_json()
-            track = WorkerTrack(WorkerProgress.from_json(data))
-        assert {n for low, high in track.seen for n in range(low, high + 1)} == seen
-        assert track.excused == excused
-        assert track.complete_to == reach(seen, 0)
-        assert track.contiguous == reach(seen, excused)
-        assert track.has_hole == (reach(seen, excused) < max(seen, default=0))
+            worker = WorkerProgress.from_json(worker.copy().to_json())
+        assert {n for low, high in worker.seen for n in range(low, high + 1)} == seen
+        assert worker.excused == excused
+        assert worker.complete_to == reach(seen, 0)
+        assert worker.contiguous == reach(seen, excused)
+        assert worker.has_hole == (reach(seen, excused) < max(seen, default=0))
 
 
 def reach(seen: set[int], begin: int) -> int:
@@ -49,16 +47,15 @@ def reach(seen: set[int], begin: int) -> int:
 
 
 def test_of_too_many_holes_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rule_runtime.engine.worker_track.MAX_RANGES", 3)
-    track = WorkerTrack()
+    monkeypatch.setattr("rule_runtime.engine.worker_progress.MAX_RANGES", 3)
+    worker = WorkerProgress()
     for number in range(1, 20, 2):
-        track.add(number)
-    assert track.to_progress().seen == ((1, 1), (3, 3), (5, 5))  # they may still come
-    track.give_up(step=100)
-    kept = track.to_progress()
-    assert kept.seen == ((1, 15), (17, 17), (19, 19))
+        worker.add(number)
+    assert worker.copy().seen == [(1, 1), (3, 3), (5, 5)]  # they may still come
+    worker.give_up(step=100)
+    kept = worker.copy()
+    assert kept.seen == [(1, 15), (17, 17), (19, 19)]
     assert kept.lost == 7
     assert kept.excused == 19
-    track = WorkerTrack(kept)
-    track.add(20)
-    assert track.contiguous == 20
+    kept.add(20)
+    assert kept.contiguous == 20

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.counts import MAX_REASONS, Counts, Reason, add_reason, most_frequent
 from rule_runtime.engine.outcome import (
     NotEvaluated,
     Outcome,
@@ -12,14 +14,13 @@ from rule_runtime.engine.outcome import (
     RuleStatus,
     status_details,
 )
-from rule_runtime.engine.reason_tally import MAX_REASONS, Reason, commonest, counted_in
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.state import Counts, EvaluationState
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 
 
-def test_the_commonest_reason_is_told() -> None:
+def test_the_most_frequent_reason_is_told() -> None:
     class SaysWhy(Rule):
         """Judges no step, and tells why by its number."""
 
@@ -41,15 +42,16 @@ def test_the_commonest_reason_is_told() -> None:
     )
 
 
-def test_many_kinds_of_reasons_are_bounded_and_the_commonest_is_kept() -> None:
+def test_many_kinds_of_reasons_are_bounded_and_the_most_frequent_is_kept() -> None:
     counts: tuple[Reason, ...] = ()
     for number in range(400):
-        counts = counted_in(counts, "common" if number % 2 else "x" * number, "TRAIN")
+        counts = add_reason(counts, "common" if number % 2 else "x" * number, "TRAIN")
     assert len(counts) == MAX_REASONS
-    most = commonest(counts)
+    most = most_frequent(counts)
     assert most is not None
-    assert (most.text, most.count) == ("common", 200)
-    assert tuple(map(Reason.from_json, [each.to_json() for each in counts])) == counts
+    assert (most.text, most.num_steps) == ("common", 200)
+    stored = json.loads(json.dumps(Counts(reasons=counts).to_json()))
+    assert Counts.from_json(stored).reasons == counts
 
 
 def test_states_of_earlier_versions_tell_their_last_reason() -> None:

@@ -16,11 +16,11 @@ from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.outcome import Outcome, Passed
+from rule_runtime.engine.progress import Progress
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.run_progress import Progress
-from rule_runtime.engine.side_by_side import judge_stored_run
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.stored_run import judge_stored_run
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial import shared_reads
 from rule_runtime.trial.run_files import current_run, last_sequences
@@ -173,8 +173,8 @@ def test_any_run_leaves_the_memories_of_each_rule_alone(
         ("Diary", Diary()), ("Reads", Diary(reads="a")), ("Fails", FailsAtStep3()),
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("rule_runtime.engine.side_by_side._STEPS_AT_ONCE", 3)
-        patched.setattr("rule_runtime.engine.side_by_side._BYTES_AT_ONCE", 600)
+        patched.setattr("rule_runtime.engine.stored_run._STEPS_AT_ONCE", 3)
+        patched.setattr("rule_runtime.engine.stored_run._BYTES_AT_ONCE", 600)
         assert message(judge_stored_run(store, rules)) == message(alone(store, rules))
 
 
