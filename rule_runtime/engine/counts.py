@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from rule_runtime.engine.json_codec import JsonRecord
 
-__all__ = ["MAX_REASONS", "Counts", "Reason", "add_reason", "most_frequent"]
+__all__ = ["MAX_REASONS", "Counts", "Reason"]
 
 MAX_REASONS: Final = 6
 """Kinds of reasons that are kept; a further one replaces the least frequent, with its count."""
@@ -63,61 +62,38 @@ class Counts(JsonRecord):
     reasons: tuple[Reason, ...] = ()
 
     @property
+    def most_frequent(self) -> Reason | None:
+        """The reason of most steps that were not evaluated, the latest of several."""
+        return max(reversed(self.reasons), key=lambda each: each.num_steps, default=None)
+
+    @property
     def main_reason(self) -> str:
         """Why most steps were not evaluated; if all were, why the last was not applicable."""
-        most = most_frequent(self.reasons)
+        most = self.most_frequent
         return self.last_reason if most is None else most.text
 
     def with_not_evaluated(self, reason: str, mode: str) -> Counts:
         """Return the counts with one more step that was not evaluated.
 
-        Args:
-            reason: Why not.
-            mode: Mode of the step, empty if it is unknown.
+        Reasons that differ only by numbers are of one kind. The kinds given at more than one of
+        `MAX_REASONS` steps are always kept (space-saving counts, Metwally et al. 2005).
         """
+        text = reason[:_MAX_TEXT]
+        kind = _NUMBER.sub("", text), mode
+        others = [each for each in self.reasons if (_NUMBER.sub("", each.text), each.mode) != kind]
+        num_steps = sum(each.num_steps for each in self.reasons if each not in others)
+        if len(others) >= MAX_REASONS:
+            least = min(others, key=lambda each: each.num_steps)
+            others.remove(least)
+            num_steps = least.num_steps
         return replace(
             self,
             not_evaluated=self.not_evaluated + 1,
             last_reason=reason,
-            reasons=add_reason(self.reasons, reason, mode),
+            reasons=(*others, Reason(text, mode, num_steps + 1)),
         )
 
     def with_not_applicable(self, reason: str) -> Counts:
-        """Return the counts with one more step that was not applicable.
-
-        Args:
-            reason: Why not.
-        """
+        """Return the counts with one more step that was not applicable."""
         last = self.last_reason if self.not_evaluated else reason
         return replace(self, not_applicable=self.not_applicable + 1, last_reason=last)
-
-
-def add_reason(reasons: Sequence[Reason], text: str, mode: str) -> tuple[Reason, ...]:
-    """Return the reasons with one more step counted.
-
-    Reasons that differ only by numbers are of one kind. The kinds given at more than one of
-    `MAX_REASONS` steps are always kept (space-saving counts, Metwally et al. 2005).
-
-    Args:
-        reasons: The reasons so far.
-        text: Why the step was not evaluated.
-        mode: Its mode, empty if it is unknown.
-    """
-    text = text[:_MAX_TEXT]
-    kind = _NUMBER.sub("", text), mode
-    others = [each for each in reasons if (_NUMBER.sub("", each.text), each.mode) != kind]
-    num_steps = sum(each.num_steps for each in reasons) - sum(each.num_steps for each in others)
-    if len(others) >= MAX_REASONS:
-        least = min(others, key=lambda each: each.num_steps)
-        others.remove(least)
-        num_steps = least.num_steps
-    return (*others, Reason(text, mode, num_steps + 1))
-
-
-def most_frequent(reasons: Sequence[Reason]) -> Reason | None:
-    """Return the reason of most steps, the latest of several; None without any.
-
-    Args:
-        reasons: The reasons.
-    """
-    return max(reversed(reasons), key=lambda each: each.num_steps, default=None)

@@ -76,12 +76,7 @@ class Evaluation:
 
     @classmethod
     def resume(cls, rule: Rule, state: EvaluationState) -> Evaluation:
-        """Return the evaluation that continues from a state.
-
-        Args:
-            rule: The rule, with the same parameters.
-            state: The state.
-        """
+        """Return the evaluation that continues from a state."""
         return cls(rule, state.memory, state.evidence, state.counts)
 
     @property
@@ -121,12 +116,7 @@ class Evaluation:
         return outcome
 
     def skip(self, reason: str, mode: str = "") -> None:
-        """Count a step as not evaluated.
-
-        Args:
-            reason: Why not.
-            mode: Mode of the step, empty if it is unknown.
-        """
+        """Count a step as not evaluated; the mode is empty if it is unknown."""
         if not self.failure:
             self.counts = self.counts.with_not_evaluated(reason, mode)
 

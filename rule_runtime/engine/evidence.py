@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.json_codec import JsonRecord
@@ -55,17 +56,23 @@ class Evidence(JsonRecord):
     mode_step: int | None = None
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(_wrong_member(name, getattr(self, name), "a text"))
-        for name in _NUMBERS:
-            object.__setattr__(self, name, _as_number(name, getattr(self, name)))
-        for name in _COUNTS:
-            object.__setattr__(self, name, _as_count(name, getattr(self, name)))
+        for member in fields(self):
+            if member.type in _CONVERSIONS:
+                self._convert(member.name, *_CONVERSIONS[member.type])
         if self.first_step < 0:
             object.__setattr__(self, "first_step", self.step)
         if self.last_step < 0:
             object.__setattr__(self, "last_step", self.step)
+
+    def _convert(self, name: str, convert: Callable[[Any], Any], expected: str) -> None:
+        """Convert a member that a rule computed to its type."""
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, convert(value))
+        except (TypeError, ValueError):
+            shown = reprlib.repr(value)
+            text = f"the {name} of a finding is {shown}, but must be {expected}"
+            raise TypeError(text) from None
 
     @property
     def line(self) -> str:
@@ -82,11 +89,7 @@ class Evidence(JsonRecord):
         return f"Seen at {self.count} steps, {self.first_step} to {self.last_step}."
 
     def seen_again(self, step: int) -> Evidence:
-        """Return the evidence with one more step counted; the first finding is kept.
-
-        Args:
-            step: Global step of the further finding.
-        """
+        """Return the evidence with a further step counted; the first finding is kept."""
         return replace(self, last_step=max(self.last_step, step), count=self.count + 1)
 
 
@@ -135,26 +138,21 @@ def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) ->
     )
 
 
-_TEXTS: Final = ("mode", "worker", "tensor", "measure", "sentence", "remedy")
-_NUMBERS: Final = ("value", "threshold")
-_COUNTS: Final = ("step", "first_step", "last_step", "count")
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
-def _as_number(name: str, value: object) -> float:
-    try:
-        if not isinstance(value, (str, bytes)):
-            return float(value)  # type: ignore[arg-type]  # whatever a rule computed
-    except (TypeError, ValueError):
-        pass
-    raise TypeError(_wrong_member(name, value, "a number"))
+def _number(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    return float(value)
 
 
-def _as_count(name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]  # whatever a rule computed
-    except TypeError:
-        raise TypeError(_wrong_member(name, value, "a whole number")) from None
-
-
-def _wrong_member(name: str, value: object, expected: str) -> str:
-    return f"the {name} of a finding is {reprlib.repr(value)}, but must be {expected}"
+_CONVERSIONS: Final[Mapping[Any, tuple[Callable[[Any], Any], str]]] = {
+    "str": (_text, "a text"),
+    "float": (_number, "a number"),
+    "int": (operator.index, "a whole number"),
+}
+"""By annotation: how a member is converted, and what it must be."""

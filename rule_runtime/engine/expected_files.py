@@ -41,12 +41,7 @@ class ExpectedFiles:
         return lost
 
     def may_have(self, step: int, worker: str) -> bool:
-        """Return whether a file may be an unknown one of this run.
-
-        Args:
-            step: Its step.
-            worker: Its worker.
-        """
+        """Return whether a file may be an unknown one of this run."""
         if worker not in self._sequences:
             return not self._are_known
         known = self._worker(worker)
@@ -57,11 +52,7 @@ class ExpectedFiles:
         return self._missing(worker) > 0 and step <= max(known.pending, default=-1)
 
     def end_before(self, step: int) -> bool:
-        """Return whether neither this step nor a later one has a file that was not fed.
-
-        Args:
-            step: The step.
-        """
+        """Return whether neither this step nor a later one has a file that was not fed."""
         return (
             self._are_known
             and all(self._worker(name).highest >= last for name, last in self._sequences.items())

@@ -67,12 +67,7 @@ def failure_reason(error: BaseException, rule: type) -> str:
 
 
 def wrong_outcome(outcome: object, rule: type) -> str:
-    """Return what is wrong with a value that a rule returned and that is no outcome.
-
-    Args:
-        outcome: What the rule's `check` returned.
-        rule: The rule's class.
-    """
+    """Return what is wrong with a value that a rule returned and that is no outcome."""
     if isinstance(outcome, type):
         shown = f"the class {outcome.__name__}"
     elif outcome is None or isinstance(outcome, (bool, int, float, str)):
@@ -86,23 +81,14 @@ def wrong_outcome(outcome: object, rule: type) -> str:
 def located(text: str, file: str, line: int, *, code: str | None = None) -> str:
     """Return a text followed by a line of a file: `text (file.py, line N: code)`.
 
-    Args:
-        text: The text.
-        file: Path of the file.
-        line: Number of the line.
-        code: The line; by default it is read from the file.
+    The code is read from the file unless it is given.
     """
     code = linecache.getline(file, line) if code is None else code
     return f"{text} ({PurePath(file).name}, line {line}: {_shortened(code, _MAX_CODE)})"
 
 
 def located_in_check(text: str, rule: type) -> str:
-    """Return a text followed by the first line of a rule's `check`.
-
-    Args:
-        text: The text.
-        rule: The rule's class.
-    """
+    """Return a text followed by the first line of a rule's `check`."""
     method = getattr(rule, "check", None)
     if not inspect.isfunction(method):
         return text

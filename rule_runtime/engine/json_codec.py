@@ -59,11 +59,7 @@ class JsonRecord:
 
 
 def json_number(value: float) -> float | str:
-    """Return a number that any JSON encoder takes: one that is not finite becomes its name.
-
-    Args:
-        value: The number.
-    """
+    """Return a number that any JSON encoder takes: one that is not finite becomes its name."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -12,7 +11,7 @@ from rule_runtime.engine.progress import Scan
 from rule_runtime.engine.run_feed import FILES_AT_ONCE, FileName, RunFeed
 from rule_runtime.trial.step_index import list_index_files
 
-__all__ = ["ListingPart", "LostFileSearch", "listed_parts"]
+__all__ = ["LostFileSearch", "listed_parts"]
 
 _NAMES_AT_ONCE: Final = 1000
 """Known files that are listed between two looks at the budget: a page of an object storage."""
@@ -58,11 +57,7 @@ class LostFileSearch:
             self._begin(Scan(progress.fed_step, last))
 
     def run(self, *, brief: bool) -> None:
-        """List the index in any case.
-
-        Args:
-            brief: True to stop once 256 files were read and none was new.
-        """
+        """List the index in any case; `brief` stops once 256 files were read in vain."""
         self._begin(Scan(self._progress.fed_step, None, brief))
 
     def _begin(self, scan: Scan) -> None:
@@ -78,13 +73,15 @@ class LostFileSearch:
         after = progress.fed_step
         if not progress.has_unnumbered:
             after = max(after, scan.after)
-        part = ListingPart(
+        parts = listed_parts(
+            self._store,
+            after,
             is_wanted=lambda step, worker: not progress.is_known(step, worker),
             size=lambda: max(min(FILES_AT_ONCE, progress.room), 1),
             is_over=lambda step: scan.last is not None and step > scan.last,
         )
-        for names in listed_parts(self._store, after, part):
-            unknown = [name for name in names if part.is_wanted(*name)]
+        for names in parts:
+            unknown = [name for name in names if not progress.is_known(*name)]
             has_news = self._feed.load(unknown)
             progress.note_listed(names)
             progress.forget_surplus()
@@ -102,39 +99,32 @@ class LostFileSearch:
             worker.forgotten = not is_complete or (worker.forgotten and not is_all)
 
 
-@dataclass(frozen=True)
-class ListingPart:
-    """Which files of a listing are handled together.
-
-    Attributes:
-        is_wanted: Returns whether a file is to be read.
-        size: Returns after how many of these a part ends.
-        is_over: Returns whether the listing ends before a step.
-    """
-
-    is_wanted: Callable[[int, str], bool]
-    size: Callable[[], int]
-    is_over: Callable[[int], bool]
-
-
-def listed_parts(store: Store, after: int, part: ListingPart) -> Iterator[list[FileName]]:
-    """Yield the names of listed index files in step order; those of a step stay together.
+def listed_parts(
+    store: Store,
+    after: int,
+    is_wanted: Callable[[int, str], bool],
+    size: Callable[[], int],
+    is_over: Callable[[int], bool],
+) -> Iterator[list[FileName]]:
+    """Yield the names of listed index files in step order, in parts of whole steps.
 
     Args:
         store: The trial's root.
         after: The step after which the listing begins.
-        part: Which files are handled together; its answers may change after each part.
+        is_wanted: Returns whether the file of a step and worker is to be read.
+        size: Returns after how many of these a part ends.
+        is_over: Returns whether the listing ends before a step.
     """
     names: list[FileName] = []
     num_wanted = 0
     listed = list_index_files(store, after_step=after)
     for step, of_step in groupby(listed, key=lambda item: item[1].step):
-        if part.is_over(step):
+        if is_over(step):
             break
         workers = [name.worker for _, name in of_step]
         names += [(step, worker) for worker in workers]
-        num_wanted += sum(part.is_wanted(step, worker) for worker in workers)
-        if num_wanted >= part.size() or len(names) >= _NAMES_AT_ONCE:
+        num_wanted += sum(is_wanted(step, worker) for worker in workers)
+        if num_wanted >= size() or len(names) >= _NAMES_AT_ONCE:
             yield names
             names, num_wanted = [], 0
     if names:

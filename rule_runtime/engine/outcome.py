@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from rule_runtime.engine.counts import most_frequent
 from rule_runtime.engine.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
 
 def _because(counts: Counts) -> str:
     """Return the reason of most steps that were not evaluated."""
-    most = most_frequent(counts.reasons)
+    most = counts.most_frequent
     if most is None:  # a state of an earlier version
         return f", the last because {counts.last_reason}" if counts.last_reason else ""
     is_all = most.num_steps == counts.not_evaluated

@@ -10,8 +10,8 @@ import difflib
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from typing import Any, Final, Literal
 
 from rule_runtime.engine.constraints import Constraint, Regex, Unit
@@ -30,6 +30,8 @@ _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
+_NUM_OPTIONAL: Final = 2
+"""Types in a union that is supported: one, and that of None."""
 _SIMILAR: Final = 0.5
 """Similarity (difflib's ratio) from which one name is suggested for another."""
 
@@ -83,7 +85,7 @@ class Parameter:
     @property
     def allowed(self) -> str:
         """The values that it takes, in words."""
-        parts = [_in_words(self.type), *map(str, self.constraints)]
+        parts = [_kind(self.type).words, *map(str, self.constraints)]
         return ", ".join([*parts, f"in {self.unit}"] if self.unit else parts)
 
 
@@ -109,9 +111,15 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
         ParameterError: If the value is not of the type, or out of range.
     """
     try:
-        result = _convert(parameter.type, value, is_regex=Regex() in parameter.constraints)
+        kind = _kind(parameter.type, is_regex=Regex() in parameter.constraints)
+    except TypeError as error:
+        raise ParameterError(
+            f"{owner}: parameter {parameter.name} is {value!r}, but {error}"
+        ) from None
+    try:
+        result = kind.convert(value)
     except (TypeError, ValueError) as error:
-        raise _refused(parameter, owner, value, _in_words(parameter.type), str(error)) from None
+        raise _refused(parameter, owner, value, kind.words, str(error)) from None
     for constraint in () if result is None else parameter.constraints:
         problem = constraint.problem(result)
         if problem is not None:
@@ -128,7 +136,7 @@ def _refused(
         f"{owner}: parameter {parameter.name} is {value!r}{unit}, but must be {expected}{why}",
         parameter=parameter.name,
         allowed=parameter.allowed,
-        nearest=nearest_name(str(value), _choices(parameter.type)),
+        nearest=nearest_name(str(value), _kind(parameter.type).choices),
     )
 
 
@@ -138,10 +146,11 @@ def is_supported(kind: Any) -> bool:
     Args:
         kind: The type, without the constraints.
     """
-    inner = _without_none(kind)
-    if typing.get_origin(inner) is tuple:
-        return is_supported(typing.get_args(inner)[0])
-    return typing.get_origin(inner) is Literal or inner in _CONVERSIONS
+    try:
+        _kind(kind)
+    except TypeError:
+        return False
+    return True
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
@@ -170,65 +179,67 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; valid are {', '.join(valid)}" if valid else "; there are none"
 
 
-def _in_words(kind: Any, *, several: bool = False) -> str:
-    """Return the values of a type in words, such as `a number, or none`."""
-    inner = _without_none(kind)
-    if inner is not kind:
-        return f"{_in_words(inner)}, or none"
-    if typing.get_origin(kind) is tuple:
-        return f"{_in_words(typing.get_args(kind)[0], several=True)} with commas between"
-    if choices := _choices(kind):
-        return f"one of {', '.join(choices)}"
-    if kind in _WORDS:
-        return _WORDS[kind][several]
-    return kind.__name__ if isinstance(kind, type) else str(kind)
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """Return the values of a parameter that takes one of a few, else nothing."""
-    kind = _without_none(kind)
-    return tuple(map(str, typing.get_args(kind))) if typing.get_origin(kind) is Literal else ()
-
-
-def _without_none(kind: Any) -> Any:
-    """Return the type of the values besides None; a union of several types stays as it is."""
-    if typing.get_origin(kind) not in (typing.Union, types.UnionType):
-        return kind
-    inner = [part for part in typing.get_args(kind) if part is not type(None)]
-    return inner[0] if len(inner) == 1 else kind
-
-
 def _parameter(field: Field[Any], hint: Any) -> Parameter:
-    metadata: Sequence[Any] = ()
-    if typing.get_origin(hint) is typing.Annotated:
-        hint, *metadata = typing.get_args(hint)
+    metadata: list[Any] = []
+    for part in (hint, *typing.get_args(hint)):  # or `Annotated[int, AtLeast(1)] | None`
+        if typing.get_origin(part) is typing.Annotated:
+            metadata += typing.get_args(part)[1:]
+    is_annotated = typing.get_origin(hint) is typing.Annotated
     default = field.default
     if field.default_factory is not MISSING:
         default = field.default_factory()
     return Parameter(
         name=field.name,
-        type=hint,
+        type=typing.get_args(hint)[0] if is_annotated else hint,
         default=default,
         constraints=tuple(item for item in metadata if isinstance(item, Constraint)),
         unit=next((item.name for item in metadata if isinstance(item, Unit)), ""),
     )
 
 
-def _convert(kind: Any, value: Any, *, is_regex: bool = False) -> Any:
-    inner = _without_none(kind)
-    is_none = value is None or (isinstance(value, str) and value.strip().casefold() in _NONE)
-    if inner is not kind:
-        return None if is_none else _convert(inner, value, is_regex=is_regex)
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple and is_none:
-        return ()
+@dataclass(frozen=True)
+class _Kind:
+    """The values of a type: in words, one and several of them, and how a value is converted."""
+
+    words: str
+    several: str
+    convert: Callable[[Any], Any]
+    choices: tuple[str, ...] = ()
+
+
+def _kind(hint: Any, *, is_regex: bool = False) -> _Kind:
+    """Return the kind of a type.
+
+    Raises:
+        TypeError: Parameters cannot have the type.
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin is typing.Annotated:
+        return _kind(args[0], is_regex=is_regex)
+    if origin in (typing.Union, types.UnionType) and len(args) == _NUM_OPTIONAL:
+        inner = _kind(args[args[0] is type(None)], is_regex=is_regex)
+        return replace(
+            inner,
+            words=f"{inner.words}, or none",
+            convert=lambda value: None if _is_none(value) else inner.convert(value),
+        )
     if origin is Literal:
-        return _choice(args, value)
+        choices = tuple(map(str, args))
+        words = f"one of {', '.join(choices)}"
+        return _Kind(words, words, lambda value: _choice(args, value), choices)
     if origin is tuple:
-        return tuple(_convert(args[0], item) for item in _items(value, is_regex=is_regex))
-    if kind not in _CONVERSIONS:
-        raise TypeError(f"parameters of type {kind!r} are not supported")
-    return _CONVERSIONS[kind](value)
+        item = _kind(args[0])
+        words = f"{item.several} with commas between"
+        return _Kind(
+            words, words, lambda value: tuple(map(item.convert, _items(value, is_regex=is_regex)))
+        )
+    raise TypeError(f"parameters of type {hint!r} are not supported")
+
+
+def _is_none(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().casefold() in _NONE)
 
 
 def _choice(choices: tuple[Any, ...], value: Any) -> Any:
@@ -240,6 +251,8 @@ def _choice(choices: tuple[Any, ...], value: Any) -> Any:
 
 
 def _items(value: Any, *, is_regex: bool) -> list[Any]:
+    if _is_none(value):
+        return []
     if isinstance(value, _BYTES) or not isinstance(value, (str, Iterable)):
         raise TypeError
     if not isinstance(value, str):
@@ -302,16 +315,9 @@ def _text(value: Any) -> str:
     return value
 
 
-_CONVERSIONS: Final[Mapping[Any, Callable[[Any], Any]]] = {
-    bool: _boolean,
-    int: _integer,
-    float: _real,
-    str: _text,
+_PLAIN: Final = {
+    bool: _Kind("true or false", "true or false values", _boolean),
+    int: _Kind("a whole number", "whole numbers", _integer),
+    float: _Kind("a number", "numbers", _real),
+    str: _Kind("text", "texts", _text),
 }
-_WORDS: Final[Mapping[Any, tuple[str, str]]] = {
-    bool: ("true or false", "true or false values"),
-    int: ("a whole number", "whole numbers"),
-    float: ("a number", "numbers"),
-    str: ("text", "texts"),
-}
-"""One value of a type, and several."""

@@ -8,9 +8,8 @@ because each of its workers writes in step order, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Final, NamedTuple
 
 from rule_runtime.engine.json_codec import JsonRecord
@@ -23,7 +22,6 @@ __all__ = [
     "Progress",
     "Replaying",
     "Scan",
-    "Sighting",
     "Waiting",
 ]
 
@@ -46,14 +44,6 @@ class Patience:
 
     seconds: float = 600.0
     steps: int = 20
-
-
-class Sighting(Enum):
-    """What a file means for the run."""
-
-    NEW = "new"
-    DUPLICATE = "duplicate"
-    LATE = "late"
 
 
 class Waiting(NamedTuple):
@@ -146,39 +136,35 @@ class Progress(JsonRecord):
         workers = {name: worker.copy() for name, worker in self.workers.items()}
         return replace(self, workers=workers, unreadable=set(self.unreadable))
 
-    def note(self, worker: str, step: int, number: int | None, skipped: int = 0) -> Sighting:
-        """Record a file of this run.
+    def note(self, worker: str, step: int, number: int | None, skipped: int = 0) -> bool:
+        """Record a file of this run; return True if it was unknown.
 
-        Args:
-            worker: Who wrote it.
-            step: Its global step.
-            number: Its number, None in files of the original client.
-            skipped: How many numbers right before it were never stored, as the file reports.
+        `number` is None in files of the original client. The file reports that as many numbers as
+        `skipped` right before it were never stored.
         """
+        progress = self.workers.setdefault(worker, WorkerProgress())
         if number is None:
-            return self._note_unnumbered(worker, step)
-        progress = self._worker(worker)
-        if progress.has_seen(number):
-            return Sighting.DUPLICATE
-        progress.add(number, skipped)
+            # A file of a step that was fed is known or late; the count at the end decides.
+            if step <= self.fed_step or step in progress.pending:
+                return False
+            progress.unsequenced += 1
+        elif progress.has_seen(number):
+            return False
+        else:
+            progress.add(number, skipped)
         progress.given_up = False
         if step <= self.fed_step:
             self.late += 1
-            return Sighting.LATE
-        progress.pending[step] = number
-        return Sighting.NEW
+        else:
+            progress.pending[step] = number or 0
+        return True
 
-    def note_unreadable(self, worker: str, step: int) -> Sighting:
-        """Record a file that cannot be parsed: its run and number are unknown.
-
-        Args:
-            worker: Who wrote it, by the file's name.
-            step: Its global step, by the file's name.
-        """
-        if (step, worker) in self.unreadable or len(self.unreadable) >= MAX_PENDING:
-            return Sighting.DUPLICATE
-        self.unreadable.add((step, worker))
-        return Sighting.NEW
+    def note_unreadable(self, worker: str, step: int) -> bool:
+        """Record a file that cannot be parsed, so its run is unknown; return True if it is new."""
+        is_new = (step, worker) not in self.unreadable and len(self.unreadable) < MAX_PENDING
+        if is_new:
+            self.unreadable.add((step, worker))
+        return is_new
 
     def settle(self) -> None:
         """Work out which steps can be fed, after files were recorded."""
@@ -186,10 +172,9 @@ class Progress(JsonRecord):
             worker.settle([step for step, writer in self.unreadable if writer == name])
 
     def note_listed(self, files: Iterable[tuple[int, str]]) -> None:
-        """Record what a listing shows of workers whose files have no number.
+        """Record step and worker of all listed files after `fed_step`, up to some step.
 
-        Args:
-            files: Step and worker of all files after `fed_step`, up to some step.
+        For workers whose files have no number, a listing shows that no file is missing.
         """
         for step, name in files:
             if name in self.workers and self.workers[name].unsequenced:
@@ -218,12 +203,7 @@ class Progress(JsonRecord):
         return MAX_PENDING - sum(len(worker.pending) for worker in self.workers.values())
 
     def is_known(self, step: int, worker: str) -> bool:
-        """Return whether a file was seen, or cannot be one of this run that was not seen.
-
-        Args:
-            step: Its step.
-            worker: Its worker.
-        """
+        """Return whether a file was seen, or cannot be an unknown one of this run."""
         progress = self.workers.get(worker)
         if progress is None:
             return False
@@ -259,29 +239,17 @@ class Progress(JsonRecord):
         return sorted({step for worker in self.workers.values() for step in worker.pending})
 
     def writers(self, step: int) -> list[str]:
-        """Return the workers whose file of a waiting step was seen.
-
-        Args:
-            step: The step.
-        """
+        """Return the workers whose file of a waiting step was seen."""
         return sorted(name for name, worker in self.workers.items() if step in worker.pending)
 
     def mark_fed(self, step: int) -> None:
-        """Record that a step was fed.
-
-        Args:
-            step: The step; earlier ones can no longer be fed.
-        """
+        """Record that a step was fed; earlier ones can no longer be fed."""
         self.fed_step = step
         for worker in self.workers.values():
             worker.pending.pop(step, None)
 
     def note_waiting(self, now: float) -> None:
-        """Record which step is the first to wait, and since when.
-
-        Args:
-            now: Seconds since the epoch.
-        """
+        """Record which step is the first to wait, and since when; `now` is in seconds."""
         first = min(self.pending_steps(), default=None)
         if first is None:
             self.waiting = None
@@ -291,12 +259,7 @@ class Progress(JsonRecord):
             self.waiting = Waiting(first, self.waiting.since)
 
     def is_overdue(self, now: float, patience: Patience) -> bool:
-        """Return whether the first step that waits has waited long enough.
-
-        Args:
-            now: Seconds since the epoch.
-            patience: How long it waits.
-        """
+        """Return whether the first step that waits has waited long enough."""
         if self.waiting is None:
             return False
         waited = now - self.waiting.since
@@ -315,56 +278,30 @@ class Progress(JsonRecord):
         )
         for name in silent:
             self.workers[name].give_up(step)
-        if self.names_known:
-            return len(silent), _names(silent, 0)
-        self.unseen_given_up = True
-        if self.num_workers is None:
-            return len(silent), "workers whose number is unknown"
-        unseen = self.num_workers - len(self.workers)
-        return len(silent) + unseen, _names(silent, unseen)
+        shown = silent[:_NAMES_SHOWN]
+        if len(silent) > len(shown):
+            shown.append(f"{len(silent) - len(shown)} more workers")
+        num_unseen = 0
+        if not self.names_known:
+            self.unseen_given_up = True
+            num_unseen = max((self.num_workers or 0) - len(self.workers), 0)
+            shown.append("workers without any file")
+        return len(silent) + num_unseen, ", ".join(shown)
 
     def num_seen(self, worker: str) -> int:
-        """Return how many files of a worker were seen.
-
-        Args:
-            worker: The worker.
-        """
+        """Return how many files of a worker were seen."""
         unreadable = sum(name == worker for _, name in self.unreadable)
         return self.workers.get(worker, WorkerProgress()).num_seen + unreadable
 
     def count_late(self, listed: Mapping[str, int]) -> None:
-        """Count files without a number as late that exist and were not seen.
+        """Count files without a number as late that are listed and were not seen.
 
-        Args:
-            listed: Number of files of each worker that a full listing shows.
+        `listed` is the number of files of each worker in a full listing.
         """
         for name, count in listed.items():
             missing = count - self.num_seen(name)
-            if missing > 0 and not self._worker(name).seen:
+            worker = self.workers.get(name, WorkerProgress())
+            if missing > 0 and not worker.seen:
                 self.late += missing
-                self._worker(name).unsequenced += missing
-
-    def _worker(self, name: str) -> WorkerProgress:
-        return self.workers.setdefault(name, WorkerProgress())
-
-    def _note_unnumbered(self, worker: str, step: int) -> Sighting:
-        # A file of a step that was fed is a duplicate or late; the count at the end decides.
-        if step <= self.fed_step:
-            return Sighting.DUPLICATE
-        progress = self._worker(worker)
-        if step in progress.pending:
-            return Sighting.DUPLICATE
-        progress.pending[step] = 0
-        progress.unsequenced += 1
-        progress.given_up = False
-        return Sighting.NEW
-
-
-def _names(names: Sequence[str], unseen: int) -> str:
-    """Return the first names and how many more there are; there may be hundreds."""
-    shown = list(names[:_NAMES_SHOWN])
-    if len(names) > len(shown):
-        shown.append(f"{len(names) - len(shown)} more workers")
-    if unseen:
-        shown.append(f"{unseen} workers without any file")
-    return ", ".join(shown)
+                worker.unsequenced += missing
+                self.workers[name] = worker

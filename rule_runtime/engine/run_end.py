@@ -10,7 +10,7 @@ from typing import Final
 
 from hook_layer.storage.base import Store
 from rule_runtime.engine.expected_files import ExpectedFiles
-from rule_runtime.engine.lost_files import ListingPart, listed_parts
+from rule_runtime.engine.lost_files import listed_parts
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.progress import Finishing
 from rule_runtime.engine.run_feed import FILES_AT_ONCE, RunFeed
@@ -114,15 +114,15 @@ class RunEnd:
             self._after = -1 if counts_all else progress.fed_step
         # Other runs' files may follow, so few are read at first: as many as are missing.
         size = min(expected.num_missing or FILES_AT_ONCE, FILES_AT_ONCE)
-        part = ListingPart(
-            is_wanted=lambda step, worker: (
-                step > progress.fed_step and expected.may_have(step, worker)
-            ),
+        parts = listed_parts(
+            self._store,
+            self._after,
+            is_wanted=self._is_wanted,
             size=lambda: size,
             is_over=lambda step: step > progress.fed_step and expected.end_before(step),
         )
-        for names in listed_parts(self._store, self._after, part):
-            feed.load(name for name in names if part.is_wanted(*name))
+        for names in parts:
+            feed.load(name for name in names if self._is_wanted(*name))
             last = names[-1][0]
             is_fed = feed.feed_steps([step for step in progress.pending_steps() if step <= last])
             self._after = last if is_fed else max(self._after, progress.fed_step)
@@ -135,6 +135,9 @@ class RunEnd:
         if progress.has_unnumbered:
             progress.count_late(self._shown)
         return True
+
+    def _is_wanted(self, step: int, worker: str) -> bool:
+        return step > self._progress.fed_step and self._expected.may_have(step, worker)
 
     def _replay(self) -> bool:
         replaying = self._progress.replaying

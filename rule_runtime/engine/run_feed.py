@@ -15,7 +15,7 @@ from rule_runtime.engine.counts import Counts
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.engine.progress import Replaying, Sighting
+from rule_runtime.engine.progress import Replaying
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import MEMORY_VERSION, EvaluationState
 from rule_runtime.trial.step_index import StepFile, iter_step_files
@@ -113,11 +113,7 @@ class RunFeed:
         return has_news or any(each.index and each.index.sequence is None for each in files)
 
     def load(self, names: Iterable[FileName]) -> bool:
-        """Read index files and record them; return True if one of them was unknown.
-
-        Args:
-            names: The files.
-        """
+        """Read index files and record them; return True if one of them was unknown."""
         return self._record(iter_step_files(self._store, [index_key(*name) for name in names]))
 
     def look_up_num_workers(self) -> None:
@@ -126,11 +122,7 @@ class RunFeed:
             self.progress.num_workers = self._reader.num_workers()
 
     def feed_steps(self, steps: Sequence[int]) -> bool:
-        """Feed steps whose files were recorded; return False if there was no time for all.
-
-        Args:
-            steps: The steps in order.
-        """
+        """Feed steps whose files were recorded, in order; return False if the time ran out."""
         names = [(step, worker) for step in steps for worker in self.progress.writers(step)]
         found = _by_step(self._get(names))
         present = next(found, None)
@@ -160,11 +152,7 @@ class RunFeed:
         self.progress.replaying = Replaying()
 
     def replay(self, names: Iterable[FileName]) -> bool:
-        """Continue a replay; return True once it is complete.
-
-        Args:
-            names: The files that it has not evaluated yet, in step order.
-        """
+        """Continue a replay with files in step order; return True once it is complete."""
         for chunk in _chunks(names):
             for step, of_step in _by_step(self._get(chunk)):
                 files = list(of_step)
@@ -235,28 +223,32 @@ class RunFeed:
     def _record(self, files: Iterable[StepFile]) -> bool:
         has_news = False
         for file in files:
-            sighting = self._note(file)
-            has_news = has_news or sighting is not Sighting.DUPLICATE
-            if sighting is Sighting.NEW and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
-                self._kept[_name_of(file)] = file
-                self._kept_bytes += file.num_bytes
+            if self._note(file):
+                has_news = True
+                self._keep(file)
         self.progress.settle()
         return has_news
 
-    def _note(self, file: StepFile) -> Sighting:
-        progress = self.progress
-        if file.index is None:
-            sighting = progress.note_unreadable(file.worker, file.step)
-            is_last = (file.step, file.worker) == max(progress.unreadable)
-            if sighting is Sighting.NEW and is_last:
+    def _note(self, file: StepFile) -> bool:
+        """Record a file; return True if it is an unknown one of this run, or unreadable."""
+        progress, index = self.progress, file.index
+        if index is None:
+            is_new = progress.note_unreadable(file.worker, file.step)
+            if is_new and _name_of(file) == max(progress.unreadable):
                 counts = replace(self.evaluation.counts, last_problem=file.problem or "")
                 self.evaluation.counts = counts
-            return sighting
+            return is_new
         if not self._belongs(file):
-            return Sighting.DUPLICATE
-        if file.index.workers is not None:
-            progress.num_workers = max(progress.num_workers or 0, file.index.workers)
-        return progress.note(file.worker, file.step, file.index.sequence, file.index.skipped or 0)
+            return False
+        if index.workers is not None:
+            progress.num_workers = max(progress.num_workers or 0, index.workers)
+        return progress.note(file.worker, file.step, index.sequence, index.skipped or 0)
+
+    def _keep(self, file: StepFile) -> None:
+        is_waiting = file.step > self.progress.fed_step
+        if is_waiting and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
+            self._kept[_name_of(file)] = file
+            self._kept_bytes += file.num_bytes
 
     def _belongs(self, file: StepFile) -> bool:
         return file.index is not None and file.index.run == self._run

@@ -92,11 +92,7 @@ class EvaluationState(JsonRecord):
         return self.announced_transition >= self.transition
 
     def with_status(self, status: RuleStatus) -> EvaluationState:
-        """Return the state with another status, `transition` raised if it differs.
-
-        Args:
-            status: The new status.
-        """
+        """Return the state with another status, and `transition` raised if it differs."""
         if status is self.status:
             return self
         return replace(self, status=status, transition=self.transition + 1)

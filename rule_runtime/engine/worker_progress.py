@@ -88,19 +88,13 @@ class WorkerProgress(JsonRecord):
         return self.has_hole and self.seen[-1][0] > self.listed
 
     def has_seen(self, number: int) -> bool:
-        """Return whether a file was seen.
-
-        Args:
-            number: Its number.
-        """
+        """Return whether the file of a number was seen."""
         return self._range_of(number) is not None
 
     def add(self, number: int, skipped: int = 0) -> None:
         """Record that a file was seen.
 
-        Args:
-            number: Its number.
-            skipped: How many numbers right before it were never stored, as the file reports.
+        The file reports that as many numbers as `skipped` right before it were never stored.
         """
         first, last = number - skipped, number
         if self.seen and first == self.highest + 1:  # the usual case: the next one
@@ -116,11 +110,7 @@ class WorkerProgress(JsonRecord):
         self.seen[begin:end] = [(min(low for low, _ in ends), max(high for _, high in ends))]
 
     def remove(self, number: int) -> None:
-        """Forget that a file was seen.
-
-        Args:
-            number: Its number.
-        """
+        """Forget that a file was seen."""
         at = self._range_of(number)
         if at is not None:
             self.excused = min(self.excused, number - 1)
@@ -131,8 +121,7 @@ class WorkerProgress(JsonRecord):
     def give_up(self, step: int) -> None:
         """Stop waiting for the files in the holes, and for this worker until it writes again.
 
-        Args:
-            step: The step that waited; a worker that wrote files of later steps only has holes.
+        A worker that wrote files of later steps than `step`, which waited, only has holes.
         """
         self.excused = max(self.excused, self.highest)
         self.settle()
@@ -141,8 +130,7 @@ class WorkerProgress(JsonRecord):
     def settle(self, unreadable: Collection[int] = ()) -> None:
         """Update `passed_step` after files were recorded.
 
-        Args:
-            unreadable: Steps of this worker's files that exist and cannot be parsed.
+        `unreadable` are the steps of this worker's files that exist and cannot be parsed.
         """
         if unreadable:
             self._bridge(unreadable)
