@@ -6,11 +6,11 @@ import math
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,14 +34,18 @@ class JsonRecord:
     Members that are None are left out. A missing member gets its default and an unknown one is
     ignored, so members can be added later. `field(metadata={"json": name})` sets a member's name
     in JSON. Dicts whose keys are not text become lists of pairs, named tuples become lists, and
-    members of type `Any` are stored as they are.
+    values of type `Any` are stored as they are.
     """
 
     def to_json(self) -> dict[str, Any]:
         """Return the members as a JSON object; numbers that are not finite become their names."""
         kind: Any = type(self)
-        encoded: dict[str, Any] = _codec(kind).encode(self)
-        return encoded
+        hints = _hints(kind)
+        return {
+            member.metadata.get("json", member.name): _encoded(hints[member.name], value)
+            for member in fields(kind)
+            if (value := getattr(self, member.name)) is not None
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -53,9 +57,8 @@ class JsonRecord:
         Raises:
             JsonError: A member is missing, or has another type.
         """
-        kind: Any = cls
-        decoded: Self = _codec(kind).decode(data, cls.__name__)
-        return decoded
+        record: Self = _record(cls, data, cls.__name__)
+        return record
 
 
 def json_number(value: float) -> float | str:
@@ -65,111 +68,89 @@ def json_number(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-class _Codec(NamedTuple):
-    """How values of one type are written, and read from data at a path that errors name."""
-
-    encode: Callable[[Any], Any]
-    decode: Callable[[Any, str], Any]
+_hints = lru_cache(maxsize=64)(typing.get_type_hints)
 
 
-@lru_cache(maxsize=256)
-def _codec(kind: Any) -> _Codec:  # noqa: PLR0911 - one return for each sort of type
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return _Codec(_same, lambda data, _: data)
-    if kind in _PLAIN:
-        return _Codec(_same, lambda data, path: _checked(kind, _PLAIN[kind], data, path))
-    if kind is float:
-        return _Codec(json_number, _number)
-    if origin in (typing.Union, types.UnionType):  # None or a value; records leave None out
-        (inner,) = (_codec(arg) for arg in args if arg is not type(None))
-        return _Codec(
-            lambda value: None if value is None else inner.encode(value),
-            lambda data, path: None if data is None else inner.decode(data, path),
-        )
-    if origin is tuple and args[-1] is not Ellipsis:
-        return _row([_codec(arg) for arg in args], tuple)
-    if origin in (tuple, list, set):
-        return _items(_codec(args[0]), origin)
-    if origin is not None:
-        return _mapping(*args)
-    if issubclass(kind, Enum):
-        return _Codec(lambda value: value.value, lambda data, path: _choice(kind, data, path))
-    hints = typing.get_type_hints(kind)
-    if is_dataclass(kind):
-        return _record(kind, hints)
-    return _row([_codec(hint) for hint in hints.values()], lambda items: kind(*items))
+def _without_none(kind: Any) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return next(part for part in typing.get_args(kind) if part is not type(None))
+    return kind
 
 
-def _record(kind: Any, hints: Mapping[str, Any]) -> _Codec:
-    members = [
-        (each, each.metadata.get("json", each.name), _codec(hints[each.name]))
-        for each in fields(kind)
-    ]
-
-    def encode(value: Any) -> dict[str, Any]:
-        return {
-            key: codec.encode(member)
-            for each, key, codec in members
-            if (member := getattr(value, each.name)) is not None
-        }
-
-    def decode(data: Any, path: str) -> Any:
-        found = _checked(dict, "an object", data, path)
-        values = {}
-        for each, key, codec in members:
-            if found.get(key) is not None:
-                values[each.name] = codec.decode(found[key], f"{path}.{key}")
-            elif each.default is MISSING and each.default_factory is MISSING:
-                raise JsonError(f"{path}.{key}", "a value", None)
-        return kind(**values)
-
-    return _Codec(encode, decode)
-
-
-def _items(item: _Codec, kind: Callable[[Iterable[Any]], Any]) -> _Codec:
-    def encode(value: Iterable[Any]) -> list[Any]:
-        return [item.encode(each) for each in (sorted(value) if kind is set else value)]
-
-    def decode(data: Any, path: str) -> Any:
-        found = enumerate(_checked(list, "a list", data, path))
-        return kind(item.decode(each, f"{path}[{at}]") for at, each in found)
-
-    return _Codec(encode, decode)
-
-
-def _row(items: list[_Codec], kind: Callable[[Iterable[Any]], Any]) -> _Codec:
-    """Return the codec of tuples whose items have a type each."""
-
-    def encode(value: Any) -> list[Any]:
-        return [item.encode(each) for item, each in zip(items, value, strict=True)]
-
-    def decode(data: Any, path: str) -> Any:
-        if len(_checked(list, "a list", data, path)) != len(items):
-            raise JsonError(path, f"a list of {len(items)}", data)
-        pairs = zip(items, data, strict=True)
-        return kind([item.decode(each, f"{path}[{at}]") for at, (item, each) in enumerate(pairs)])
-
-    return _Codec(encode, decode)
-
-
-def _mapping(key: Any, value: Any) -> _Codec:
-    if key is not str:
-        pairs = _items(_row([_codec(key), _codec(value)], tuple), dict)
-        return _Codec(lambda mapping: pairs.encode(sorted(mapping.items())), pairs.decode)
-    item = _codec(value)
-
-    def decode(data: Any, path: str) -> dict[str, Any]:
-        found = _checked(dict, "an object", data, path)
-        return {name: item.decode(each, f"{path}.{name}") for name, each in found.items()}
-
-    if value is Any:
-        return _Codec(dict, decode)
-    return _Codec(lambda data: {name: item.encode(data[name]) for name in sorted(data)}, decode)
-
-
-def _same(value: Any) -> Any:
+def _encoded(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one for each sort of type
+    args = typing.get_args(_without_none(kind)) or (Any, Any)
+    if kind is Any or value is None:
+        return value
+    if isinstance(value, JsonRecord):
+        return value.to_json()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return json_number(value)
+    if isinstance(value, Mapping):
+        if args[0] is str:
+            return {key: _encoded(args[1], each) for key, each in value.items()}
+        return [[key, _encoded(args[1], each)] for key, each in sorted(value.items())]
+    if isinstance(value, (list, tuple, set)):
+        items = sorted(value) if isinstance(value, set) else value
+        return [_encoded(object, each) for each in items]
     return value
+
+
+def _decoded(kind: Any, data: Any, path: str) -> Any:  # noqa: PLR0911 - as above
+    inner = _without_none(kind)
+    if inner is Any or (inner is not kind and data is None):
+        return data
+    if inner is float:
+        return _number(data, path)
+    if inner in _PLAIN:
+        return _checked(inner, _PLAIN[inner], data, path)
+    origin = typing.get_origin(inner) or inner
+    if issubclass(origin, JsonRecord):
+        return _record(origin, data, path)
+    if issubclass(origin, Enum):
+        if data not in [each.value for each in origin]:
+            raise JsonError(path, " or ".join(str(each.value) for each in origin), data)
+        return origin(data)
+    if issubclass(origin, Mapping):
+        return _mapping(typing.get_args(inner), data, path)
+    return _sequence(inner, data, path)
+
+
+def _record(kind: Any, data: Any, path: str) -> Any:
+    found = _checked(dict, "an object", data, path)
+    hints, values = _hints(kind), {}
+    for member in fields(kind):
+        key = member.metadata.get("json", member.name)
+        if found.get(key) is not None:
+            values[member.name] = _decoded(hints[member.name], found[key], f"{path}.{key}")
+        elif member.default is MISSING and member.default_factory is MISSING:
+            raise JsonError(f"{path}.{key}", "a value", None)
+    return kind(**values)
+
+
+def _mapping(kinds: tuple[Any, ...], data: Any, path: str) -> dict[Any, Any]:
+    key, value = kinds
+    if key is not str:
+        pairs: Any = list.__class_getitem__(tuple.__class_getitem__(kinds))
+        return dict(_sequence(pairs, data, path))
+    found = _checked(dict, "an object", data, path)
+    return {name: _decoded(value, each, f"{path}.{name}") for name, each in found.items()}
+
+
+def _sequence(kind: Any, data: Any, path: str) -> Any:
+    """Return a list, a set, a tuple of items of one type, or a tuple with a type for each item."""
+    found = _checked(list, "a list", data, path)
+    args = typing.get_args(kind)
+    origin = typing.get_origin(kind) or kind
+    kinds = [args[0]] * len(found) if args else list(_hints(kind).values())
+    if origin is tuple and args[-1] is not Ellipsis:
+        kinds = list(args)
+    if len(kinds) != len(found):
+        raise JsonError(path, f"a list of {len(kinds)}", data)
+    pairs = enumerate(zip(kinds, found, strict=True))
+    items = [_decoded(each, item, f"{path}[{at}]") for at, (each, item) in pairs]
+    return origin(items) if args else origin(*items)
 
 
 def _checked(kind: type, expected: str, data: Any, path: str) -> Any:
@@ -187,10 +168,3 @@ def _number(data: Any, path: str) -> float:
         return float(data)
     except OverflowError:
         raise JsonError(path, "a number", data) from None
-
-
-def _choice(kind: type[Enum], data: Any, path: str) -> Enum:
-    try:
-        return kind(data)
-    except ValueError:
-        raise JsonError(path, " or ".join(str(each.value) for each in kind), data) from None

@@ -150,7 +150,7 @@ class NotEvaluated:
 class Missing(Exception):  # noqa: N818 - it is an answer
     """Data that a rule or a fact needs was not saved at this step.
 
-    The step counts as not evaluated, and the memory stays as it was.
+    The step counts as not evaluated; changes to the memory are kept.
 
     Args:
         reason: What is missing, such as "no validation loss was saved".

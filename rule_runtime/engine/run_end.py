@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import takewhile
 from typing import Final
 
 from hook_layer.storage.base import Store
@@ -15,7 +14,6 @@ from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.progress import Finishing
 from rule_runtime.engine.run_feed import FILES_AT_ONCE, RunFeed
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.trial.step_index import list_index_files
 
 __all__ = ["RunEnd"]
 
@@ -140,11 +138,21 @@ class RunEnd:
         return step > self._progress.fed_step and self._expected.may_have(step, worker)
 
     def _replay(self) -> bool:
-        replaying = self._progress.replaying
-        listed = list_index_files(self._store, after_step=replaying.after if replaying else -1)
-        names = ((name.step, name.worker) for _, name in listed)
-        # What was fed by now is all there is; a file of a later step will be news.
-        return self._feed.replay(takewhile(lambda name: name[0] <= self._progress.fed_step, names))
+        feed, progress = self._feed, self._progress
+        parts = listed_parts(
+            self._store,
+            -1 if progress.replaying is None else progress.replaying.after,
+            is_wanted=lambda *_: True,
+            size=lambda: FILES_AT_ONCE,
+            is_over=lambda step: step > progress.fed_step,  # a later file will be news
+        )
+        for names in parts:
+            if not feed.replay(names):
+                return False
+            if feed.has_failed:
+                break
+        feed.end_replay()
+        return True
 
     def _conclude(self) -> EvaluationState:
         self._progress.finishing = None

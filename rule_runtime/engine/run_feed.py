@@ -70,7 +70,6 @@ class RunFeed:
         progress: Which files were seen and fed.
         evaluation: The rule's memory and outcomes.
         budget: How long the call may work.
-        has_fed: True once a step was fed.
     """
 
     def __init__(
@@ -91,7 +90,6 @@ class RunFeed:
         self.budget = budget
         self.progress = state.progress.copy()
         self.evaluation = Evaluation.resume(rule, state)
-        self.has_fed = False
         self._first_evidence: Evidence | None = None
         replaying = state.progress.replaying
         if replaying is not None and not replaying.found:
@@ -124,7 +122,7 @@ class RunFeed:
     def feed_steps(self, steps: Sequence[int]) -> bool:
         """Feed steps whose files were recorded, in order; return False if the time ran out."""
         names = [(step, worker) for step in steps for worker in self.progress.writers(step)]
-        found = _by_step(self._get(names))
+        found = groupby(self._get(names), key=_step_of)
         present = next(found, None)
         for step in steps:
             if self.has_failed:
@@ -151,30 +149,27 @@ class RunFeed:
         self.progress.replayed = self.progress.late
         self.progress.replaying = Replaying()
 
-    def replay(self, names: Iterable[FileName]) -> bool:
-        """Continue a replay with files in step order; return True once it is complete."""
-        for chunk in _chunks(names):
-            for step, of_step in _by_step(self._get(chunk)):
-                files = list(of_step)
-                late = self.progress.late
-                for file in files:
-                    self._note(file)
-                # Late files that the replay itself discovers need no further replay.
-                self.progress.replayed += self.progress.late - late
-                self._evaluate(step, files)
-                is_found = self.evaluation.evidence is not None
-                self.progress.replaying = Replaying(step, is_found)
-                if self.has_failed:
-                    return self._end_replay()
-                if not self.budget.allows_more():
-                    return False
-        return self._end_replay()
+    def replay(self, names: Sequence[FileName]) -> bool:
+        """Evaluate listed files again, in step order; return False if the time ran out."""
+        for step, of_step in groupby(self._get(names), key=_step_of):
+            files = list(of_step)
+            late = self.progress.late
+            for file in files:
+                self._note(file)
+            # Late files that the replay itself discovers need no further replay.
+            self.progress.replayed += self.progress.late - late
+            self._evaluate(step, files)
+            is_found = self.evaluation.evidence is not None
+            self.progress.replaying = Replaying(step, is_found)
+            if not self.has_failed and not self.budget.allows_more():
+                return False
+        return True
 
-    def _end_replay(self) -> bool:
+    def end_replay(self) -> None:
+        """End a replay; the first finding stays if the replay found nothing."""
         if self.evaluation.evidence is None:
             self.evaluation.evidence = self._first_evidence
         self.progress.replaying = None
-        return True
 
     def give_up(self) -> None:
         """Stop waiting for the workers that the first step waits for, and record who they are."""
@@ -261,10 +256,6 @@ class RunFeed:
 
     def _mark_fed(self, step: int) -> None:
         self.progress.mark_fed(step)
-        self._forget(step)
-        self.has_fed = True
-
-    def _forget(self, step: int) -> None:
         for name in [name for name in self._kept if name[0] <= step]:
             self._kept_bytes -= self._kept.pop(name).num_bytes
 
@@ -281,18 +272,5 @@ def _name_of(file: StepFile) -> FileName:
     return file.step, file.worker
 
 
-def _by_step(files: Iterable[StepFile]) -> Iterator[tuple[int, Iterator[StepFile]]]:
-    """Yield the files of each step; they come in step order."""
-    return groupby(files, key=lambda file: file.step)
-
-
-def _chunks(names: Iterable[FileName]) -> Iterator[list[FileName]]:
-    """Yield names in lists of about `FILES_AT_ONCE`; those of a step stay together."""
-    chunk: list[FileName] = []
-    for _, of_step in groupby(names, key=lambda name: name[0]):
-        chunk.extend(of_step)
-        if len(chunk) >= FILES_AT_ONCE:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+def _step_of(file: StepFile) -> int:
+    return file.step
