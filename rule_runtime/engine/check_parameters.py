@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rule_runtime.rules
 from rule_runtime.engine.parameters import ParameterError, nearest_name
 from rule_runtime.engine.registry import available_rules, create_rule
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.step_bounds import BOUNDS
 
 __all__ = ["check_parameters", "main"]
 
@@ -30,9 +32,11 @@ def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         do not fit together), what is `allowed`, and the `nearest` word of those that are, if any.
     """
     package = f"{rule_runtime.rules.__name__}."
-    built_in = [
-        name for name, rule in available_rules().items() if rule.__module__.startswith(package)
-    ]
+    built_in = {
+        name: rule
+        for name, rule in available_rules().items()
+        if rule.__module__.startswith(package)
+    }
     return [
         {"rule": position, **mistake}
         for position, rule in enumerate(rules)
@@ -46,25 +50,32 @@ def main() -> None:
 
 
 def _mistakes(
-    name: str, given: Mapping[str, str], built_in: Collection[str]
+    name: str, given: Mapping[str, str], built_in: Mapping[str, type[Rule]]
 ) -> list[dict[str, Any]]:
     if name not in built_in:
         nearest = nearest_name(name, built_in)
         return [_mistake("rule_to_invoke", f"the rules {', '.join(built_in)}", nearest)]
     values = dict(given)
-    found: dict[str, dict[str, Any]] = {}
+    wrong: list[str] = []
     while True:  # a wrong parameter is left out, so that the next one is found
         try:
             create_rule(name, values)
         except ParameterError as error:
-            key = error.parameter
-            if key is None and not found:
+            if error.parameter is None and not wrong:
                 return [_mistake(None, f"parameters that fit together ({error})")]
-            if key is not None and key not in found:
-                found[key] = _mistake(key, error.allowed, error.nearest)
-                if values.pop(key, None) is not None:
+            if error.parameter is not None and error.parameter not in wrong:
+                wrong.append(error.parameter)
+                if values.pop(error.parameter, None) is not None:
                     continue
-        return [found[key] for key in sorted(found)]
+        return [_wrong(built_in[name], key, given.get(key, "")) for key in sorted(wrong)]
+
+
+def _wrong(rule: type[Rule], key: str, value: str) -> dict[str, Any]:
+    known = {each.name: each for each in rule.parameters()}
+    parameter = known.get(key) or BOUNDS.get(key)
+    if parameter is None:
+        return _mistake(key, f"the parameters {', '.join(known)}", nearest_name(key, known))
+    return _mistake(key, parameter.allowed, nearest_name(value, parameter.choices))
 
 
 def _mistake(parameter: str | None, allowed: str, nearest: str | None = None) -> dict[str, Any]:

@@ -41,22 +41,11 @@ class ParameterError(ValueError):
 
     Attributes:
         parameter: Name of the parameter; None if several do not fit together.
-        allowed: What is allowed instead.
-        nearest: The allowed word that is most similar, if one is similar.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        parameter: str | None = None,
-        allowed: str = "",
-        nearest: str | None = None,
-    ) -> None:
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
-        self.allowed = allowed
-        self.nearest = nearest
 
 
 @dataclass(frozen=True)
@@ -88,13 +77,14 @@ class Parameter:
         parts = [_kind(self.type).words, *map(str, self.constraints)]
         return ", ".join([*parts, f"in {self.unit}"] if self.unit else parts)
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a parameter that takes one of a few; empty for others."""
+        return _kind(self.type).choices
+
 
 def parameters_of(cls: type) -> tuple[Parameter, ...]:
-    """Return the parameters of a rule's class in the order of their declaration.
-
-    Args:
-        cls: A dataclass.
-    """
+    """Return the parameters of a rule's class in the order of their declaration."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in fields(cls) if field.init)
 
@@ -113,9 +103,8 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
     try:
         kind = _kind(parameter.type, is_regex=Regex() in parameter.constraints)
     except TypeError as error:
-        raise ParameterError(
-            f"{owner}: parameter {parameter.name} is {value!r}, but {error}"
-        ) from None
+        message = f"{owner}: parameter {parameter.name} is {value!r}, but {error}"
+        raise ParameterError(message, parameter=parameter.name) from None
     try:
         result = kind.convert(value)
     except (TypeError, ValueError) as error:
@@ -132,20 +121,12 @@ def _refused(
 ) -> ParameterError:
     unit = f" {parameter.unit}" if parameter.unit else ""
     why = f": {problem}" if problem else ""
-    return ParameterError(
-        f"{owner}: parameter {parameter.name} is {value!r}{unit}, but must be {expected}{why}",
-        parameter=parameter.name,
-        allowed=parameter.allowed,
-        nearest=nearest_name(str(value), _kind(parameter.type).choices),
-    )
+    message = f"{owner}: parameter {parameter.name} is {value!r}{unit}, but must be {expected}{why}"
+    return ParameterError(message, parameter=parameter.name)
 
 
 def is_supported(kind: Any) -> bool:
-    """Return whether a parameter may have a type.
-
-    Args:
-        kind: The type, without the constraints.
-    """
+    """Return whether parameters can have a type."""
     try:
         _kind(kind)
     except TypeError:
@@ -154,24 +135,14 @@ def is_supported(kind: Any) -> bool:
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the valid name that is most similar to what the user wrote, if one is similar.
-
-    Args:
-        name: What the user wrote.
-        names: What is valid.
-    """
+    """Return the valid name that is most similar to what the user wrote, if one is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in names}
     found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_SIMILAR)
     return by_folded[found[0]] if found else None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the most similar valid name, or the list of valid ones.
-
-    Args:
-        name: What the user wrote.
-        names: What is valid.
-    """
+    """Return "; did you mean ...?" with the most similar valid name, or the list of valid ones."""
     valid = sorted(names)
     found = nearest_name(name, valid)
     if found is not None:
@@ -208,11 +179,7 @@ class _Kind:
 
 
 def _kind(hint: Any, *, is_regex: bool = False) -> _Kind:
-    """Return the kind of a type.
-
-    Raises:
-        TypeError: Parameters cannot have the type.
-    """
+    """Return the kind of a type; raise TypeError if parameters cannot have the type."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Final, TypeGuard
 
 import rule_runtime.rules
-from rule_runtime.engine.parameters import ParameterError, nearest, nearest_name
+from rule_runtime.engine.parameters import ParameterError, nearest
 from rule_runtime.engine.rule import Rule, snake_case
 from rule_runtime.engine.step_bounds import bounded, split_bounds
 
@@ -98,19 +98,12 @@ def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
     values, steps = split_bounds(cls.__name__, parameters, accepted)
     for name in values:
         if name not in accepted:
-            raise ParameterError(
-                f"{cls.__name__} takes no parameter {name!r}{nearest(name, accepted)}",
-                parameter=name,
-                allowed=f"the parameters {', '.join(accepted)}",
-                nearest=nearest_name(name, accepted),
-            )
+            message = f"{cls.__name__} takes no parameter {name!r}{nearest(name, accepted)}"
+            raise ParameterError(message, parameter=name)
     for parameter in cls.parameters():
         if parameter.is_required and parameter.name not in parameters:
-            raise ParameterError(
-                f"{cls.__name__} needs the parameter {parameter.name!r}",
-                parameter=parameter.name,
-                allowed=parameter.allowed,
-            )
+            message = f"{cls.__name__} needs the parameter {parameter.name!r}"
+            raise ParameterError(message, parameter=parameter.name)
     return bounded(cls(**values), steps)
 
 

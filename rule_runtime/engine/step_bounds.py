@@ -8,15 +8,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.constraints import AtLeast
+from rule_runtime.engine.parameters import Parameter, ParameterError, coerce
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Rule
 
-__all__ = ["StepBounds", "bounded", "split_bounds"]
+__all__ = ["BOUNDS", "StepBounds", "bounded", "split_bounds"]
 
 _START: Final = "start_step"
 _END: Final = "end_step"
+BOUNDS: Final = {
+    name: Parameter(name, int | None, None, (AtLeast(0),), "") for name in (_START, _END)
+}
+"""Parameters that bound the steps, by name."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,7 @@ class StepBounds:
 
 
 def bounded(rule: Rule, steps: StepBounds) -> Rule:
-    """Return a rule that judges only some steps.
-
-    Args:
-        rule: The rule.
-        steps: The steps.
-    """
+    """Return a rule that judges only some steps."""
     rule = copy.copy(rule)
     object.__setattr__(rule, "step_bounds", steps)
     return rule
@@ -66,26 +66,15 @@ def split_bounds(
         ParameterError: If a bound is no step number, or no step lies between them.
     """
     rest = dict(parameters)
-    numbers = {}
-    for key in (_START, _END):
-        if key not in rest or key in accepted:
-            continue
-        value = rest.pop(key)
-        text = str(value).strip()
-        if text.lower() in ("", "none"):
-            continue
-        if not text.isdecimal():
-            raise ParameterError(
-                f"{owner}: parameter {key} is {value!r}, but must be the number of a step",
-                parameter=key,
-                allowed="the number of a step",
-            )
-        numbers[key] = int(text)
-    every = StepBounds()
-    bounds = StepBounds(numbers.get(_START, every.first), numbers.get(_END, every.end))
-    if bounds.first >= bounds.end:
+    given = {
+        name: coerce(parameter, rest.pop(name), owner=owner)
+        for name, parameter in BOUNDS.items()
+        if name in rest and name not in accepted
+    }
+    first, end = given.get(_START) or 0, given.get(_END)
+    if end is not None and first >= end:
         raise ParameterError(
-            f"{owner}: parameter {_END} is {bounds.end}, but must be greater than {_START}, which "
-            f"is {bounds.first}: no step lies between them"
+            f"{owner}: parameter {_END} is {end}, but must be greater than {_START}, which is "
+            f"{first}: no step lies between them"
         )
-    return rest, bounds
+    return rest, StepBounds(first, math.inf if end is None else end)

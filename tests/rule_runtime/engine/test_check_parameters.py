@@ -59,7 +59,10 @@ def test_an_unknown_parameter_names_those_that_exist() -> None:
 def test_every_rule_takes_the_steps_that_it_judges() -> None:
     assert check("VanishingGradient", start_step="10", end_step="None") == []
     (mistake,) = check("VanishingGradient", start_step="ten", threshold="1e-7")
-    assert (mistake["parameter"], mistake["allowed"]) == ("start_step", "the number of a step")
+    assert (mistake["parameter"], mistake["allowed"]) == (
+        "start_step",
+        "a whole number, or none, at least 0",
+    )
 
 
 def test_an_unknown_rule_names_those_that_exist() -> None:

@@ -207,7 +207,7 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     assert trial.evaluate(registry.create_rule("ExplodingTensor", {"end_step": "None"})) == (
         trial.evaluate(ExplodingTensor())
     )
-    with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is '-1'"):
+    with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is -1"):
         registry.create_rule("ExplodingTensor", {"start_step": "-1"})
     for empty in ({"start_step": "5", "end_step": "3"}, {"end_step": "0"}):
         with pytest.raises(ParameterError, match="but must be greater than start_step, which is"):
