@@ -67,11 +67,7 @@ class Evaluation:
 
     @classmethod
     def fresh(cls, rule: Rule) -> Evaluation:
-        """Return the evaluation of a run from its first step.
-
-        Args:
-            rule: The rule.
-        """
+        """Return the evaluation of a run from its first step."""
         return cls(rule, {}, None, Counts())
 
     @classmethod

@@ -94,13 +94,7 @@ class Evidence(JsonRecord):
 
 
 def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
-    """Return the evidence with its step, tensor and remedy, if the rule gave only a text.
-
-    Args:
-        evidence: The evidence.
-        rule: The class of the rule that found it.
-        step: The step at which it was found.
-    """
+    """Return the evidence with its step, tensor and remedy, if the rule gave only a text."""
     if evidence.mode:
         return evidence
     rows = step.tensors()
@@ -114,13 +108,7 @@ def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
 
 
 def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:
-    """Return the evidence of a finding about a run that saves nothing, completed likewise.
-
-    Args:
-        evidence: The evidence.
-        rule: The class of the rule that found it.
-        step: The last step that was saved, -1 if there was none yet.
-    """
+    """Return the evidence of a run that saves nothing, completed for its last step or -1."""
     return evidence if evidence.mode else _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
 
 

@@ -38,8 +38,7 @@ class LostFileSearch:
     def run_if_needed(self, *, has_news: bool) -> None:
         """List the index only if the known files do not show which others exist.
 
-        Args:
-            has_news: True if an unknown file was seen since the last listing.
+        `has_news` is True if an unknown file was seen since the last listing.
         """
         progress = self._progress
         if progress.scan is not None:

@@ -186,12 +186,7 @@ Outcome = Passed | IssueFound | NotEvaluated | Failed
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things: `1 step`, `2 steps`.
-
-    Args:
-        number: How many.
-        noun: The singular.
-    """
+    """Return a number of things: `1 step`, `2 steps`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -200,10 +195,6 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
 
     A finding begins with the sentence of SageMaker Debugger, because scripts search for it. The
     evidence follows on a line of its own.
-
-    Args:
-        rule_configuration_name: The name under which the rule is configured.
-        state: The state.
     """
     counts = state.counts
     if state.evidence is not None:
@@ -251,19 +242,11 @@ def _because(counts: Counts) -> str:
 
 
 def is_insufficient(details: str) -> bool:
-    """Return whether `StatusDetails` report that a rule had nothing to judge.
-
-    Args:
-        details: The text.
-    """
+    """Return whether `StatusDetails` report that a rule had nothing to judge."""
     return details.startswith(_INSUFFICIENT)
 
 
 def without_api_prefix(details: str) -> str:
-    """Return the last line of `StatusDetails`, without the name of the API's error in front.
-
-    Args:
-        details: The text.
-    """
+    """Return the last line of `StatusDetails`, without the name of the API's error in front."""
     line = details.strip().rpartition("\n")[2]
     return _API_PREFIX.sub("", line)

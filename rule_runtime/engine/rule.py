@@ -146,11 +146,7 @@ class Rule(ABC):
 
 
 def snake_case(name: str) -> str:
-    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`.
-
-    Args:
-        name: A name in CapWords.
-    """
+    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 

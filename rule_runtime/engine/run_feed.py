@@ -100,11 +100,7 @@ class RunFeed:
             self.begin_replay()
 
     def take_in(self, files: Sequence[StepFile]) -> bool:
-        """Record files; return True if one of them can change anything.
-
-        Args:
-            files: Index files of this run or others, in any order.
-        """
+        """Record files of any run, in any order; return True if one of them can change anything."""
         has_news = self._record(sorted(files, key=_name_of))
         self.progress.forget_surplus()
         # One without a number that was seen may be a late one: only their count shows it.
