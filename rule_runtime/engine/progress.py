@@ -142,7 +142,7 @@ class Progress(JsonRecord):
         `number` is None in files of the original client. The file reports that as many numbers as
         `skipped` right before it were never stored.
         """
-        progress = self.workers.setdefault(worker, WorkerProgress())
+        progress = self.workers.get(worker, WorkerProgress())
         if number is None:
             # A file of a step that was fed is known or late; the count at the end decides.
             if step <= self.fed_step or step in progress.pending:
@@ -152,6 +152,7 @@ class Progress(JsonRecord):
             return False
         else:
             progress.add(number, skipped)
+        self.workers[worker] = progress
         progress.given_up = False
         if step <= self.fed_step:
             self.late += 1

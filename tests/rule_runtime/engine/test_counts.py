@@ -1,4 +1,4 @@
-"""Why steps were not evaluated: the reason of most of them is told."""
+"""Why steps were not evaluated: the reason of most of them is shown."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 
 
-def test_the_most_frequent_reason_is_told() -> None:
+def test_the_most_frequent_reason_is_shown() -> None:
     class SaysWhy(Rule):
-        """Judges no step, and tells why by its number."""
+        """Judges no step, for a reason that names its number."""
 
         def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
             if step.step == 0:

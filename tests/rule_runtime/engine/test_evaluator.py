@@ -48,7 +48,7 @@ JSON = st.recursive(
 
 def evaluation_of(change: Callable[[Memory], None]) -> Evaluation:
     class Remembers(Rule):
-        """Changes its memory as it is told."""
+        """Changes its memory as the step says."""
 
         def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
             change(memory)
@@ -119,7 +119,7 @@ def list_of_names(step: StepView) -> list[str]:
     return list(step.tensors().names)
 
 
-def test_a_step_whose_files_are_gone_is_told() -> None:
+def test_a_step_whose_files_are_gone_is_counted() -> None:
     trial = TrialBuilder(num_workers=2)
     first = trial.step(0, {"a": [1.0]}, worker="worker_0")
     state = EvaluationState.initial()

@@ -1,4 +1,4 @@
-"""Steps that could not be stored hold nothing up, and the verdict tells of them."""
+"""Steps that could not be stored hold nothing up, and the verdict mentions them."""
 
 from __future__ import annotations
 

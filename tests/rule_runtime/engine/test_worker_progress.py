@@ -1,4 +1,4 @@
-"""What is known of a worker's files, kept as ranges, is what a set of numbers would tell."""
+"""A worker's files as ranges of numbers give the same answers as a set of numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTIONS = st.lists(
 
 @settings(deadline=None)
 @given(ACTIONS)
-def test_ranges_tell_what_a_set_would(actions: list[tuple[str, int, int]]) -> None:
+def test_ranges_answer_as_a_set_would(actions: list[tuple[str, int, int]]) -> None:
     worker, seen, excused = WorkerProgress(), set[int](), 0
     for action, number, most in actions:
         if action == "add" and number not in seen:
