@@ -35,7 +35,8 @@ class Reconciler:
         patience: How long a step waits for a worker that writes no files.
 
     Attributes:
-        has_more: True if the last call ran out of time: the same call without files continues it.
+        has_more: True if the last call left work for lack of time: the same call without files
+            continues it.
     """
 
     def __init__(
@@ -101,7 +102,8 @@ class Reconciler:
             asked_at = None if ended else now  # at the end no worker is waited for
             self._follow(feed, has_news=has_news, now=asked_at, look_again=look_again)
             if feed.has_failed or not ended:
-                self.has_more = budget.is_used_up and not feed.has_failed
+                has_fed = feed.progress.fed_step > state.progress.fed_step
+                self.has_more = self._is_work_left(feed, now, has_fed=has_fed)
                 return feed.state()
             if budget.is_used_up:
                 self.has_more = True
@@ -135,6 +137,18 @@ class Reconciler:
             feed.give_up()
             _feed_ready(feed, search, has_news=True)
             progress.note_waiting(now)
+
+    def _is_work_left(self, feed: RunFeed, now: float | None, *, has_fed: bool) -> bool:
+        """Return whether a call that ran out of time left work that needs no further file."""
+        progress = feed.progress
+        if feed.has_failed or not feed.budget.is_used_up:
+            return False
+        has_room_again = has_fed and progress.has_forgotten and progress.room > 0
+        if progress.scan is not None or progress.ready_steps() or has_room_again:
+            return True
+        if now is not None:
+            progress.note_waiting(now)
+        return now is not None and progress.is_overdue(now, self._patience)
 
 
 def _feed_ready(feed: RunFeed, search: LostFileSearch, *, has_news: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from hook_layer.storage.base import Store, open_store
@@ -95,33 +96,27 @@ def judge_stored_run(
     return {judge.name: judge.state for judge in judges}
 
 
+@dataclass
 class _Judge:
     """One rule that judges the run in turns; `num_steps` counts the steps that it has judged."""
 
-    def __init__(
-        self,
-        name: str,
-        reconciler: Reconciler,
-        shared: SharedReads,
-        last: Mapping[str, int] | None,
-    ) -> None:
-        self.name = name
-        self.state = EvaluationState.initial()
-        self.num_steps = 0
-        self.is_done = False
-        self._reconciler = reconciler
-        self._shared = shared
-        self._last = last
+    name: str
+    reconciler: Reconciler
+    shared: SharedReads
+    last_sequences: Mapping[str, int] | None
+    state: EvaluationState = field(default_factory=EvaluationState.initial)
+    num_steps: int = 0
+    is_done: bool = False
 
     def take_turn(self, end: int) -> None:
         """Judge steps until there are so many, or much was read."""
-        limit = self._shared.num_bytes_read + _BYTES_AT_ONCE
+        limit = self.shared.num_bytes_read + _BYTES_AT_ONCE
 
         def may_go_on() -> bool:
             self.num_steps += 1
-            return self.num_steps < end and self._shared.num_bytes_read < limit
+            return self.num_steps < end and self.shared.num_bytes_read < limit
 
-        self.state = self._reconciler.advance(
-            self.state, (), ended=True, last_sequences=self._last, may_go_on=may_go_on
+        self.state = self.reconciler.advance(
+            self.state, (), ended=True, last_sequences=self.last_sequences, may_go_on=may_go_on
         )
-        self.is_done = not self._reconciler.has_more
+        self.is_done = not self.reconciler.has_more

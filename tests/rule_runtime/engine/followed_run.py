@@ -88,7 +88,7 @@ class FollowedRun:
         while self.has_more:
             before = self.state
             self.look(may_go_on=may_go_on)
-            assert self.state != before or not self.has_more
+            assert self.state != before
             count += 1
         return count
 
