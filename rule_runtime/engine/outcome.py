@@ -196,49 +196,41 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     A finding begins with the sentence of SageMaker Debugger, because scripts search for it. The
     evidence follows on a line of its own.
     """
-    counts = state.counts
+    name = rule_configuration_name
     if state.evidence is not None:
-        evidence = state.evidence
         text = (
-            f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
-            f"{evidence.step} resulted in the condition being met\n{evidence.line}"
+            f"RuleEvaluationConditionMet: Evaluation of the rule {name} at step "
+            f"{state.evidence.step} resulted in the condition being met\n{state.evidence.line}"
         )
     elif state.has_found_nothing_to_judge:
-        text = (
-            f"{_INSUFFICIENT}Insufficient information to invoke rule "
-            f"{rule_configuration_name}: {state.reason}"
-        )
+        text = f"{_INSUFFICIENT}Insufficient information to invoke rule {name}: {state.reason}"
     elif state.status is RuleStatus.ERROR:
-        text = f"Evaluation of the rule {rule_configuration_name} failed: {state.reason}"
+        text = f"Evaluation of the rule {name} failed: {state.reason}"
     else:
-        evaluated = counted(counts.evaluated, "step")
-        text = f"{evaluated} evaluated, {counts.not_evaluated} not evaluated"
-        if counts.not_evaluated:
-            text += _because(counts)
-        if counts.not_applicable:
-            text += f"; {counts.not_applicable} not applicable"
-        if counts.unreadable:
-            text += f"; {counted(counts.unreadable, 'file')} unreadable: {counts.last_problem}"
-        if counts.missing:
-            were, are = ("was", "is") if counts.missing == 1 else ("were", "are")
-            text += f"; {counted(counts.missing, 'step')} that {were} to be saved {are} missing"
-        if counts.given_up:
-            text += f"; {counted(counts.given_up, 'worker')} given up: {counts.last_problem}"
+        text = _progress(state.counts)
     if len(text) > MAX_STATUS_DETAILS_LENGTH:
         text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
     return text
 
 
-def _because(counts: Counts) -> str:
-    """Return the reason of most steps that were not evaluated."""
+def _progress(counts: Counts) -> str:
+    text = f"{counted(counts.evaluated, 'step')} evaluated, {counts.not_evaluated} not evaluated"
     most = counts.most_frequent
-    if most is None:  # a state of an earlier version
-        return f", the last because {counts.last_reason}" if counts.last_reason else ""
-    is_all = most.num_steps == counts.not_evaluated
-    message = "" if is_all else f", {most.num_steps} of them"
-    if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
-        message = f"{', all' if is_all else message} of mode {most.mode},"
-    return f"{message} because {most.text}"
+    if most is not None:
+        is_all = most.num_steps == counts.not_evaluated
+        share = "" if is_all else f", {most.num_steps} of them"
+        if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
+            share = f"{', all' if is_all else share} of mode {most.mode},"
+        text += f"{share} because {most.text}"
+    if counts.not_applicable:
+        text += f"; {counts.not_applicable} not applicable"
+    if counts.unreadable:
+        text += f"; {counted(counts.unreadable, 'file')} unreadable: {counts.last_problem}"
+    if counts.missing:
+        text += f"; {counted(counts.missing, 'expected step')} missing"
+    if counts.given_up:
+        text += f"; {counted(counts.given_up, 'worker')} given up: {counts.last_problem}"
+    return text
 
 
 def is_insufficient(details: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.counts import MAX_REASONS, Counts
@@ -11,11 +10,9 @@ from rule_runtime.engine.outcome import (
     NotEvaluated,
     Outcome,
     Passed,
-    RuleStatus,
     status_details,
 )
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 
@@ -51,16 +48,3 @@ def test_many_kinds_of_reasons_are_bounded_and_the_most_frequent_is_kept() -> No
     assert most is not None
     assert (most.text, most.num_steps) == ("common", 200)
     assert Counts.from_json(json.loads(json.dumps(counts.to_json()))) == counts
-
-
-def test_states_of_earlier_versions_tell_their_last_reason() -> None:
-    content = Counts(evaluated=1, not_evaluated=2, last_reason="no loss was saved").to_json()
-    content.pop("reasons")
-    state = replace(
-        EvaluationState.initial(),
-        status=RuleStatus.NO_ISSUES_FOUND,
-        counts=Counts.from_json(content),
-    )
-    assert status_details("X", state) == (
-        "1 step evaluated, 2 not evaluated, the last because no loss was saved"
-    )

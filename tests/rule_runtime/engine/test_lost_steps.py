@@ -68,7 +68,7 @@ def test_the_verdict_tells_how_many_steps_are_missing(delivery: StepDelivery) ->
     state = reconciler.advance(initial, (), ended=True, last_sequences=last)
     assert (state.counts.evaluated, state.counts.missing) == (2, 4)
     assert state.status is RuleStatus.NO_ISSUES_FOUND
-    assert "4 steps that were to be saved are missing" in status_details("r", state)
+    assert "4 expected steps missing" in status_details("r", state)
     assert reconciler.advance(initial, (), ended=True).counts.missing == 3
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_missing_in_a_complete_run(delivery: StepDelivery) -> None:
         assert "missing" not in status_details("r", state)
 
 
-def test_the_command_line_tells_how_many_steps_are_missing(delivery: StepDelivery) -> None:
+def test_the_command_line_shows_how_many_steps_are_missing(delivery: StepDelivery) -> None:
     store = store_of(delivery)
     delivery.write(make_record(0), 1)
     store.put(END_MARKER, EndMarker("RUN", {"worker_0": 3}).encode())
@@ -93,7 +93,7 @@ def test_the_command_line_tells_how_many_steps_are_missing(delivery: StepDeliver
     )
     (verdict,) = json.loads(result.stdout)
     assert verdict["Counts"]["missing"] == 2
-    assert "2 steps" in verdict["StatusDetails"]
+    assert "2 expected steps missing" in verdict["StatusDetails"]
 
 
 def test_a_trial_that_is_followed_passes_lost_steps(delivery: StepDelivery) -> None:
