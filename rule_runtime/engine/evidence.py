@@ -129,7 +129,7 @@ def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) ->
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return value
+    return str.__str__(value)  # names in numpy arrays are of a subclass
 
 
 def _number(value: Any) -> float:

@@ -10,8 +10,8 @@ class AllZero(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome: ...
 ```
 
-A subclass becomes a frozen, keyword-only dataclass by itself. Its fields are coerced and checked
-when it is made, so a rule inside `check` meets valid parameters only.
+A subclass automatically becomes a frozen, keyword-only dataclass. Its fields are converted and
+checked when it is created, so `check` sees only valid parameters.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Memory = MutableMapping[str, Any]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Rule(ABC):
-    """A condition that is looked for at every step of a training run.
+    """A condition that is checked at every step of a training run.
 
     Attributes:
         collections: The collections that the hook should save for this rule, by name or as
@@ -80,9 +80,9 @@ class Rule(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # A subclass that brings its own constructor, an adapter for instance, keeps it.
+        # A subclass with its own constructor, such as an adapter, keeps it.
         own_constructor = "__init__" in cls.__dict__
-        documentation = cls.__doc__  # where there is none, a dataclass writes its signature there
+        documentation = cls.__doc__  # a dataclass would replace a missing one by its signature
         try:
             dataclass(frozen=True, kw_only=True, init=not own_constructor, repr=True)(cls)
         except ValueError as error:
@@ -124,8 +124,8 @@ class Rule(ABC):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge one complete step.
 
-        The answer may depend on the step, the parameters and the memory only: the same steps in the
-        same order always give the same verdict, in one process or over many.
+        The outcome must depend only on the step, the parameters and the memory, so that the same
+        steps in the same order always give the same verdict, in one process or in several.
 
         Args:
             step: What was saved at the step.
@@ -133,14 +133,14 @@ class Rule(ABC):
         """
 
     def check_silence(self, seconds: float, step: int) -> Outcome | None:  # noqa: ARG002
-        """Judge that nothing was saved for a while; anyone who has a clock asks for it.
+        """Judge that nothing was saved for a while; called by evaluators that have a clock.
 
         Args:
             seconds: Seconds since the last output of a run that has not ended.
             step: Global step of that output, -1 if there was none yet.
 
         Returns:
-            The outcome; None from rules that do not judge silence, which are most.
+            The outcome; None from rules that do not judge silence.
         """
         return None
 

@@ -12,7 +12,7 @@ from rule_runtime.engine.json_codec import JsonRecord
 __all__ = ["MAX_RANGES", "WorkerProgress"]
 
 MAX_RANGES: Final = 1000
-"""Ranges of sequences of a worker that are kept."""
+"""Ranges of numbers of one worker that are stored."""
 
 
 @dataclass(kw_only=True)
