@@ -108,20 +108,20 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
     try:
         result = kind.convert(value)
     except (TypeError, ValueError) as error:
-        raise _refused(parameter, owner, value, kind.words, str(error)) from None
+        raise _refused(parameter, owner, repr(value), kind.words, str(error)) from None
     for constraint in () if result is None else parameter.constraints:
         problem = constraint.problem(result)
         if problem is not None:
-            raise _refused(parameter, owner, result, str(constraint), problem)
+            shown = f"{result!r} {parameter.unit}".rstrip()
+            raise _refused(parameter, owner, shown, str(constraint), problem)
     return result
 
 
 def _refused(
-    parameter: Parameter, owner: str, value: object, expected: str, problem: str
+    parameter: Parameter, owner: str, shown: str, expected: str, problem: str
 ) -> ParameterError:
-    unit = f" {parameter.unit}" if parameter.unit else ""
     why = f": {problem}" if problem else ""
-    message = f"{owner}: parameter {parameter.name} is {value!r}{unit}, but must be {expected}{why}"
+    message = f"{owner}: parameter {parameter.name} is {shown}, but must be {expected}{why}"
     return ParameterError(message, parameter=parameter.name)
 
 
