@@ -92,7 +92,8 @@ def _judge(trial: Path, rules: Mapping[str, Rule], *, hung: bool) -> dict[str, V
 
 def _verdict(evaluation: Evaluation) -> Verdict:
     evidence = evaluation.evidence
-    judged = (evaluation.evaluated, evaluation.last_reason, evaluation.failure)
+    counts = evaluation.counts
+    judged = (counts.evaluated, counts.last_reason, counts.failure)
     if evidence is None:
         return Verdict(None, "", 0, *judged)
     return Verdict(evidence.first_step, evidence.sentence, evidence.count, *judged)

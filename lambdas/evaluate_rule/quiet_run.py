@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.shared.state_item import num_seen
 from lambdas.shared.wake import WakeReason
-from rule_runtime.engine.filled_evidence import filled_for_silence
+from rule_runtime.engine.evidence import completed_for_silence
 from rule_runtime.engine.outcome import IssueFound, RuleStatus
 from rule_runtime.engine.state import Progress
 
@@ -81,12 +81,12 @@ class QuietRun:
         try:
             outcome = rule.check_silence(self.silent_s, last_step)
         except (Exception, SystemExit):  # rules may be anybody's code
-            name = rule.judging_class().__name__
+            name = type(rule).__name__
             _logger.warning("%s could not judge a silence", name, exc_info=True)
             return state
         if not isinstance(outcome, IssueFound):
             return state
-        evidence = filled_for_silence(outcome.evidence, rule.judging_class(), last_step)
+        evidence = completed_for_silence(outcome.evidence, type(rule), last_step)
         found = replace(state, evidence=evidence)
         return found.with_status(RuleStatus.ISSUES_FOUND)
 
@@ -95,5 +95,5 @@ def _last_step(progress: Progress) -> int:
     """Return the last step that has a file, -1 if there is none."""
     steps = [progress.fed_step]
     for worker in progress.workers.values():
-        steps += [worker.passed_step, *(step for step, _ in worker.pending)]
+        steps += [worker.passed_step, *worker.pending]
     return max(steps)

@@ -180,7 +180,7 @@ def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, An
         "progress": {"B": zlib.compress(_json(content["progress"]).encode(), level=6)},
     }
     for name in _TEXTS:
-        if content[name] is not None:
+        if name in content:
             attributes[name] = {"S": _json(content[name])}
     if saved.memory_object:
         attributes["memory_object"] = {"S": saved.memory_object}

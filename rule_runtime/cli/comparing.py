@@ -21,7 +21,7 @@ from rule_runtime.cli.options import (
     open_run,
 )
 from rule_runtime.cli.tables import Records
-from rule_runtime.engine.outcome import json_number
+from rule_runtime.engine.json_codec import json_number
 from rule_runtime.optional_extra import require_report_extra
 
 if TYPE_CHECKING:

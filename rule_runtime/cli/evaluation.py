@@ -134,7 +134,7 @@ def evaluate_run(
         ValueError: If the URI cannot be opened.
         StorageError: If the storage cannot be read.
     """
-    from rule_runtime.engine.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
+    from rule_runtime.engine.stored_run import judge_stored_run  # noqa: PLC0415 - loads numpy
 
     return judge_stored_run(open_store(path), rules, on_start=on_start, on_judged=on_judged)
 

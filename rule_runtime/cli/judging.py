@@ -29,9 +29,8 @@ from rule_runtime.cli.options import (
 from rule_runtime.cli.output import FEW_RULES, verdicts_table
 from rule_runtime.cli.summary import Summary
 from rule_runtime.cli.tables import harmless
-from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.engine.wording import counted
 from rule_runtime.facts.framework import OF_BOOSTING
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
@@ -246,7 +245,7 @@ def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
 
 def _tell_cautions(chosen: ChosenRules) -> None:
     """Print notes about the defaults of rules that use them."""
-    judging = [rule.judging_class() for _, rule in chosen.all if rule.has_defaults]
+    judging = [type(rule) for _, rule in chosen.all if rule.has_defaults]
     cautions = {judge.__name__: getattr(judge, "caution", "") for judge in judging}
     for name, caution in cautions.items():
         if caution:

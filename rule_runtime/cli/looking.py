@@ -23,7 +23,7 @@ from rule_runtime.cli.options import (
     open_run,
 )
 from rule_runtime.cli.tables import Records
-from rule_runtime.engine.wording import counted
+from rule_runtime.engine.outcome import counted
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial

@@ -79,7 +79,7 @@ def _made(path: str, rule: list[str] | None, pack: str | None, bar: Bar) -> Html
 def _verdicts(
     store: SharedReads, rule: list[str] | None, pack: str | None, bar: Bar
 ) -> Sequence[JobVerdict]:
-    from rule_runtime.engine.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
+    from rule_runtime.engine.stored_run import judge_stored_run  # noqa: PLC0415 - loads numpy
     from rule_runtime.live_page.run_rules import RunRules  # noqa: PLC0415 - loads all rules
     from rule_runtime.reporting.job_verdicts import (  # noqa: PLC0415 - as above
         stored_verdicts,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rule_runtime.configuration.api_values import as_strings
 from rule_runtime.engine.rule import Rule
-from rule_runtime.engine.step_bounds import BoundedRule, StepBounds
+from rule_runtime.engine.step_bounds import StepBounds
 
 __all__ = ["rule_configurations"]
 
@@ -31,9 +31,7 @@ def rule_configurations(rules: Iterable[tuple[str, Rule]]) -> list[dict[str, Any
 
 
 def _parameters(rule: Rule) -> dict[str, str]:
-    steps = _NO_BOUNDS
-    if isinstance(rule, BoundedRule):
-        steps, rule = rule.steps, rule.rule
+    steps = rule.step_bounds
     judging, given = _made_of(rule)
     parameters = {"rule_to_invoke": judging.__name__}
     if (source := _file_of(judging)) is not None:

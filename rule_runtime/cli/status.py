@@ -21,10 +21,10 @@ from rule_runtime.engine.outcome import (
     NOT_EVALUATED,
     STATUS_ORDER,
     RuleStatus,
+    counted,
     is_insufficient,
     without_api_prefix,
 )
-from rule_runtime.engine.wording import counted
 from rule_runtime.jobs.places import absolute_output_path
 from rule_runtime.trial.sessions import runs_at
 

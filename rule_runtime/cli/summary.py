@@ -10,9 +10,8 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from rule_runtime.cli.tables import harmless
-from rule_runtime.engine.outcome import RuleStatus, status_details, without_api_prefix
+from rule_runtime.engine.outcome import RuleStatus, counted, status_details, without_api_prefix
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.engine.wording import counted
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 
 __all__ = ["Summary", "has_problem"]

@@ -57,7 +57,7 @@ def named_rules(rules: Rules) -> Mapping[str, Rule]:
         given = [(name, _as_rule(rule)) for name, rule in rules.items()]
     else:
         made = [_as_rule(rule) for rule in rules]
-        given = [(rule.judging_class().__name__, rule) for rule in made]
+        given = [(type(rule).__name__, rule) for rule in made]
     if not given:
         raise ValueError("rules is empty: give a rule, or 'recommended'")
     named = dict(given)

@@ -1,11 +1,8 @@
-"""Checking configured rules before they run: `python -m rule_runtime.engine.check_parameters`.
+"""Checks configured rules for a deployment tool: `python -m rule_runtime.engine.check_parameters`.
 
-A deployment tool learns here, from the rules themselves, what is wrong with the parameters that a
-user wrote. It is a process of its own, so that the tool need not import the rules. Only built-in
-rules are known, for they are what a deployment carries.
-
-The standard input holds a JSON list of `{"rule_to_invoke": ..., "parameters": {...}}`, the standard
-output gets the list that `check_parameters` returns.
+The tool runs this as a process, so it need not import the rules. The standard input holds a JSON
+list of `{"rule_to_invoke": ..., "parameters": {...}}`; the list that `check_parameters` returns is
+printed.
 """
 
 from __future__ import annotations
@@ -13,26 +10,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import rule_runtime.rules
-from rule_runtime.engine.parameter_types import choices_of, type_in_words
-from rule_runtime.engine.parameters import Parameter, ParameterError, coerce, nearest_name
-from rule_runtime.engine.registry import (
-    SERVICE_PARAMETERS,
-    available_rules,
-    create_rule,
-)
+from rule_runtime.engine.parameters import ParameterError, nearest_name
+from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.engine.rule import Rule
-from rule_runtime.engine.step_bounds import split_bounds
+from rule_runtime.engine.step_bounds import BOUNDS
 
 __all__ = ["check_parameters", "main"]
 
-_BUILT_IN: Final = f"{rule_runtime.rules.__name__}."
-
 
 def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return every mistake in the configuration of some rules.
+    """Return every mistake in the configuration of built-in rules; deployments carry no others.
 
     Args:
         rules: For each rule `rule_to_invoke` and its `parameters`, as text.
@@ -41,15 +31,16 @@ def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         For each mistake the position of its `rule`, the name of the `parameter` (None when several
         do not fit together), what is `allowed`, and the `nearest` word of those that are, if any.
     """
-    known = {
+    package = f"{rule_runtime.rules.__name__}."
+    built_in = {
         name: rule
         for name, rule in available_rules().items()
-        if rule.__module__.startswith(_BUILT_IN)
+        if rule.__module__.startswith(package)
     }
     return [
         {"rule": position, **mistake}
         for position, rule in enumerate(rules)
-        for mistake in _mistakes(rule["rule_to_invoke"], rule["parameters"], known)
+        for mistake in _mistakes(rule["rule_to_invoke"], rule["parameters"], built_in)
     ]
 
 
@@ -59,60 +50,36 @@ def main() -> None:
 
 
 def _mistakes(
-    name: str, given: Mapping[str, str], known: Mapping[str, type[Rule]]
+    name: str, given: Mapping[str, str], built_in: Mapping[str, type[Rule]]
 ) -> list[dict[str, Any]]:
-    if name not in known:
-        nearest = nearest_name(name, known)
-        return [_mistake("rule_to_invoke", f"the rules {', '.join(known)}", nearest)]
-    accepted = {parameter.name: parameter for parameter in known[name].parameters()}
-    values = {key: value for key, value in given.items() if key not in SERVICE_PARAMETERS}
-    mistakes = [_of_value(key, values[key], accepted) for key in sorted(values)]
-    mistakes += [
-        _mistake(parameter.name, _allowed(parameter))
-        for parameter in accepted.values()
-        if parameter.is_required and parameter.name not in values
-    ]
-    found = [mistake for mistake in mistakes if mistake is not None]
-    return found or _together(name, values)
+    if name not in built_in:
+        nearest = nearest_name(name, built_in)
+        return [_mistake("rule_to_invoke", f"the rules {', '.join(built_in)}", nearest)]
+    values = dict(given)
+    wrong: list[str] = []
+    while True:  # a wrong parameter is left out, so that the next one is found
+        try:
+            create_rule(name, values)
+        except ParameterError as error:
+            if error.parameter is None and not wrong:
+                return [_mistake(None, f"parameters that fit together ({error})")]
+            if error.parameter is not None and error.parameter not in wrong:
+                wrong.append(error.parameter)
+                if values.pop(error.parameter, None) is not None:
+                    continue
+        return [_wrong(built_in[name], key, given.get(key, "")) for key in sorted(wrong)]
 
 
-def _of_value(key: str, value: str, accepted: Mapping[str, Parameter]) -> dict[str, Any] | None:
-    """Return the mistake in one parameter's name or value, if there is any."""
-    try:
-        if not split_bounds("", {key: value}, accepted)[0]:
-            return None
-    except ParameterError:
-        return _mistake(key, "the number of a step")
-    if key not in accepted:
-        nearest = nearest_name(key, accepted)
-        return _mistake(key, f"the parameters {', '.join(accepted)}", nearest)
-    parameter = accepted[key]
-    try:
-        coerce(parameter, value, owner="")
-    except ParameterError:
-        nearest = nearest_name(value, choices_of(parameter.type))
-        return _mistake(key, _allowed(parameter), nearest)
-    return None
-
-
-def _together(name: str, values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return what is wrong with values that are valid one by one."""
-    try:
-        create_rule(name, values)
-    except ParameterError as error:
-        return [_mistake(None, f"parameters that fit together ({error})")]
-    return []
+def _wrong(rule: type[Rule], key: str, value: str) -> dict[str, Any]:
+    known = {each.name: each for each in rule.parameters()}
+    parameter = known.get(key) or BOUNDS.get(key)
+    if parameter is None:
+        return _mistake(key, f"the parameters {', '.join(known)}", nearest_name(key, known))
+    return _mistake(key, parameter.allowed, nearest_name(value, parameter.choices))
 
 
 def _mistake(parameter: str | None, allowed: str, nearest: str | None = None) -> dict[str, Any]:
     return {"parameter": parameter, "allowed": allowed, "nearest": nearest}
-
-
-def _allowed(parameter: Parameter) -> str:
-    parts = [type_in_words(parameter.type), *map(str, parameter.constraints)]
-    if parameter.unit:
-        parts.append(f"in {parameter.unit}")
-    return ", ".join(parts)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What the annotations of a rule's parameters may demand."""
+"""Conditions and units in the annotations of a rule's parameters."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rule_runtime.trial.name_pattern import PatternError, check_pattern
 
@@ -28,78 +30,61 @@ class _Bound:
 
     bound: float
 
+    is_met: ClassVar[Callable[[Any, float], Any]]
+    words: ClassVar[str]
+
     def __post_init__(self) -> None:
         if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)):
             raise TypeError(f"{type(self).__name__}({self.bound!r}): the bound must be a number")
 
+    def problem(self, value: Any) -> str | None:
+        """Return None if a value meets the condition."""
+        is_met: Callable[[Any, float], Any] = type(self).is_met
+        return None if is_met(value, self.bound) else ""
 
-@dataclass(frozen=True)
+    def __str__(self) -> str:
+        return f"{self.words} {self.bound:g}"
+
+
 class GreaterThan(_Bound):
     """The value must be greater than a bound."""
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a value fulfils the condition."""
-        return bool(value > self.bound)
-
-    def __str__(self) -> str:
-        return f"greater than {self.bound:g}"
+    is_met, words = operator.gt, "greater than"
 
 
-@dataclass(frozen=True)
 class AtLeast(_Bound):
     """The value must not be less than a bound."""
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a value fulfils the condition."""
-        return bool(value >= self.bound)
-
-    def __str__(self) -> str:
-        return f"at least {self.bound:g}"
+    is_met, words = operator.ge, "at least"
 
 
-@dataclass(frozen=True)
 class LessThan(_Bound):
     """The value must be less than a bound."""
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a value fulfils the condition."""
-        return bool(value < self.bound)
-
-    def __str__(self) -> str:
-        return f"less than {self.bound:g}"
+    is_met, words = operator.lt, "less than"
 
 
-@dataclass(frozen=True)
 class AtMost(_Bound):
     """The value must not be greater than a bound."""
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a value fulfils the condition."""
-        return bool(value <= self.bound)
-
-    def __str__(self) -> str:
-        return f"at most {self.bound:g}"
+    is_met, words = operator.le, "at most"
 
 
 @dataclass(frozen=True)
 class Regex:
-    """Each value must be a regular expression; commas inside brackets do not part a list.
+    """The value, or each of several, must be a regular expression that is matched in bounded time.
 
-    It must be one that cannot take forever either: a job's own configuration may name it.
+    Commas inside its brackets do not separate values.
     """
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a value, or every one of a list, is valid and bounded in time."""
-        return not self.problem(value)
-
-    def problem(self, value: Any) -> str:
-        """Return what is wrong with a value, or with the first bad one of a list; else ""."""
+    def problem(self, value: Any) -> str | None:
+        """Return what is wrong with a value, or with the first wrong one of several; else None."""
         try:
             for pattern in (value,) if isinstance(value, str) else value:
                 check_pattern(pattern)
         except PatternError as error:
             return str(error)
-        return ""
+        return None
 
     def __str__(self) -> str:
         return "a regular expression"
@@ -107,10 +92,10 @@ class Regex:
 
 @dataclass(frozen=True)
 class Unit:
-    """What the value is counted in, e.g. `%` or `steps`; for people."""
+    """The unit of the value, such as `%` or `steps`; it is only shown."""
 
     name: str
 
 
 Constraint = GreaterThan | AtLeast | LessThan | AtMost | Regex
-"""A condition that a parameter's value must fulfil."""
+"""A condition on a parameter's value."""

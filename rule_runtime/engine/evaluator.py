@@ -1,25 +1,24 @@
-"""Feeding steps to a rule, one after the other, and keeping what it answers."""
+"""Shows steps to a rule, one by one, and keeps its outcomes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
+from rule_runtime.engine.counts import Counts
+from rule_runtime.engine.evidence import Evidence, completed
 from rule_runtime.engine.failure import (
     UNAVAILABLE,
     failure_reason,
     located_in_check,
-    wrong_answer,
+    wrong_outcome,
 )
-from rule_runtime.engine.filled_evidence import filled
 from rule_runtime.engine.outcome import (
-    Evidence,
     Failed,
     IssueFound,
     Missing,
@@ -28,9 +27,8 @@ from rule_runtime.engine.outcome import (
     Outcome,
     Passed,
 )
-from rule_runtime.engine.reason_tally import counted_in
 from rule_runtime.engine.rule import Rule
-from rule_runtime.engine.state import Counts, EvaluationState
+from rule_runtime.engine.state import EvaluationState
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -41,23 +39,22 @@ _logger = logging.getLogger(__name__)
 
 
 class Evaluation:
-    """One rule's way through the steps of a run.
+    """Shows the steps of one run to one rule, and keeps its memory and its outcomes.
 
-    A rule never stops the others. What was not saved, or is damaged, makes the step not evaluated;
-    any other exception inside the rule ends its evaluation, with the exception and its line as the
-    reason, and leaves the memory as it was before. Only a failing storage is passed on, because the
-    same step can be evaluated when it works again.
+    A step whose data is missing or damaged is not evaluated. Any other exception inside the rule
+    ends its evaluation: the exception and its line become the failure, and the memory stays as it
+    was. Only errors of the storage are raised, because the step can be evaluated later.
+
+    Args:
+        rule: The rule.
+        memory: Its memory after the last step.
+        evidence: The evidence of its finding so far.
+        counts: What became of the steps so far.
 
     Attributes:
         memory: The rule's memory after the last step.
-        evidence: What the finding rests on, None as long as there is none.
-        evaluated: Number of steps that the rule judged.
-        not_evaluated: Number of steps that it could not judge.
-        not_applicable: Number of steps that are none of those that it judges.
-        last_reason: Why the last of those that it could not judge could not be judged; without any,
-            why the last one was not applicable.
-        reasons: Why steps could not be judged, and how many each.
-        failure: Why the rule is shown no further step; empty as long as it works.
+        evidence: The evidence of its finding; None as long as there is none.
+        counts: What became of the steps.
     """
 
     def __init__(
@@ -66,34 +63,25 @@ class Evaluation:
         self._rule = rule
         self.memory: dict[str, Any] = _json_copy(memory)
         self.evidence = evidence
-        self.evaluated = counts.evaluated
-        self.not_evaluated = counts.not_evaluated
-        self.not_applicable = counts.not_applicable
-        self.last_reason = counts.last_reason
-        self.reasons = counts.reasons
-        self.failure = counts.failure
+        self.counts = counts
 
     @classmethod
     def fresh(cls, rule: Rule) -> Evaluation:
-        """Return the evaluation of a run from its beginning.
-
-        Args:
-            rule: The rule.
-        """
+        """Return the evaluation of a run from its first step."""
         return cls(rule, {}, None, Counts())
 
     @classmethod
     def resume(cls, rule: Rule, state: EvaluationState) -> Evaluation:
-        """Return the evaluation that a state was taken from.
-
-        Args:
-            rule: The rule, with the same parameters.
-            state: The state.
-        """
+        """Return the evaluation that continues from a state."""
         return cls(rule, state.memory, state.evidence, state.counts)
 
+    @property
+    def failure(self) -> str:
+        """Why the rule is shown no further step; empty as long as it works."""
+        return self.counts.failure
+
     def feed(self, step: StepView) -> Outcome:
-        """Let the rule judge one step, and keep its answer.
+        """Let the rule judge one step, and keep its outcome.
 
         Args:
             step: The step; must come after all that were fed before.
@@ -103,61 +91,34 @@ class Evaluation:
         """
         if self.failure:
             return Failed(self.failure)
-        outcome = self._check(step)
+        bounds = self._rule.step_bounds
+        out_of_bounds = NotApplicable(f"the rule judges only {bounds}")
+        outcome = self._check(step) if step.step in bounds else out_of_bounds
         if isinstance(outcome, NotApplicable):
-            self.not_applicable += 1
-            if not self.not_evaluated:
-                self.last_reason = outcome.reason
-            return outcome
-        if isinstance(outcome, (NotEvaluated, Failed)):
-            self._count(outcome.reason, step.mode.name)
+            self.counts = self.counts.with_not_applicable(outcome.reason)
+        elif isinstance(outcome, (NotEvaluated, Failed)):
+            self.skip(outcome.reason, step.mode.name)
             if isinstance(outcome, Failed):
-                name = self._rule.judging_class().__name__
+                name = type(self._rule).__name__
                 _logger.warning("%s failed at step %d: %s", name, step.step, outcome.reason)
-                self.failure = f"{outcome.reason}, at step {step.step}"
-            return outcome
-        self.evaluated += 1
+                failure = f"{outcome.reason}, at step {step.step}"
+                self.counts = replace(self.counts, failure=failure)
+        else:
+            self.counts = replace(self.counts, evaluated=self.counts.evaluated + 1)
         if isinstance(outcome, IssueFound):
-            seen = self.evidence
             found = replace(outcome.evidence, mode_step=step.mode_step)
-            self.evidence = found if seen is None else seen.seen_again(step.step)
+            before = self.evidence
+            self.evidence = found if before is None else before.seen_again(step.step)
         return outcome
 
-    def skip(self, reason: str) -> None:
-        """Count a step that could not even be shown to the rule.
-
-        Args:
-            reason: Why.
-        """
+    def skip(self, reason: str, mode: str = "") -> None:
+        """Count a step as not evaluated; the mode is empty if it is unknown."""
         if not self.failure:
-            self._count(reason, "")
-
-    def counts(self, unreadable: int, last_problem: str) -> Counts:
-        """Return the counts so far.
-
-        Args:
-            unreadable: Number of index files that could not be parsed.
-            last_problem: What was wrong with the last of them.
-        """
-        return Counts(
-            evaluated=self.evaluated,
-            not_evaluated=self.not_evaluated,
-            not_applicable=self.not_applicable,
-            last_reason=self.last_reason,
-            unreadable=unreadable,
-            last_problem=last_problem,
-            failure=self.failure,
-            reasons=self.reasons,
-        )
-
-    def _count(self, reason: str, mode: str) -> None:
-        self.not_evaluated += 1
-        self.last_reason = reason
-        self.reasons = counted_in(self.reasons, reason, mode)
+            self.counts = self.counts.with_not_evaluated(reason, mode)
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)
-        judging = self._rule.judging_class()
+        judging = type(self._rule)
         name = judging.__name__
         try:
             outcome: object = self._rule.check(step, memory)
@@ -173,10 +134,9 @@ class Evaluation:
             _logger.debug("%s failed at step %d", name, step.step, exc_info=True)
             return Failed(failure_reason(error, judging))
         if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
-            again = partial(self._rule.check, step, _json_copy(self.memory))
-            return Failed(wrong_answer(outcome, judging, again))
+            return Failed(wrong_outcome(outcome, judging))
         if isinstance(outcome, IssueFound):
-            outcome = IssueFound(filled(outcome.evidence, judging, step))
+            outcome = IssueFound(completed(outcome.evidence, judging, step))
         if not isinstance(outcome, Failed):
             try:
                 self.memory = _json_copy(memory)
@@ -187,10 +147,10 @@ class Evaluation:
 
 
 def _json_copy(value: Any) -> Any:
-    """Return a deep copy that holds what JSON can hold only, numpy's numbers as Python's.
+    """Return a deep copy of a memory, with numpy's numbers as Python's.
 
     Raises:
-        TypeError: If there is anything else in it.
+        TypeError: If it holds anything that JSON cannot hold.
     """
     kind = type(value)
     if kind in _PLAIN:

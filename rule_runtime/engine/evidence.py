@@ -1,20 +1,29 @@
-"""What a finding rests on: where it was seen, what was measured and what to try."""
+"""The evidence of a finding: where it was seen, what was measured and what to try."""
 
 from __future__ import annotations
 
-import math
 import operator
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["Evidence", "json_number"]
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.json_codec import JsonRecord
+
+if TYPE_CHECKING:
+    from rule_runtime.engine.rule import Rule
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Evidence", "completed", "completed_for_silence"]
+
+_MEASURE: Final = "check"
+"""Name of the value of a finding whose rule does not name it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What a finding rests on: where it was seen, what was measured and what to try.
+class Evidence(JsonRecord):
+    """Where a finding was seen, what was measured and what to try.
 
     Attributes:
         step: Global step of the first finding.
@@ -29,7 +38,7 @@ class Evidence:
         first_step: Global step of the first finding; `step` unless given.
         last_step: Global step of the last finding so far; `step` unless given.
         count: Number of steps with a finding so far.
-        mode_step: The step's number within its mode; None where nobody said it.
+        mode_step: The step's number within its mode; None if unknown.
     """
 
     step: int
@@ -47,21 +56,27 @@ class Evidence:
     mode_step: int | None = None
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(_wrong_member(name, getattr(self, name), "a text"))
-        for name in _NUMBERS:
-            object.__setattr__(self, name, _as_number(name, getattr(self, name)))
-        for name in _COUNTS:
-            object.__setattr__(self, name, _as_count(name, getattr(self, name)))
+        for member in fields(self):
+            if member.type in _CONVERSIONS:
+                self._convert(member.name, *_CONVERSIONS[member.type])
         if self.first_step < 0:
             object.__setattr__(self, "first_step", self.step)
         if self.last_step < 0:
             object.__setattr__(self, "last_step", self.step)
 
+    def _convert(self, name: str, convert: Callable[[Any], Any], expected: str) -> None:
+        """Convert a member that a rule computed to its type."""
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, convert(value))
+        except (TypeError, ValueError):
+            shown = reprlib.repr(value)
+            text = f"the {name} of a finding is {shown}, but must be {expected}"
+            raise TypeError(text) from None
+
     @property
     def line(self) -> str:
-        """The finding in one line, with the worker, the mode and its own count of steps."""
+        """The finding in one line, with the worker, the mode and the step within that mode."""
         is_same = self.mode_step in (None, self.step)
         mode = self.mode if is_same else f"{self.mode} step {self.mode_step}"
         return f"{self.sentence} ({self.worker}, {mode})"
@@ -74,89 +89,58 @@ class Evidence:
         return f"Seen at {self.count} steps, {self.first_step} to {self.last_step}."
 
     def seen_again(self, step: int) -> Evidence:
-        """Return the evidence with one more step counted; the first finding is kept.
-
-        Args:
-            step: Global step of the further finding.
-        """
+        """Return the evidence with a further step counted; the first finding is kept."""
         return replace(self, last_step=max(self.last_step, step), count=self.count + 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a dict that any JSON encoder takes; non-finite numbers become their names."""
-        known = {} if self.mode_step is None else {"mode_step": self.mode_step}
-        return {
-            "step": self.step,
-            "mode": self.mode,
-            **known,
-            "worker": self.worker,
-            "tensor": self.tensor,
-            "measure": self.measure,
-            "value": json_number(self.value),
-            "threshold": json_number(self.threshold),
-            "sentence": self.sentence,
-            "first_step": self.first_step,
-            "last_step": self.last_step,
-            "count": self.count,
-            "remedy": self.remedy,
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
-        """Return the evidence that `to_json` wrote.
-
-        Args:
-            data: The decoded JSON object.
-        """
-        return cls(
-            step=int(data["step"]),
-            mode=str(data["mode"]),
-            worker=str(data["worker"]),
-            tensor=str(data["tensor"]),
-            measure=str(data["measure"]),
-            value=float(data["value"]),  # float() reads "NaN", "Infinity" and "-Infinity"
-            threshold=float(data["threshold"]),
-            sentence=str(data["sentence"]),
-            first_step=int(data["first_step"]),
-            last_step=int(data["last_step"]),
-            count=int(data["count"]),
-            remedy=str(data["remedy"]),
-            mode_step=None if data.get("mode_step") is None else int(data["mode_step"]),
-        )
+def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
+    """Return the evidence with its step, tensor and remedy, if the rule gave only a text."""
+    if evidence.mode:
+        return evidence
+    rows = step.tensors()
+    prefix = evidence.sentence.partition(": ")[0]
+    tensor = evidence.tensor or (prefix if prefix in rows.names else "")
+    workers = dict(zip(reversed(rows.names), reversed(rows.workers), strict=True))
+    if not evidence.sentence.startswith(tensor):
+        evidence = replace(evidence, sentence=f"{tensor}: {evidence.sentence}")
+    evidence = replace(evidence, tensor=tensor, worker=workers.get(tensor, step.workers[0]))
+    return _at_step(evidence, rule, step.step, step.mode)
 
 
-_TEXTS: Final = ("mode", "worker", "tensor", "measure", "sentence", "remedy")
-_NUMBERS: Final = ("value", "threshold")
-_COUNTS: Final = ("step", "first_step", "last_step", "count")
+def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:
+    """Return the evidence of a run that saves nothing, completed for its last step or -1."""
+    return evidence if evidence.mode else _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
 
 
-def _as_number(name: str, value: object) -> float:
-    try:
-        if not isinstance(value, (str, bytes)):
-            return float(value)  # type: ignore[arg-type]  # whatever a rule computed
-    except (TypeError, ValueError):
-        pass
-    raise TypeError(_wrong_member(name, value, "a number"))
+def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) -> Evidence:
+    name, summary = rule.__name__, rule.summary()
+    default_remedy = f"{name}: {summary}" if summary else f"Read the source of {name}."
+    return replace(
+        evidence,
+        step=step,
+        mode=mode.name,
+        measure=evidence.measure or _MEASURE,
+        remedy=evidence.remedy or default_remedy,
+        first_step=step,
+        last_step=step,
+    )
 
 
-def _as_count(name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]  # whatever a rule computed
-    except TypeError:
-        raise TypeError(_wrong_member(name, value, "a whole number")) from None
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return str.__str__(value)  # names in numpy arrays are of a subclass
 
 
-def _wrong_member(name: str, value: object, expected: str) -> str:
-    return f"the {name} of a finding is {reprlib.repr(value)}, but must be {expected}"
+def _number(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    return float(value)
 
 
-def json_number(value: float) -> float | str:
-    """Return a number as any JSON encoder takes it: one that is not finite becomes its name.
-
-    Args:
-        value: The number.
-    """
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
+_CONVERSIONS: Final[Mapping[Any, tuple[Callable[[Any], Any], str]]] = {
+    "str": (_text, "a text"),
+    "float": (_number, "a number"),
+    "int": (operator.index, "a whole number"),
+}
+"""By annotation: how a member is converted, and what it must be."""

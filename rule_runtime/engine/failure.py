@@ -1,4 +1,4 @@
-"""What is wrong with a rule: the mistake, what was expected, and the line of the rule's author."""
+"""Texts about mistakes in a rule: what is wrong, what was expected, and the line of the rule."""
 
 from __future__ import annotations
 
@@ -10,45 +10,33 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import FrozenInstanceError
 from pathlib import PurePath
-from types import CodeType, FrameType
 from typing import Final
 
 from hook_layer.format.errors import FormatError
-from rule_runtime.trial.errors import (
-    CollectionUnavailable,
-    IndexReaderException,
-    InvalidWorker,
-    MissingCollectionFiles,
-    NoMoreData,
-    ShapeUnavailableForStep,
-    StepNotYetAvailable,
-    StepUnavailable,
-    TensorUnavailable,
-    TensorUnavailableForStep,
-)
+from rule_runtime.trial import errors
 from rule_runtime.trial.name_pattern import PatternError
 from rule_runtime.trial.other_trials import OtherTrialError
 
-__all__ = ["CHECK", "UNAVAILABLE", "failure_reason", "located", "located_in_check", "wrong_answer"]
+__all__ = ["CHECK", "UNAVAILABLE", "failure_reason", "located", "located_in_check", "wrong_outcome"]
 
 UNAVAILABLE: Final = (
-    *(CollectionUnavailable, TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep),
-    *(StepUnavailable, StepNotYetAvailable, NoMoreData, InvalidWorker),
-    *(MissingCollectionFiles, IndexReaderException, FormatError, PatternError, OtherTrialError),
+    *(errors.CollectionUnavailable, errors.TensorUnavailable, errors.TensorUnavailableForStep),
+    *(errors.ShapeUnavailableForStep, errors.StepUnavailable, errors.StepNotYetAvailable),
+    *(errors.NoMoreData, errors.InvalidWorker, errors.MissingCollectionFiles),
+    *(errors.IndexReaderException, FormatError, PatternError, OtherTrialError),
 )
-"""What a step's data is to blame for and not the rule: it was not saved, or is damaged."""
+"""Errors about missing or damaged data of a step, which are no failure of the rule."""
 
 CHECK: Final = "def check(self, step, memory):"
 """How the method of a rule begins."""
 
-_ANSWERS: Final = 'Passed(), IssueFound("loss 12.3 above 5") or NotEvaluated("no loss was saved")'
+_OUTCOMES: Final = 'Passed(), IssueFound("loss 12.3 above 5") or NotEvaluated("no loss was saved")'
 _FACADE: Final = "stepwatch"
-_IMPORTED_NAME: Final = re.compile(r"cannot import name '(\w+)'")
-_LIKELY: Final = 0.75
-"""Likeness (difflib's ratio) of a misspelt name: `Pased` is `Passed`, `bound` is not `round`."""
+_SIMILAR: Final = 0.75
+"""Similarity (difflib's ratio) of a misspelt name: `Pased` is `Passed`, `bound` is not `round`."""
 _MAX_MESSAGE: Final = 400
 _MAX_CODE: Final = 120
 """Characters; both fit into the details of a status together."""
@@ -63,7 +51,7 @@ def failure_reason(error: BaseException, rule: type) -> str:
         error: The exception, as it was caught.
         rule: The rule's class.
     """
-    # What a SyntaxError calls itself ends with file and line, which are told below.
+    # The text of a SyntaxError ends with file and line, which are added below.
     message = str(error.msg) if isinstance(error, SyntaxError) else _message(error)
     text = f"{type(error).__name__}: {_shortened(message, _MAX_MESSAGE)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
@@ -73,129 +61,80 @@ def failure_reason(error: BaseException, rule: type) -> str:
         return located(text, frame.filename, frame.lineno or 0)
     if isinstance(error, SyntaxError) and error.filename:
         return located(text, error.filename, error.lineno or 0, code=error.text)
-    if isinstance(error, TypeError):  # it was called in vain
+    if isinstance(error, TypeError):  # the call itself failed
         return located_in_check(f"{text}; it must begin with `{CHECK}`", rule)
     return located(text, frames[-1].filename, frames[-1].lineno or 0)
 
 
-def wrong_answer(answer: object, rule: type, judge: Callable[[], object]) -> str:
-    """Return what is wrong with the answer of a rule that is no outcome, and where it came from.
-
-    Args:
-        answer: What the rule's `check` returned.
-        rule: The rule's class.
-        judge: Judges the same step again, to find the line.
-    """
-    shown = f"the class {answer.__name__}" if isinstance(answer, type) else _shown(answer)
-    text = f"{rule.__name__}.check returned {shown}, but must return {_ANSWERS}"
-    return located_in_check(text, rule, judge)
+def wrong_outcome(outcome: object, rule: type) -> str:
+    """Return what is wrong with a value that a rule returned and that is no outcome."""
+    if isinstance(outcome, type):
+        shown = f"the class {outcome.__name__}"
+    elif outcome is None or isinstance(outcome, (bool, int, float, str)):
+        shown = _shortened(repr(outcome), _MAX_CODE)
+    else:
+        shown = f"a {type(outcome).__name__}"
+    text = f"{rule.__name__}.check returned {shown}, but must return {_OUTCOMES}"
+    return located_in_check(text, rule)
 
 
 def located(text: str, file: str, line: int, *, code: str | None = None) -> str:
-    """Return a text with a line of a file behind it: `text (file.py, line N: code)`.
+    """Return a text followed by a line of a file: `text (file.py, line N: code)`.
 
-    Args:
-        text: The text.
-        file: Path of the file.
-        line: Number of the line.
-        code: The line; by default it is read from the file.
+    The code is read from the file unless it is given.
     """
     code = linecache.getline(file, line) if code is None else code
     return f"{text} ({PurePath(file).name}, line {line}: {_shortened(code, _MAX_CODE)})"
 
 
-def located_in_check(text: str, rule: type, judge: Callable[[], object] | None = None) -> str:
-    """Return a text with a line of a rule's `check` behind it.
-
-    Args:
-        text: The text.
-        rule: The rule's class.
-        judge: Judges a step, to find the line that returns; without it, the first line is shown.
-    """
+def located_in_check(text: str, rule: type) -> str:
+    """Return a text followed by the first line of a rule's `check`."""
     method = getattr(rule, "check", None)
     if not inspect.isfunction(method):
         return text
     code = inspect.unwrap(method).__code__
-    line = None if judge is None else _line_of_return(code, judge)
-    return located(text, code.co_filename, line or code.co_firstlineno)
-
-
-def _line_of_return(code: CodeType, judge: Callable[[], object]) -> int | None:
-    """Return the line from which a function returned last when it is called again."""
-    lines: list[int] = []
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "return" and frame.f_code is code:
-            lines.append(frame.f_lineno)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        judge()
-    except (Exception, SystemExit):  # noqa: BLE001 - anybody's code; the first answer counts
-        return None
-    finally:
-        sys.setprofile(before)
-    return lines[-1] if lines else None
-
-
-def _shown(answer: object) -> str:
-    is_plain = answer is None or isinstance(answer, (bool, int, float, str))
-    return _shortened(repr(answer), _MAX_CODE) if is_plain else f"a {type(answer).__name__}"
+    return located(text, code.co_filename, code.co_firstlineno)
 
 
 def _message(error: BaseException) -> str:
     try:
-        return f"{error}{_suggestion(error)}"
-    except Exception:  # noqa: BLE001 - the author's class of exceptions may be broken, too
+        return f"{error}{_hint(error)}"
+    except Exception:  # noqa: BLE001 - the class of the exception may be the author's
         return ""
 
 
-def _suggestion(error: BaseException) -> str:
-    """Return what the author may have meant by a name that does not exist."""
+def _hint(error: BaseException) -> str:
+    """Return what the author can have meant by a name that does not exist."""
     if isinstance(error, FrozenInstanceError):
         return '; a rule is frozen: keep what changes in memory, as memory["name"] = value'
-    wanted = getattr(error, "name", None)
+    if isinstance(error, NameError):
+        return _hint_for_name(error)
     if isinstance(error, ModuleNotFoundError):
-        names: Iterable[str] = {_FACADE, *(name.partition(".")[0] for name in sys.modules)}
-    elif isinstance(error, ImportError):
-        names = dir(sys.modules.get(wanted or "", None))
-        found = _IMPORTED_NAME.match(str(error))
-        wanted = found and found[1]
-    elif isinstance(error, NameError):
-        names = _names_around(error, str(wanted))
-        if f"{_FACADE}.{wanted}" in names and not _has_facade(error):
-            return f"; write `from {_FACADE} import {wanted}` at the top"
-    elif isinstance(error, AttributeError) and error.obj is not None:
-        names = dir(error.obj)
-    else:
-        return ""
-    if not wanted or "did you mean" in str(error):
-        return ""
-    by_end = {name.rpartition(".")[2]: name for name in sorted(names)}
-    close = difflib.get_close_matches(wanted, by_end, n=1, cutoff=_LIKELY)
-    return f"; did you mean {by_end[close[0]]!r}?" if close else ""
+        return _nearest(error.name, [_FACADE])
+    if isinstance(error, ImportError):
+        name = re.match(r"cannot import name '(\w+)'", str(error))
+        return _nearest(name[1], dir(sys.modules.get(error.name or ""))) if name else ""
+    if isinstance(error, AttributeError) and error.obj is not None:
+        return _nearest(error.name, dir(error.obj))
+    return ""
 
 
-def _has_facade(error: NameError) -> bool:
-    """Return whether `stepwatch` is imported as such where a name does not exist."""
+def _hint_for_name(error: NameError) -> str:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return _FACADE in frame.f_globals
+    if error.name in dir(frame.f_locals.get("self")):
+        return f"; did you mean 'self.{error.name}'?"
+    if importlib.util.find_spec(_FACADE) and error.name in dir(importlib.import_module(_FACADE)):
+        return f"; write `from {_FACADE} import {error.name}` at the top"
+    return _nearest(error.name, {*vars(builtins), *frame.f_globals, *frame.f_locals})
 
 
-def _names_around(error: NameError, wanted: str) -> set[str]:
-    """Return the names where one does not exist; those of the rule and of `stepwatch` with it."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    names = {*vars(builtins), *frame.f_globals, *frame.f_locals}
-    facade = importlib.import_module(_FACADE) if importlib.util.find_spec(_FACADE) else None
-    for owner, value in (("self", frame.f_locals.get("self")), (_FACADE, facade)):
-        if value is not None and wanted in dir(value):
-            names.add(f"{owner}.{wanted}")
-    return names
+def _nearest(name: str | None, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name or "", sorted(names), n=1, cutoff=_SIMILAR)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _files_of(rule: type) -> set[str]:
-    """Return the files of a class and its bases, without the bases that this package gives."""
+    """Return the files of a class and its bases, but not those of this package's bases."""
     modules = {cls.__module__ for cls in rule.__mro__}
     files = {
         getattr(sys.modules.get(name), "__file__", None)

@@ -1,4 +1,4 @@
-"""Outcomes of a rule for a step, and texts of verdicts for people and the training API."""
+"""What a rule returns for a step, and the status and status details of its verdict."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from rule_runtime.engine.evidence import Evidence, json_number
-from rule_runtime.engine.reason_tally import commonest
-from rule_runtime.engine.wording import counted
+from rule_runtime.engine.evidence import Evidence
 
 if TYPE_CHECKING:
-    from rule_runtime.engine.state import Counts, EvaluationState
+    from rule_runtime.engine.counts import Counts
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
@@ -29,8 +28,8 @@ __all__ = [
     "Outcome",
     "Passed",
     "RuleStatus",
+    "counted",
     "is_insufficient",
-    "json_number",
     "status_details",
     "without_api_prefix",
 ]
@@ -39,7 +38,7 @@ MAX_STATUS_DETAILS_LENGTH: Final = 1024
 """Characters; the limit of `StatusDetails` in the training API."""
 
 NOT_EVALUATED: Final = "not evaluated"
-"""Status to display for a rule without data, whose status in the API is Error."""
+"""Status to show for a rule without data; its status in the API is Error."""
 
 _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
 _API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
@@ -58,7 +57,7 @@ class RuleStatus(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """True once the status is a verdict that only a stronger finding may replace."""
+        """True once the status is a verdict, which only a stronger one replaces."""
         return self in _FINAL
 
 
@@ -66,8 +65,7 @@ STATUS_ORDER: Final = (
     *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
     *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
 )
-"""The order in which people read verdicts."""
-
+"""The order in which verdicts are shown."""
 
 _FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, RuleStatus.ERROR})
 
@@ -85,7 +83,7 @@ class IssueFound:
     adds the tensor if the text begins with its name and a colon.
 
     Args:
-        evidence: The finding in one line, or the whole evidence.
+        evidence: The finding in one line, or an `Evidence`.
         tensor: Name of the tensor, if a text is given and does not begin with it.
         measure: Name of what was measured; a statistic such as `l2` is plotted in reports.
         value: The measured value.
@@ -93,11 +91,11 @@ class IssueFound:
         remedy: What to try first. By default it names the rule and what it finds.
 
     Attributes:
-        evidence: What the finding rests on.
+        evidence: The evidence of the finding.
 
     Raises:
         TypeError: The evidence is neither a text nor an `Evidence`, or a detail has a wrong type.
-        ValueError: The text is empty, or details are given beside an `Evidence`, which has them.
+        ValueError: The text is empty, or details are given besides an `Evidence`, which has them.
     """
 
     evidence: Evidence
@@ -152,11 +150,11 @@ class NotEvaluated:
 class Missing(Exception):  # noqa: N818 - it is an answer
     """Data that a rule or a fact needs was not saved at this step.
 
-    The evaluator counts a step at which it is raised as not evaluated, and keeps the memory.
+    The step counts as not evaluated; changes to the memory are kept.
 
     Args:
-        reason: What is missing, such as "no loss of validation was saved".
-        how_to_get_it: What the user can change, such as "call model.eval() in validation".
+        reason: What is missing, such as "no validation loss was saved".
+        how_to_get_it: What users can change, such as "call model.eval() in validation".
     """
 
     def __init__(self, reason: str, how_to_get_it: str = "") -> None:
@@ -167,7 +165,7 @@ class Missing(Exception):  # noqa: N818 - it is an answer
 
 @dataclass(frozen=True)
 class NotApplicable(NotEvaluated):
-    """The step is none of those that the rule judges: one of another mode, say.
+    """The rule does not judge this step, because it is one of another mode for example.
 
     Such steps are counted separately. Their reason is shown only if there is no other.
     """
@@ -175,10 +173,10 @@ class NotApplicable(NotEvaluated):
 
 @dataclass(frozen=True)
 class Failed:
-    """The rule itself is broken: its evaluation over this run is over.
+    """The rule itself is broken, and is shown no further step of this run.
 
     Attributes:
-        reason: What went wrong, e.g. `KeyError: 'loss' (my_rule.py, line 12: values["loss"])`.
+        reason: What went wrong, such as `KeyError: 'loss' (my_rule.py, line 12: values["loss"])`.
     """
 
     reason: str
@@ -187,75 +185,60 @@ class Failed:
 Outcome = Passed | IssueFound | NotEvaluated | Failed
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 step`, `2 steps`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     """Return the text of `StatusDetails` for a state, at most 1,024 characters.
 
-    A finding begins with the sentence that users of the original know, so that scripts which search
-    for it still work; the evidence follows on a line of its own.
-
-    Args:
-        rule_configuration_name: The name under which the rule is configured.
-        state: The state.
+    A finding begins with the sentence of SageMaker Debugger, because scripts search for it. The
+    evidence follows on a line of its own.
     """
-    counts = state.counts
+    name = rule_configuration_name
     if state.evidence is not None:
-        evidence = state.evidence
         text = (
-            f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
-            f"{evidence.step} resulted in the condition being met\n{evidence.line}"
+            f"RuleEvaluationConditionMet: Evaluation of the rule {name} at step "
+            f"{state.evidence.step} resulted in the condition being met\n{state.evidence.line}"
         )
     elif state.has_found_nothing_to_judge:
-        text = (
-            f"{_INSUFFICIENT}Insufficient information to invoke rule "
-            f"{rule_configuration_name}: {state.reason}"
-        )
+        text = f"{_INSUFFICIENT}Insufficient information to invoke rule {name}: {state.reason}"
     elif state.status is RuleStatus.ERROR:
-        text = f"Evaluation of the rule {rule_configuration_name} failed: {state.reason}"
+        text = f"Evaluation of the rule {name} failed: {state.reason}"
     else:
-        evaluated = counted(counts.evaluated, "step")
-        text = f"{evaluated} evaluated, {counts.not_evaluated} not evaluated"
-        if counts.not_evaluated:
-            text += _because(counts)
-        if counts.not_applicable:
-            text += f"; {counts.not_applicable} not applicable"
-        if counts.unreadable:
-            text += f"; {counted(counts.unreadable, 'file')} unreadable: {counts.last_problem}"
-        if counts.missing:
-            were, are = ("was", "is") if counts.missing == 1 else ("were", "are")
-            text += f"; {counted(counts.missing, 'step')} that {were} to be saved {are} missing"
-        if counts.given_up:
-            text += f"; {counted(counts.given_up, 'worker')} given up: {counts.last_problem}"
+        text = _progress(state.counts)
     if len(text) > MAX_STATUS_DETAILS_LENGTH:
         text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
     return text
 
 
-def _because(counts: Counts) -> str:
-    """Return why most of the steps that were not evaluated were not."""
-    most = commonest(counts.reasons)
-    if most is None:  # a state of an earlier version
-        return f", the last because {counts.last_reason}" if counts.last_reason else ""
-    is_all = most.count == counts.not_evaluated
-    message = "" if is_all else f", {most.count} of them"
-    if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
-        message = f"{', all' if is_all else message} of mode {most.mode},"
-    return f"{message} because {most.text}"
+def _progress(counts: Counts) -> str:
+    text = f"{counted(counts.evaluated, 'step')} evaluated, {counts.not_evaluated} not evaluated"
+    most = counts.most_frequent
+    if most is not None:
+        is_all = most.num_steps == counts.not_evaluated
+        share = "" if is_all else f", {most.num_steps} of them"
+        if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
+            share = f"{', all' if is_all else share} of mode {most.mode},"
+        text += f"{share} because {most.text}"
+    if counts.not_applicable:
+        text += f"; {counts.not_applicable} not applicable"
+    if counts.unreadable:
+        text += f"; {counted(counts.unreadable, 'file')} unreadable: {counts.last_problem}"
+    if counts.missing:
+        text += f"; {counted(counts.missing, 'expected step')} missing"
+    if counts.given_up:
+        text += f"; {counted(counts.given_up, 'worker')} given up: {counts.last_problem}"
+    return text
 
 
 def is_insufficient(details: str) -> bool:
-    """Return whether `StatusDetails` say that a rule had nothing to judge.
-
-    Args:
-        details: The text.
-    """
+    """Return whether `StatusDetails` report that a rule had nothing to judge."""
     return details.startswith(_INSUFFICIENT)
 
 
 def without_api_prefix(details: str) -> str:
-    """Return the last line of `StatusDetails`, without the name of the API's error in front.
-
-    Args:
-        details: The text.
-    """
+    """Return the last line of `StatusDetails`, without the name of the API's error in front."""
     line = details.strip().rpartition("\n")[2]
     return _API_PREFIX.sub("", line)

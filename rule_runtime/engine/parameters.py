@@ -1,7 +1,7 @@
-"""Parameters of rules: declared by annotations, coerced from strings, checked when a rule is made.
+"""Parameters of rules: declared by annotations, converted from strings, and checked.
 
-A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` must
-mean what their annotations say.
+A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` are
+converted to the types of their annotations.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import difflib
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from typing import Any, Final, Literal
 
 from rule_runtime.engine.constraints import Constraint, Regex, Unit
-from rule_runtime.engine.parameter_types import choices_of, type_in_words
 
 __all__ = [
     "Parameter",
@@ -31,10 +30,22 @@ _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
+_NUM_OPTIONAL: Final = 2
+"""Types in a union that is supported: one, and that of None."""
+_SIMILAR: Final = 0.5
+"""Similarity (difflib's ratio) from which one name is suggested for another."""
 
 
 class ParameterError(ValueError):
-    """A parameter's name or value that a rule does not take."""
+    """A parameter's name or value that a rule does not take.
+
+    Attributes:
+        parameter: Name of the parameter; None if several do not fit together.
+    """
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
 
 
 @dataclass(frozen=True)
@@ -45,8 +56,8 @@ class Parameter:
         name: Its name.
         type: Its type, without the annotations.
         default: Its default value, `dataclasses.MISSING` if it must be given.
-        constraints: Conditions that the value must fulfil.
-        unit: What it is counted in, or "".
+        constraints: Conditions on the value.
+        unit: Its unit, or "".
     """
 
     name: str
@@ -60,19 +71,26 @@ class Parameter:
         """True if the parameter has no default."""
         return self.default is MISSING
 
+    @property
+    def allowed(self) -> str:
+        """The values that it takes, in words."""
+        parts = [_kind(self.type).words, *map(str, self.constraints)]
+        return ", ".join([*parts, f"in {self.unit}"] if self.unit else parts)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a parameter that takes one of a few; empty for others."""
+        return _kind(self.type).choices
+
 
 def parameters_of(cls: type) -> tuple[Parameter, ...]:
-    """Return the parameters of a rule's class in the order of their declaration.
-
-    Args:
-        cls: A dataclass.
-    """
+    """Return the parameters of a rule's class in the order of their declaration."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in fields(cls) if field.init)
 
 
 def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
-    """Return a value as its parameter's type and check its range.
+    """Return a value converted to its parameter's type, and check its range.
 
     Args:
         parameter: The parameter.
@@ -83,58 +101,48 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
         ParameterError: If the value is not of the type, or out of range.
     """
     try:
-        result = _convert(parameter.type, value, is_regex=Regex() in parameter.constraints)
+        kind = _kind(parameter.type, is_regex=Regex() in parameter.constraints)
+    except TypeError as error:
+        message = f"{owner}: parameter {parameter.name} is {value!r}, but {error}"
+        raise ParameterError(message, parameter=parameter.name) from None
+    try:
+        result = kind.convert(value)
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{owner}: parameter {parameter.name} is {value!r}, but must be "
-            f"{_told(parameter.type)}{f': {error}' if str(error) else ''}"
-        ) from None
-    if result is not None:
-        for constraint in parameter.constraints:
-            if not constraint.accepts(result):
-                unit = f" {parameter.unit}" if parameter.unit else ""
-                why = f": {constraint.problem(result)}" if isinstance(constraint, Regex) else ""
-                raise ParameterError(
-                    f"{owner}: parameter {parameter.name} is {result!r}{unit}, "
-                    f"but must be {constraint}{why}"
-                )
+        raise _refused(parameter, owner, repr(value), kind.words, str(error)) from None
+    for constraint in () if result is None else parameter.constraints:
+        problem = constraint.problem(result)
+        if problem is not None:
+            shown = f"{result!r} {parameter.unit}".rstrip()
+            raise _refused(parameter, owner, shown, str(constraint), problem)
     return result
 
 
-def is_supported(kind: Any) -> bool:
-    """Return whether a parameter may have a type.
+def _refused(
+    parameter: Parameter, owner: str, shown: str, expected: str, problem: str
+) -> ParameterError:
+    why = f": {problem}" if problem else ""
+    message = f"{owner}: parameter {parameter.name} is {shown}, but must be {expected}{why}"
+    return ParameterError(message, parameter=parameter.name)
 
-    Args:
-        kind: The type, without the constraints.
-    """
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        inner = [arg for arg in args if arg is not type(None)]
-        return len(inner) == 1 and is_supported(inner[0])
-    if origin is tuple:
-        return is_supported(args[0])
-    return origin is Literal or kind in _CONVERSIONS
+
+def is_supported(kind: Any) -> bool:
+    """Return whether parameters can have a type."""
+    try:
+        _kind(kind)
+    except TypeError:
+        return False
+    return True
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the valid name that is closest to what the user wrote, if one is close.
-
-    Args:
-        name: What the user wrote.
-        names: What is valid.
-    """
+    """Return the valid name that is most similar to what the user wrote, if one is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in names}
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_SIMILAR)
     return by_folded[found[0]] if found else None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ", did you mean ...?" with the nearest valid name, or the list of the valid ones.
-
-    Args:
-        name: What the user wrote.
-        names: What is valid.
-    """
+    """Return "; did you mean ...?" with the most similar valid name, or the list of valid ones."""
     valid = sorted(names)
     found = nearest_name(name, valid)
     if found is not None:
@@ -143,35 +151,62 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _parameter(field: Field[Any], hint: Any) -> Parameter:
-    metadata: Sequence[Any] = ()
-    if typing.get_origin(hint) is typing.Annotated:
-        hint, *metadata = typing.get_args(hint)
+    metadata: list[Any] = []
+    for part in (hint, *typing.get_args(hint)):  # or `Annotated[int, AtLeast(1)] | None`
+        if typing.get_origin(part) is typing.Annotated:
+            metadata += typing.get_args(part)[1:]
+    is_annotated = typing.get_origin(hint) is typing.Annotated
     default = field.default
     if field.default_factory is not MISSING:
         default = field.default_factory()
     return Parameter(
         name=field.name,
-        type=hint,
+        type=typing.get_args(hint)[0] if is_annotated else hint,
         default=default,
         constraints=tuple(item for item in metadata if isinstance(item, Constraint)),
         unit=next((item.name for item in metadata if isinstance(item, Unit)), ""),
     )
 
 
-def _convert(kind: Any, value: Any, *, is_regex: bool = False) -> Any:
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if value is None or (isinstance(value, str) and value.strip().casefold() in _NONE):
-            return None
-        (kind,) = (arg for arg in args if arg is not type(None))
-        return _convert(kind, value, is_regex=is_regex)
+@dataclass(frozen=True)
+class _Kind:
+    """The values of a type: in words, one and several of them, and how a value is converted."""
+
+    words: str
+    several: str
+    convert: Callable[[Any], Any]
+    choices: tuple[str, ...] = ()
+
+
+def _kind(hint: Any, *, is_regex: bool = False) -> _Kind:
+    """Return the kind of a type; raise TypeError if parameters cannot have the type."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin is typing.Annotated:
+        return _kind(args[0], is_regex=is_regex)
+    if origin in (typing.Union, types.UnionType) and len(args) == _NUM_OPTIONAL:
+        inner = _kind(args[args[0] is type(None)], is_regex=is_regex)
+        return replace(
+            inner,
+            words=f"{inner.words}, or none",
+            convert=lambda value: None if _is_none(value) else inner.convert(value),
+        )
     if origin is Literal:
-        return _choice(args, value)
+        choices = tuple(map(str, args))
+        words = f"one of {', '.join(choices)}"
+        return _Kind(words, words, lambda value: _choice(args, value), choices)
     if origin is tuple:
-        return tuple(_convert(args[0], item) for item in _items(value, is_regex=is_regex))
-    if kind not in _CONVERSIONS:
-        raise TypeError(f"parameters of type {kind!r} are not supported")
-    return _CONVERSIONS[kind](value)
+        item = _kind(args[0])
+        words = f"{item.several} with commas between"
+        return _Kind(
+            words, words, lambda value: tuple(map(item.convert, _items(value, is_regex=is_regex)))
+        )
+    raise TypeError(f"parameters of type {hint!r} are not supported")
+
+
+def _is_none(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().casefold() in _NONE)
 
 
 def _choice(choices: tuple[Any, ...], value: Any) -> Any:
@@ -183,14 +218,12 @@ def _choice(choices: tuple[Any, ...], value: Any) -> Any:
 
 
 def _items(value: Any, *, is_regex: bool) -> list[Any]:
-    if value is None:
+    if _is_none(value):
         return []
     if isinstance(value, _BYTES) or not isinstance(value, (str, Iterable)):
         raise TypeError
     if not isinstance(value, str):
         return list(value)
-    if value.strip().casefold() in _NONE:
-        return []
     parts = _split_outside_brackets(value) if is_regex else value.split(",")
     return [part.strip() for part in parts if part.strip()]
 
@@ -249,13 +282,9 @@ def _text(value: Any) -> str:
     return value
 
 
-_CONVERSIONS: Final[Mapping[Any, Callable[[Any], Any]]] = {
-    bool: _boolean,
-    int: _integer,
-    float: _real,
-    str: _text,
+_PLAIN: Final = {
+    bool: _Kind("true or false", "true or false values", _boolean),
+    int: _Kind("a whole number", "whole numbers", _integer),
+    float: _Kind("a number", "numbers", _real),
+    str: _Kind("text", "texts", _text),
 }
-
-
-def _told(kind: Any) -> str:
-    return f"one of {type_in_words(kind)}" if choices_of(kind) else type_in_words(kind)

@@ -1,45 +1,44 @@
-"""Which steps may be fed, told from the files seen so far; pure, without any storage.
+"""Which index files of a run were seen, and which steps can be fed to a rule; no storage access.
 
-Each worker numbers its index files 1, 2, 3, ... in step order. So once the files 1 to n of a worker
-have been seen, it is known everything that it wrote up to the step of file n, even if it wrote
-nothing at some of the steps. A step may be fed once that holds for every worker; what is fed before
-that could turn out to lack a file. Files of the original client carry no number; there a listing
-tells the same, because each worker of it writes in step order too.
-
-A worker that does not go on while others do is given up after some time (`Patience`): steps are fed
-without it until it writes again. What comes of it for those steps is late, and judged by a replay
-at the end.
-
-What is kept is bounded: when more files wait than `MAX_PENDING`, those of the highest steps are
-treated as never seen, and a listing finds them again when there is room.
+Each worker numbers its index files 1, 2, 3, ... in step order. Once its files 1 to n were seen, all
+that it wrote up to the step of file n is known, even if it skipped steps. A step is fed once that
+holds for every worker. Files of the original client have no numbers; a listing replaces them,
+because each of its workers writes in step order, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
-from rule_runtime.engine.run_progress import Progress, Waiting
-from rule_runtime.engine.worker_track import WorkerTrack
+from rule_runtime.engine.json_codec import JsonRecord
+from rule_runtime.engine.worker_progress import WorkerProgress
 
-__all__ = ["MAX_PENDING", "Patience", "ProgressTracker", "Sighting", "WorkerTrack"]
+__all__ = [
+    "MAX_PENDING",
+    "Finishing",
+    "Patience",
+    "Progress",
+    "Replaying",
+    "Scan",
+    "Waiting",
+]
 
 MAX_PENDING: Final = 1000
-"""Files that may wait to be fed, all workers together."""
+"""Files that may wait to be fed, all workers together; further ones are found again later."""
 
-_NAMES_TOLD: Final = 3
+_NAMES_SHOWN: Final = 3
 _LONGEST_WAIT: Final = 6
 """After so many times the wait a step is fed without a worker, however few others wait."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a step waits for a worker that does not go on.
+    """How long a step waits for a worker that writes no files.
 
     Attributes:
-        seconds: The wait while enough steps wait, in seconds; six times that however few do.
+        seconds: The wait while enough steps wait, in seconds; six times that if fewer do.
         steps: How many later steps are enough.
     """
 
@@ -47,253 +46,263 @@ class Patience:
     steps: int = 20
 
 
-class Sighting(Enum):
-    """What a file means for the run."""
+class Waiting(NamedTuple):
+    """The first step that waits to be fed.
 
-    NEW = "new"
-    DUPLICATE = "duplicate"
-    LATE = "late"
-
-
-class ProgressTracker:
-    """What is known of a run's files; the mutable twin of `Progress`.
-
-    Args:
-        progress: What was known when the run was last looked at.
+    Attributes:
+        step: The step.
+        since: When it became the first to wait, seconds since the epoch.
+        looked: True once a listing has looked for the files that it waits for.
     """
 
-    def __init__(self, progress: Progress) -> None:
-        self.workers = {name: WorkerTrack(worker) for name, worker in progress.workers.items()}
-        self.num_workers = progress.num_workers
-        self.fed_step = progress.fed_step
-        self.late = progress.late
-        self.replayed = progress.replayed
-        self.unreadable: set[tuple[int, str]] = set(progress.unreadable)
-        self.unseen_given_up = progress.unseen_given_up
-        self.waiting = progress.waiting
-        self.scan = progress.scan
-        self.finishing = progress.finishing
-        self.replaying = progress.replaying
+    step: int
+    since: float
+    looked: bool = False
 
-    def note(self, worker: str, step: int, sequence: int | None, skipped: int = 0) -> Sighting:
-        """Note a file of this run.
 
-        Args:
-            worker: Who wrote it.
-            step: Its global step.
-            sequence: Its number, None in files of the original client.
-            skipped: How many numbers right before it never come, as it says.
+class Scan(NamedTuple):
+    """An unfinished listing that looks for lost files.
+
+    Attributes:
+        after: Files of this step and earlier ones were read.
+        last: The last step to read; None for all.
+        brief: True if it ends as soon as it finds nothing new.
+    """
+
+    after: int
+    last: int | None
+    brief: bool = False
+
+
+@dataclass(frozen=True)
+class Finishing(JsonRecord):
+    """The end of a run that has no verdict yet.
+
+    Attributes:
+        last_sequences: Number of the last index file of each worker, from the end marker.
+        after: Files of this step and earlier ones were listed; None before the listing began.
+        shown: Number of files of each worker that the listing has shown so far.
+    """
+
+    last_sequences: Mapping[str, int] = field(default_factory=dict)
+    after: int | None = None
+    shown: Mapping[str, int] = field(default_factory=dict)
+
+
+class Replaying(NamedTuple):
+    """An unfinished replay: the run is evaluated again from its first step.
+
+    Attributes:
+        after: The last step that was evaluated again.
+        found: True if the state's evidence is the replay's, not that of the first evaluation.
+    """
+
+    after: int = -1
+    found: bool = False
+
+
+@dataclass(kw_only=True)
+class Progress(JsonRecord):
+    """How far a run was fed to a rule.
+
+    Attributes:
+        workers: Progress of each worker seen, by name.
+        num_workers: How many workers write, once known.
+        fed_step: The last global step that was fed; -1 before the first.
+        late: Number of files that came after their step was fed.
+        replayed: The value of `late` when the last replay began.
+        unreadable: Step and worker of files that cannot be parsed, the first 1,000 of them.
+        unseen_given_up: True once workers without any file are no longer waited for.
+        waiting: The first step that waits; None if none does.
+        scan: The unfinished listing for lost files.
+        finishing: The unfinished end of the run.
+        replaying: The unfinished replay.
+    """
+
+    workers: dict[str, WorkerProgress] = field(default_factory=dict)
+    num_workers: int | None = None
+    fed_step: int = -1
+    late: int = 0
+    replayed: int = 0
+    unreadable: set[tuple[int, str]] = field(default_factory=set)
+    unseen_given_up: bool = False
+    waiting: Waiting | None = None
+    scan: Scan | None = None
+    finishing: Finishing | None = None
+    replaying: Replaying | None = None
+
+    def copy(self) -> Progress:
+        """Return a copy of bounded size."""
+        workers = {name: worker.copy() for name, worker in self.workers.items()}
+        return replace(self, workers=workers, unreadable=set(self.unreadable))
+
+    def note(self, worker: str, step: int, number: int | None, skipped: int = 0) -> bool:
+        """Record a file of this run; return True if it was unknown.
+
+        `number` is None in files of the original client. The file reports that as many numbers as
+        `skipped` right before it were never stored.
         """
-        if sequence is None:
-            return self._note_unsequenced(worker, step)
-        track = self._track(worker)
-        if track.has_seen(sequence):
-            return Sighting.DUPLICATE
-        track.add(sequence, skipped)
-        track.given_up = False
+        progress = self.workers.get(worker, WorkerProgress())
+        if number is None:
+            # A file of a step that was fed is known or late; the count at the end decides.
+            if step <= self.fed_step or step in progress.pending:
+                return False
+            progress.unsequenced += 1
+        elif progress.has_seen(number):
+            return False
+        else:
+            progress.add(number, skipped)
+        self.workers[worker] = progress
+        progress.given_up = False
         if step <= self.fed_step:
             self.late += 1
-            return Sighting.LATE
-        track.pending[step] = sequence
-        return Sighting.NEW
+        else:
+            progress.pending[step] = number or 0
+        return True
 
-    def note_unreadable(self, worker: str, step: int) -> Sighting:
-        """Note a file that cannot be parsed: its run and number are not known.
-
-        Args:
-            worker: Who wrote it, by its name.
-            step: Its global step, by its name.
-        """
-        if (step, worker) in self.unreadable or len(self.unreadable) >= MAX_PENDING:
-            return Sighting.DUPLICATE
-        self.unreadable.add((step, worker))
-        return Sighting.NEW
+    def note_unreadable(self, worker: str, step: int) -> bool:
+        """Record a file that cannot be parsed, so its run is unknown; return True if it is new."""
+        is_new = (step, worker) not in self.unreadable and len(self.unreadable) < MAX_PENDING
+        if is_new:
+            self.unreadable.add((step, worker))
+        return is_new
 
     def settle(self) -> None:
-        """Work out what may be fed, after some files were noted."""
-        for name, track in self.workers.items():
-            track.settle([step for step, worker in self.unreadable if worker == name])
-        self._forget_surplus()
+        """Work out which steps can be fed, after files were recorded."""
+        for name, worker in self.workers.items():
+            worker.settle([step for step, writer in self.unreadable if writer == name])
+
+    def note_listed(self, files: Iterable[tuple[int, str]]) -> None:
+        """Record step and worker of all listed files after `fed_step`, up to some step.
+
+        For workers whose files have no number, a listing shows that no file is missing.
+        """
+        for step, name in files:
+            if name in self.workers and self.workers[name].unsequenced:
+                self.workers[name].passed_step = max(self.workers[name].passed_step, step)
 
     @property
     def names_known(self) -> bool:
-        """True if all workers that are waited for are known by name."""
+        """True if every worker that is waited for has written a file."""
         if self.unseen_given_up:
             return True
         return self.num_workers is not None and len(self.workers) >= self.num_workers
 
     @property
     def has_forgotten(self) -> bool:
-        """True if files were seen for which there was no room."""
-        return any(track.forgotten for track in self.workers.values())
+        """True if seen files were forgotten for lack of room."""
+        return any(worker.forgotten for worker in self.workers.values())
+
+    @property
+    def has_unnumbered(self) -> bool:
+        """True if some worker is one of the original client, whose files have no numbers."""
+        return any(worker.unsequenced for worker in self.workers.values())
 
     @property
     def room(self) -> int:
         """How many more files may wait."""
-        return MAX_PENDING - sum(len(track.pending) for track in self.workers.values())
+        return MAX_PENDING - sum(len(worker.pending) for worker in self.workers.values())
+
+    def is_known(self, step: int, worker: str) -> bool:
+        """Return whether a file was seen, or cannot be an unknown one of this run."""
+        progress = self.workers.get(worker)
+        if progress is None:
+            return False
+        is_passed = not progress.unsequenced and step <= progress.passed_step
+        return is_passed or step in progress.pending or (step, worker) in self.unreadable
+
+    def forget_surplus(self) -> None:
+        """Forget the files of the highest steps if more than `MAX_PENDING` wait."""
+        surplus = -self.room
+        if surplus <= 0:
+            return
+        files = ((step, name) for name, each in self.workers.items() for step in each.pending)
+        for step, name in sorted(files, reverse=True)[:surplus]:
+            worker = self.workers[name]
+            number = worker.pending.pop(step)
+            if number:
+                worker.remove(number)
+            else:
+                worker.unsequenced -= 1
+            worker.passed_step = min(worker.passed_step, step - 1)
+            worker.forgotten = True
 
     def ready_steps(self) -> list[int]:
-        """Return the steps that every worker which is waited for has passed, in order."""
+        """Return the steps that can be fed, in order: every worker has passed them."""
         if not self.names_known:
             return []
-        passed = [track.passed_step for track in self.workers.values() if not track.given_up]
+        passed = [each.passed_step for each in self.workers.values() if not each.given_up]
         steps = self.pending_steps()
         return [step for step in steps if step <= min(passed)] if passed else steps
 
     def pending_steps(self) -> list[int]:
         """Return the steps that wait to be fed, in order."""
-        return sorted({step for track in self.workers.values() for step in track.pending})
+        return sorted({step for worker in self.workers.values() for step in worker.pending})
 
     def writers(self, step: int) -> list[str]:
-        """Return the workers whose file of a waiting step was seen.
-
-        Args:
-            step: The step.
-        """
-        return sorted(name for name, track in self.workers.items() if step in track.pending)
+        """Return the workers whose file of a waiting step was seen."""
+        return sorted(name for name, worker in self.workers.items() if step in worker.pending)
 
     def mark_fed(self, step: int) -> None:
-        """Note that a step was fed.
-
-        Args:
-            step: The step; no earlier one may be fed any more.
-        """
+        """Record that a step was fed; earlier ones can no longer be fed."""
         self.fed_step = step
-        for track in self.workers.values():
-            track.pending.pop(step, None)
+        for worker in self.workers.values():
+            worker.pending.pop(step, None)
 
     def note_waiting(self, now: float) -> None:
-        """Note which step is the first to wait, and since when.
-
-        Args:
-            now: Seconds since the epoch.
-        """
+        """Record which step is the first to wait, and since when; `now` is in seconds."""
         first = min(self.pending_steps(), default=None)
         if first is None:
             self.waiting = None
         elif self.waiting is None or first > self.waiting.step:
             self.waiting = Waiting(first, now)
         elif first < self.waiting.step:
-            self.waiting = replace(self.waiting, step=first, looked=False)
+            self.waiting = Waiting(first, self.waiting.since)
 
     def is_overdue(self, now: float, patience: Patience) -> bool:
-        """Return whether the first step that waits has waited long enough.
-
-        Args:
-            now: Seconds since the epoch.
-            patience: How long it is to wait.
-        """
+        """Return whether the first step that waits has waited long enough."""
         if self.waiting is None:
             return False
         waited = now - self.waiting.since
         others = self.has_forgotten or len(self.pending_steps()) > patience.steps
         return waited >= patience.seconds * (1 if others else _LONGEST_WAIT)
 
-    def note_look(self) -> None:
-        """Note that a listing looks for what the first step waits for, its time being over."""
-        if self.waiting is not None:
-            self.waiting = replace(self.waiting, looked=True)
-
     def give_up(self) -> tuple[int, str]:
-        """Wait no longer for those that the first step waits for; return how many and who."""
+        """Stop waiting for the workers that the first step waits for; return how many and who."""
         if self.waiting is None:
             return 0, ""
         step = self.waiting.step
-        behind = sorted(
+        silent = sorted(
             name
-            for name, track in self.workers.items()
-            if track.passed_step < step and not track.given_up
+            for name, worker in self.workers.items()
+            if worker.passed_step < step and not worker.given_up
         )
-        for name in behind:
+        for name in silent:
             self.workers[name].give_up(step)
-        if self.names_known:
-            return len(behind), _told(behind, 0)
-        self.unseen_given_up = True
-        if self.num_workers is None:
-            return len(behind), "workers whose number is unknown"
-        unseen = self.num_workers - len(self.workers)
-        return len(behind) + unseen, _told(behind, unseen)
+        shown = silent[:_NAMES_SHOWN]
+        if len(silent) > len(shown):
+            shown.append(f"{len(silent) - len(shown)} more workers")
+        num_unseen = 0
+        if not self.names_known:
+            self.unseen_given_up = True
+            num_unseen = max((self.num_workers or 0) - len(self.workers), 0)
+            shown.append("workers without any file")
+        return len(silent) + num_unseen, ", ".join(shown)
 
     def num_seen(self, worker: str) -> int:
-        """Return how many files of a worker were seen.
-
-        Args:
-            worker: The worker.
-        """
-        track = self.workers.get(worker, WorkerTrack())
-        numbered = sum(last - first + 1 for first, last in track.seen) - track.lost
+        """Return how many files of a worker were seen."""
         unreadable = sum(name == worker for _, name in self.unreadable)
-        return numbered + track.unsequenced + unreadable
+        return self.workers.get(worker, WorkerProgress()).num_seen + unreadable
 
     def count_late(self, listed: Mapping[str, int]) -> None:
-        """Compare the files without a number that exist with those seen; the difference came late.
+        """Count files without a number as late that are listed and were not seen.
 
-        Args:
-            listed: Number of files of each worker that a full listing shows.
+        `listed` is the number of files of each worker in a full listing.
         """
         for name, count in listed.items():
-            track = self.workers.get(name, WorkerTrack())
             missing = count - self.num_seen(name)
-            if not track.seen and missing > 0:
+            worker = self.workers.get(name, WorkerProgress())
+            if missing > 0 and not worker.seen:
                 self.late += missing
-                track.unsequenced += missing
-                self.workers[name] = track
-
-    def to_progress(self) -> Progress:
-        """Return the immutable twin."""
-        return Progress(
-            workers={name: track.to_progress() for name, track in self.workers.items()},
-            num_workers=self.num_workers,
-            fed_step=self.fed_step,
-            late=self.late,
-            replayed=self.replayed,
-            unreadable=tuple(sorted(self.unreadable)),
-            unseen_given_up=self.unseen_given_up,
-            waiting=self.waiting,
-            scan=self.scan,
-            finishing=self.finishing,
-            replaying=self.replaying,
-        )
-
-    def _track(self, worker: str) -> WorkerTrack:
-        return self.workers.get(worker) or self.workers.setdefault(worker, WorkerTrack())
-
-    def _note_unsequenced(self, worker: str, step: int) -> Sighting:
-        # A file of a step that was fed is a duplicate or late; the count at the end tells which.
-        if step <= self.fed_step:
-            return Sighting.DUPLICATE
-        track = self._track(worker)
-        if step in track.pending:
-            return Sighting.DUPLICATE
-        track.pending[step] = 0
-        track.unsequenced += 1
-        track.given_up = False
-        return Sighting.NEW
-
-    def _forget_surplus(self) -> None:
-        surplus = -self.room
-        if surplus <= 0:
-            return
-        waiting: Iterable[tuple[int, str]] = sorted(
-            ((step, name) for name, track in self.workers.items() for step in track.pending),
-            reverse=True,
-        )
-        for step, name in list(waiting)[:surplus]:
-            track = self.workers[name]
-            sequence = track.pending.pop(step)
-            if sequence:
-                track.remove(sequence)
-            else:
-                track.unsequenced -= 1
-            track.passed_step = min(track.passed_step, step - 1)
-            track.forgotten = True
-
-
-def _told(names: Sequence[str], unseen: int) -> str:
-    """Return a text with the first names and how many there are; there may be hundreds."""
-    message = list(names[:_NAMES_TOLD])
-    if len(names) > len(message):
-        message.append(f"{len(names) - len(message)} more workers")
-    if unseen:
-        message.append(f"{unseen} workers without any file")
-    return ", ".join(message)
+                worker.unsequenced += missing
+                self.workers[name] = worker

@@ -1,10 +1,9 @@
-"""Bringing a rule's state up to date with the files of a run.
+"""Brings the state of a rule up to date with the files of a run.
 
-`Reconciler.advance(state, files)` is a function of the state, the stored files and the time: an
-event only says "look again". Lost, doubled and reordered events change nothing in the result,
-because a step is fed once, in step order, and only when nothing can be missing from it
-(`progress.py` says how that is known), or was waited for in vain. If an error is raised, nothing
-has changed, and the same call may be made again. A call that has no time for everything leaves the
+`Reconciler.advance(state, files)` is a function of the state, the stored files and the time; an
+event only causes a call. Lost, doubled and reordered events do not change the result: a step is fed
+once, in step order, and only when `Progress` shows that no file of it is missing, or after a wait.
+A call that raises has changed nothing and can be repeated. A call that runs out of time leaves the
 rest to the next one.
 """
 
@@ -13,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hook_layer.storage.base import Store
-from rule_runtime.engine.budget import Budget
+from rule_runtime.engine.lost_files import LostFileSearch
 from rule_runtime.engine.progress import Patience
-from rule_runtime.engine.repair import Repair
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.run_end import RunEnd
-from rule_runtime.engine.run_feed import RunFeed
+from rule_runtime.engine.run_feed import Budget, RunFeed
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.step_view import StepReader
@@ -32,13 +30,13 @@ class Reconciler:
     Args:
         store: The trial's root.
         rule: The rule.
-        run: RunId of the run; None for the files of the original client, which carry none. Index
-            files of other runs that lie in the same folder are ignored.
-        patience: How long a step waits for a worker that does not go on.
+        run: RunId of the run; None for files of the original client, which have none. Index files
+            of other runs in the same folder are ignored.
+        patience: How long a step waits for a worker that writes no files.
 
     Attributes:
-        has_more: True if the last call left known work undone without time: the same call with
-            no files continues with it.
+        has_more: True if the last call left work for lack of time: the same call without files
+            continues it.
     """
 
     def __init__(
@@ -67,102 +65,102 @@ class Reconciler:
         may_go_on: Callable[[], bool] | None = None,
         look_again: bool = False,
     ) -> EvaluationState:
-        """Return the state after these files, and any that they show to be missing, were taken in.
+        """Return the state after these files, and any others that they show to exist, were fed.
 
         Args:
-            state: The state when the run was last looked at.
-            files: Index files that have come since, in any order; known ones do no harm.
-            ended: True once the end marker of this run was seen. Everything that is left is fed,
-                also steps that some worker did not write, and the verdict is drawn. May be
-                repeated; a state in which this was begun continues with it without being told.
-            last_sequences: Number of the last index file of each worker that the end marker names,
-                if it does. Once that many were seen, nothing more is looked for.
-            now: Seconds since the epoch; None to wait for workers however long it takes.
-            may_go_on: Asked after each step, and after each part of a listing; when it answers
-                False the call ends there. None for as long as it takes.
-            look_again: True to list the index though the files do not show that one is missing.
+            state: The state after the last call.
+            files: Index files that appeared since, in any order; known ones are ignored.
+            ended: True once the end marker of this run was seen. The rest is fed, even steps that
+                some worker did not write, and the verdict is drawn. May be repeated; a state whose
+                end was begun continues with it by itself.
+            last_sequences: Number of the last index file of each worker, if the end marker names
+                them. Once these were seen, nothing is listed.
+            now: Seconds since the epoch; None to wait for workers forever.
+            may_go_on: Asked after each step, and after each part of a listing; the call ends when
+                it returns False. None for no limit.
+            look_again: True to list the index even if no file shows that another is missing.
 
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
         self.has_more = False
         if state.counts.failure:
-            return state  # the rule is broken: nothing of this run is shown to it any more
+            return state  # the rule is shown no further step of this run
         budget = Budget(may_go_on)
         feed = RunFeed(self._store, self._rule, self._run, self._reader, state, budget=budget)
         end = RunEnd(self._store, feed, last_sequences or {})
         is_finishing = state.progress.finishing is not None
-        is_news = feed.take_in(files)
-        if is_news:
-            end.note_news()
-        if state.ended and not (is_news or is_finishing):
+        has_news = feed.take_in(files)
+        if has_news:
+            end.restart_listing()
+        if state.ended and not (has_news or is_finishing):
             return state
         if not (state.ended or is_finishing):
-            if not end.catch_up():
+            if not end.continue_replay():
                 self.has_more = True
-                return end.put_off() if ended else feed.state()
-            asked_at = None if ended else now  # at the end nobody is waited for
-            self._follow(feed, is_news=is_news, now=asked_at, look_again=look_again)
+                return end.suspend() if ended else feed.state()
+            asked_at = None if ended else now  # at the end no worker is waited for
+            self._follow(feed, has_news=has_news, now=asked_at, look_again=look_again)
             if feed.has_failed or not ended:
-                self.has_more = self._is_work_left(feed, now)
+                has_fed = feed.progress.fed_step > state.progress.fed_step
+                self.has_more = self._is_work_left(feed, now, has_fed=has_fed)
                 return feed.state()
             if budget.is_used_up:
                 self.has_more = True
-                return end.put_off()
+                return end.suspend()
         after = end.finish()
         self.has_more = after.progress.finishing is not None
         return after
 
-    def _follow(self, feed: RunFeed, *, is_news: bool, now: float | None, look_again: bool) -> None:
-        """Feed what is ready while the run continues, and give up whom it waited for in vain."""
-        repair = Repair(self._store, feed)
-        if is_news:
+    def _follow(
+        self, feed: RunFeed, *, has_news: bool, now: float | None, look_again: bool
+    ) -> None:
+        """Feed what is ready while the run continues, and give up workers after the wait."""
+        search, progress = LostFileSearch(self._store, feed), feed.progress
+        if has_news:
             feed.look_up_num_workers()
-        _feed_ready(feed, repair, is_news=is_news)
-        if look_again and _may_go_on(feed):
-            repair.look(brief=True)
-            _feed_ready(feed, repair, is_news=True)
-        if now is None or not _may_go_on(feed):
+        _feed_ready(feed, search, has_news=has_news)
+        if look_again and _may_continue(feed):
+            search.run(brief=True)
+            _feed_ready(feed, search, has_news=True)
+        if now is None or not _may_continue(feed):
             return
-        tracker = feed.tracker
-        tracker.note_waiting(now)
-        if not tracker.is_overdue(now, self._patience):
-            return
-        if tracker.waiting is not None and not tracker.waiting.looked:
-            tracker.note_look()
+        progress.note_waiting(now)
+        waiting = progress.waiting
+        if waiting is not None and not waiting.looked and progress.is_overdue(now, self._patience):
+            progress.waiting = waiting._replace(looked=True)
             feed.look_up_num_workers()
-            repair.look(brief=False)
-            _feed_ready(feed, repair, is_news=True)
-            tracker.note_waiting(now)
-        if _may_go_on(feed) and tracker.is_overdue(now, self._patience):
+            search.run(brief=False)
+            _feed_ready(feed, search, has_news=True)
+            progress.note_waiting(now)
+        if _may_continue(feed) and progress.is_overdue(now, self._patience):
             feed.give_up()
-            _feed_ready(feed, repair, is_news=True)
-            tracker.note_waiting(now)
+            _feed_ready(feed, search, has_news=True)
+            progress.note_waiting(now)
 
-    def _is_work_left(self, feed: RunFeed, now: float | None) -> bool:
-        """Return whether a call that ran out of time left anything that needs no further file."""
-        tracker = feed.tracker
+    def _is_work_left(self, feed: RunFeed, now: float | None, *, has_fed: bool) -> bool:
+        """Return whether a call that ran out of time left work that needs no further file."""
+        progress = feed.progress
         if feed.has_failed or not feed.budget.is_used_up:
             return False
-        has_room_again = feed.has_fed and tracker.has_forgotten and tracker.room > 0
-        if tracker.scan is not None or tracker.ready_steps() or has_room_again:
+        has_room_again = has_fed and progress.has_forgotten and progress.room > 0
+        if progress.scan is not None or progress.ready_steps() or has_room_again:
             return True
-        if now is None:
-            return False
-        tracker.note_waiting(now)
-        return tracker.is_overdue(now, self._patience)
+        if now is not None:
+            progress.note_waiting(now)
+        return now is not None and progress.is_overdue(now, self._patience)
 
 
-def _feed_ready(feed: RunFeed, repair: Repair, *, is_news: bool) -> None:
-    """Repair what the files show to be missing, and feed every step that is complete."""
+def _feed_ready(feed: RunFeed, search: LostFileSearch, *, has_news: bool) -> None:
+    """Search for lost files if needed, and feed every step that is complete."""
     while True:
-        repair.look_if_needed(has_news=is_news)
-        steps = feed.tracker.ready_steps()
+        search.run_if_needed(has_news=has_news)
+        steps = feed.progress.ready_steps()
         feed.feed_steps(steps)
-        # Only what had been forgotten without room can be found by looking once more.
-        if not (steps and feed.tracker.has_forgotten and _may_go_on(feed)):
+        # Only files that were forgotten for lack of room can be found by another listing.
+        if not (steps and feed.progress.has_forgotten and _may_continue(feed)):
             return
 
 
-def _may_go_on(feed: RunFeed) -> bool:
+def _may_continue(feed: RunFeed) -> bool:
     return not (feed.has_failed or feed.budget.is_used_up)

@@ -1,7 +1,6 @@
-"""Finding rules: every module in `rule_runtime.rules`, and the entry points `stepwatch.rules`.
+"""Finds rules: those in the modules of `rule_runtime.rules`, and entry points `stepwatch.rules`.
 
-No rule is registered by hand. A built-in rule lives in the module that has its name in snake_case,
-so that making one rule imports one module only.
+A built-in rule is in the module of its name in snake_case, so creating one imports one module.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ENTRY_POINT_GROUP: Final = "stepwatch.rules"
 """Entry points of this group name a rule's class, or a module with rules."""
 
 SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_json"})
-"""Keys among a rule's parameters that are addressed to the service, not to the rule."""
+"""Keys among a rule's parameters that are for the service, not for the rule."""
 
 _REPORTS: Final = {
     "CreateXgboostReport": (
@@ -42,20 +41,20 @@ _REPORTS: Final = {
         "by rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
     )
 }
-"""What is asked for like a rule of the original, and what makes it here."""
+"""Rules of SageMaker Debugger that are reports, and how to make these."""
 
 _logger = logging.getLogger(__name__)
 
 
 class UnknownRuleError(ValueError):
-    """A rule's name that no rule has."""
+    """No rule has the name."""
 
 
 def available_rules() -> dict[str, type[Rule]]:
     """Return every rule that can be evaluated, by name.
 
     A rule of an entry point that cannot be imported, or whose name is taken, is left out with a
-    warning: a broken third party must not keep the other rules from running.
+    warning, so that the other rules run.
     """
     rules: dict[str, type[Rule]] = {}
     for name in _builtin_modules():
@@ -73,7 +72,7 @@ def create_rule(rule_to_invoke: str, parameters: Mapping[str, object] | None = N
     Args:
         rule_to_invoke: Name of the rule, e.g. `VanishingGradient`.
         parameters: Its parameters by name. The keys `rule_to_invoke`, `base_trial` and
-            `action_json` of a training API's request are addressed to the service and left out.
+            `action_json` of a training API's request are for the service and ignored.
 
     Raises:
         UnknownRuleError: If no rule has the name.
@@ -98,11 +97,12 @@ def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
     values, steps = split_bounds(cls.__name__, parameters, accepted)
     for name in values:
         if name not in accepted:
-            hint = nearest(name, accepted)
-            raise ParameterError(f"{cls.__name__} takes no parameter {name!r}{hint}")
+            message = f"{cls.__name__} takes no parameter {name!r}{nearest(name, accepted)}"
+            raise ParameterError(message, parameter=name)
     for parameter in cls.parameters():
         if parameter.is_required and parameter.name not in parameters:
-            raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
+            message = f"{cls.__name__} needs the parameter {parameter.name!r}"
+            raise ParameterError(message, parameter=parameter.name)
     return bounded(cls(**values), steps)
 
 
@@ -152,7 +152,7 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
 
 
 def _is_rule(value: object) -> TypeGuard[type[Rule]]:
-    # Python 3.10 calls an alias such as dict[str, int] a class; the type of the alias tells it.
+    # Python 3.10 calls an alias such as dict[str, int] a class; its type shows that it is none.
     if not (inspect.isclass(value) and issubclass(type(value), type)):
         return False
     return issubclass(value, Rule) and not inspect.isabstract(value)

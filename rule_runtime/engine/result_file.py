@@ -1,18 +1,18 @@
-"""A rule's result as a file beside the tensors: where it lies, and what it says.
+"""A rule's result as a file next to the tensors, where SageMaker Debugger stored its output.
 
-It lies where the original's rule jobs left their output, and says what the status event says, so
-that anyone who may read a job's tensors knows its verdicts, without a table and without events.
+Users who can read a job's tensors can read its verdicts, without a table or events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
 from hook_layer.format.errors import FormatError
-from hook_layer.format.json_document import Document, load_object
+from hook_layer.format.json_document import load_object
+from rule_runtime.engine.json_codec import JsonError, JsonRecord
 from rule_runtime.engine.outcome import RuleStatus
 
 __all__ = [
@@ -25,13 +25,19 @@ __all__ = [
 ]
 
 MAX_RESULT_BYTES: Final = 64 << 10
-"""Longest result; what of it comes from files is cut off well before."""
+"""Longest result; texts from files are cut off well before."""
 RESULTS_PREFIX: Final = "rule-output/"
 
 _TENSORS: Final = "debug-output/"
 _FILE: Final = "status.json"
-_SCHEMA_VERSION: Final = 1
 _STATUSES: Final = "DebugRuleEvaluationStatuses"
+_STATUS: Final = [
+    "RuleConfigurationName",
+    "RuleEvaluationStatus",
+    "LastModifiedTime",
+    "StatusDetails",
+]
+"""Members of the only object in `DebugRuleEvaluationStatuses`."""
 
 
 class ResultFileError(FormatError):
@@ -39,8 +45,10 @@ class ResultFileError(FormatError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleResult:
-    """Content of a result.
+class RuleResult(JsonRecord):
+    """Content of a result file, which is the detail of the status event, too.
+
+    Members that are None are left out, as in SageMaker's events.
 
     Attributes:
         training_job_name: Name of the job.
@@ -49,46 +57,26 @@ class RuleResult:
         rule: Configuration name of the rule.
         status: Its status.
         details: Its `StatusDetails`.
-        changed_at_ms: When it came to this status, milliseconds since the epoch.
-        training_job_arn: ARN of the job of SageMaker, where known.
-        evidence: What a finding rests on, as JSON.
+        changed_at_ms: When the status changed, milliseconds since the epoch.
+        training_job_arn: ARN of the SageMaker job, if known.
+        evidence: The evidence of a finding, as JSON.
     """
 
-    training_job_name: str
-    run_id: str
-    root_uri: str
-    rule: str
-    status: RuleStatus
-    details: str
-    changed_at_ms: int
-    training_job_arn: str | None = None
-    evidence: Mapping[str, Any] | None = None
+    training_job_name: str = field(metadata={"json": "TrainingJobName"})
+    run_id: str = field(metadata={"json": "RunId"})
+    root_uri: str = field(metadata={"json": "DebugOutputUri"})
+    rule: str = field(metadata={"json": "RuleConfigurationName"})
+    status: RuleStatus = field(metadata={"json": "RuleEvaluationStatus"})
+    details: str = field(metadata={"json": "StatusDetails"})
+    changed_at_ms: int = field(metadata={"json": "LastModifiedTime"})
+    training_job_arn: str | None = field(default=None, metadata={"json": "TrainingJobArn"})
+    evidence: Mapping[str, Any] | None = field(default=None, metadata={"json": "Evidence"})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's content, which is the detail of the status event, too.
-
-        Keys whose value is not known (`TrainingJobArn`, `Evidence`) are absent, as in SageMaker's
-        events.
-        """
-        content: dict[str, Any] = {
-            "SchemaVersion": _SCHEMA_VERSION,
-            "TrainingJobName": self.training_job_name,
-            "RunId": self.run_id,
-            "TrainingJobStatus": "InProgress",
-            "DebugOutputUri": self.root_uri,
-            _STATUSES: [
-                {
-                    "RuleConfigurationName": self.rule,
-                    "RuleEvaluationStatus": self.status.value,
-                    "LastModifiedTime": self.changed_at_ms,
-                    "StatusDetails": self.details,
-                }
-            ],
-        }
-        if self.training_job_arn is not None:
-            content["TrainingJobArn"] = self.training_job_arn
-        if self.evidence is not None:
-            content["Evidence"] = dict(self.evidence)
+        """Return the file's content."""
+        content = super().to_json()
+        status = {name: content.pop(name) for name in _STATUS}
+        content |= {"SchemaVersion": 1, "TrainingJobStatus": "InProgress", _STATUSES: [status]}
         return content
 
 
@@ -96,9 +84,9 @@ def result_place(root_uri: str, rule_configuration_name: str) -> tuple[str, str]
     """Return the folder of a job, and the key of a rule's result below it.
 
     Args:
-        root_uri: The trial's root; its last part `debug-output` is left off, as in the original's
-            layout, and other roots are the job's folder themselves.
-        rule_configuration_name: The rule; what cannot be part of a name is escaped.
+        root_uri: The trial's root. Its last part `debug-output` is removed, as in SageMaker's
+            layout; any other root is the job's folder.
+        rule_configuration_name: The rule; characters that no name can have are escaped.
     """
     folder = root_uri
     if root_uri.endswith(f"/{_TENSORS}"):
@@ -113,23 +101,10 @@ def parse_result(data: bytes, *, file: str) -> RuleResult:
         ResultFileError: The file is none.
     """
     content = load_object(data, file=file, error=ResultFileError, max_bytes=MAX_RESULT_BYTES)
-    document = Document(file, ResultFileError)
-    statuses = document.items(content.get(_STATUSES), _STATUSES)
-    if len(statuses) != 1:
-        document.fail(f"{_STATUSES}: one status expected, {len(statuses)} found")
-    status = document.members(statuses[0], f"{_STATUSES}[0]")
-    name = document.text(status.get("RuleEvaluationStatus"), "RuleEvaluationStatus")
-    if name not in {each.value for each in RuleStatus}:
-        document.fail(f"RuleEvaluationStatus: {name[:60]!r} is none")
-    evidence = content.get("Evidence")
-    return RuleResult(
-        training_job_name=document.text(content.get("TrainingJobName"), "TrainingJobName"),
-        run_id=document.text(content.get("RunId"), "RunId"),
-        root_uri=document.text(content.get("DebugOutputUri"), "DebugOutputUri"),
-        rule=document.text(status.get("RuleConfigurationName"), "RuleConfigurationName"),
-        status=RuleStatus(name),
-        details=document.text(status.get("StatusDetails"), "StatusDetails"),
-        changed_at_ms=document.count(status.get("LastModifiedTime"), "LastModifiedTime"),
-        training_job_arn=document.optional_text(content.get("TrainingJobArn"), "TrainingJobArn"),
-        evidence=None if evidence is None else document.members(evidence, "Evidence"),
-    )
+    statuses = content.get(_STATUSES)
+    if not isinstance(statuses, list) or [type(each) for each in statuses] != [dict]:
+        raise ResultFileError(f"{_STATUSES} must be a list of one object", file=file)
+    try:
+        return RuleResult.from_json({**content, **statuses[0]})
+    except JsonError as error:
+        raise ResultFileError(str(error), file=file) from None

@@ -10,8 +10,8 @@ class AllZero(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome: ...
 ```
 
-A subclass becomes a frozen, keyword-only dataclass by itself. Its fields are coerced and checked
-when it is made, so a rule inside `check` meets valid parameters only.
+A subclass automatically becomes a frozen, keyword-only dataclass. Its fields are converted and
+checked when it is created, so `check` sees only valid parameters.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from rule_runtime.engine.constraints import (
 )
 from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
+from rule_runtime.engine.step_bounds import StepBounds
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -63,23 +64,25 @@ Memory = MutableMapping[str, Any]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Rule(ABC):
-    """A condition that is looked for at every step of a training run.
+    """A condition that is checked at every step of a training run.
 
     Attributes:
         collections: The collections that the hook should save for this rule, by name or as
             `CollectionConfig`.
         caution: What users must know before they rely on the defaults, in one sentence; empty for
-            most rules. The command line tells it of a rule that judges by its defaults.
+            most rules. The command line prints it if the rule has its defaults.
+        step_bounds: Global steps that the rule judges; others are not applicable.
     """
 
     collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
+    step_bounds: ClassVar[StepBounds] = StepBounds()  # no parameter of the rule: see `bounded`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # A subclass that brings its own constructor, an adapter for instance, keeps it.
+        # A subclass with its own constructor, such as an adapter, keeps it.
         own_constructor = "__init__" in cls.__dict__
-        documentation = cls.__doc__  # where there is none, a dataclass writes its signature there
+        documentation = cls.__doc__  # a dataclass would replace a missing one by its signature
         try:
             dataclass(frozen=True, kw_only=True, init=not own_constructor, repr=True)(cls)
         except ValueError as error:
@@ -113,10 +116,6 @@ class Rule(ABC):
         text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
 
-    def judging_class(self) -> type[Rule]:
-        """Return the class whose code judges, which a failure is told of."""
-        return type(self)
-
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collections that the hook should save for this rule and these parameters."""
         return as_collections(self.collections)
@@ -125,8 +124,8 @@ class Rule(ABC):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge one complete step.
 
-        The answer may depend on the step, the parameters and the memory only: the same steps in the
-        same order always give the same verdict, in one process or over many.
+        The outcome must depend only on the step, the parameters and the memory, so that the same
+        steps in the same order always give the same verdict, in one process or in several.
 
         Args:
             step: What was saved at the step.
@@ -134,24 +133,20 @@ class Rule(ABC):
         """
 
     def check_silence(self, seconds: float, step: int) -> Outcome | None:  # noqa: ARG002
-        """Judge that nothing was saved for a while; anyone who has a clock asks for it.
+        """Judge that nothing was saved for a while; called by evaluators that have a clock.
 
         Args:
             seconds: Seconds since the last output of a run that has not ended.
             step: Global step of that output, -1 if there was none yet.
 
         Returns:
-            The outcome; None from rules that do not judge silence, which are most.
+            The outcome; None from rules that do not judge silence.
         """
         return None
 
 
 def snake_case(name: str) -> str:
-    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`.
-
-    Args:
-        name: A name in CapWords.
-    """
+    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 

@@ -1,50 +1,75 @@
-"""The files of one run on their way to the rule: noted, loaded, shown step by step."""
+"""Feeds the index files of one run to one rule, step by step."""
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from hook_layer.format.paths import index_key
 from hook_layer.storage.base import Store
-from rule_runtime.engine.budget import Budget
+from rule_runtime.engine.counts import Counts
 from rule_runtime.engine.evaluator import Evaluation
-from rule_runtime.engine.file_order import FileName, by_step, chunks, name_of
-from rule_runtime.engine.outcome import Evidence, RuleStatus
-from rule_runtime.engine.progress import ProgressTracker, Sighting
+from rule_runtime.engine.evidence import Evidence
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.progress import Replaying
 from rule_runtime.engine.rule import Rule
-from rule_runtime.engine.run_progress import Replaying
 from rule_runtime.engine.state import MEMORY_VERSION, EvaluationState
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 from rule_runtime.trial.step_view import StepReader
 
-__all__ = ["RunFeed"]
+__all__ = ["FILES_AT_ONCE", "Budget", "FileName", "RunFeed"]
 
 _logger: Final = logging.getLogger(__name__)
 
+FILES_AT_ONCE: Final = 256
+"""Index files that are read together."""
 _KEPT_BYTES: Final = 32 << 20
-"""Length of the files kept, parsed, until they are fed; others are read a second time."""
+"""Size of the parsed files that are kept until they are fed; others are read a second time."""
+
+FileName = tuple[int, str]
+"""Step and worker, which name an index file."""
+
+
+class Budget:
+    """Limits how long one call may work; every call completes at least one piece of work.
+
+    Args:
+        may_continue: Asked after each piece of work; False ends the call. None for no limit.
+
+    Attributes:
+        is_used_up: True once the answer was False.
+    """
+
+    def __init__(self, may_continue: Callable[[], bool] | None = None) -> None:
+        self._may_continue = may_continue
+        self.is_used_up = False
+
+    def allows_more(self) -> bool:
+        """Ask whether another piece of work may begin."""
+        if not self.is_used_up and self._may_continue is not None:
+            self.is_used_up = not self._may_continue()
+        return not self.is_used_up
 
 
 class RunFeed:
-    """Feeds the files of one run to one rule; the mutable twin of a state.
+    """Feeds the files of one run to one rule, starting from a state.
 
     Args:
         store: The trial's root.
         rule: The rule.
-        run: RunId of the run; None for files that carry none.
+        run: RunId of the run; None for files without one.
         reader: Makes the views of steps.
-        state: The state to go on from.
-        budget: How long the call may go on.
+        state: The state to start from.
+        budget: How long the call may work.
 
     Attributes:
-        tracker: Which files were seen and fed.
-        evaluation: The rule's answers.
-        budget: How long the call may go on.
-        has_fed: True once a step was fed.
+        progress: Which files were seen and fed.
+        evaluation: The rule's memory and outcomes.
+        budget: How long the call may work.
     """
 
     def __init__(
@@ -63,68 +88,41 @@ class RunFeed:
         self._reader = reader
         self._state = state
         self.budget = budget
-        self.tracker = ProgressTracker(state.progress)
+        self.progress = state.progress.copy()
         self.evaluation = Evaluation.resume(rule, state)
-        self.has_fed = False
         self._first_evidence: Evidence | None = None
         replaying = state.progress.replaying
         if replaying is not None and not replaying.found:
             self._first_evidence, self.evaluation.evidence = state.evidence, None
-        self._last_problem = state.counts.last_problem
-        self._given_up = state.counts.given_up
         self._kept: dict[FileName, StepFile] = {}
         self._kept_bytes = 0
         if state.memory_version != MEMORY_VERSION and state.progress.fed_step >= 0:
             self.begin_replay()
 
-    def take_in(self, files: Iterable[StepFile]) -> bool:
-        """Note files; return True if one of them can change anything.
+    def take_in(self, files: Sequence[StepFile]) -> bool:
+        """Record files of any run, in any order; return True if one of them can change anything."""
+        has_news = self._record(sorted(files, key=_name_of))
+        self.progress.forget_surplus()
+        # One without a number that was seen may be a late one: only their count shows it.
+        return has_news or any(each.index and each.index.sequence is None for each in files)
 
-        Args:
-            files: Index files, of this run or others, in any order.
-        """
-        is_news = False
-        for file in sorted(files, key=name_of):
-            sighting = self._note(file)
-            if sighting is Sighting.NEW:
-                self._keep(file)
-            may_be_late = file.index is not None and file.index.sequence is None
-            is_news = is_news or sighting is not Sighting.DUPLICATE or may_be_late
-        self.tracker.settle()
-        return is_news
-
-    def load(self, keys: Iterable[str]) -> bool:
-        """Read index files and note them; return True if one of them was not known.
-
-        Args:
-            keys: Their keys.
-        """
-        is_news = False
-        for file in iter_step_files(self._store, keys):
-            sighting = self._note(file)
-            if sighting is Sighting.NEW:
-                self._keep(file)
-            is_news = is_news or sighting is not Sighting.DUPLICATE
-        self.tracker.settle()
-        return is_news
+    def load(self, names: Iterable[FileName]) -> bool:
+        """Read index files and record them; return True if one of them was unknown."""
+        return self._record(iter_step_files(self._store, [index_key(*name) for name in names]))
 
     def look_up_num_workers(self) -> None:
-        """Find out how many workers write, if the index files did not tell."""
-        if self.tracker.num_workers is None:
-            self.tracker.num_workers = self._reader.num_workers()
+        """Look up how many workers write, if no index file reported it."""
+        if self.progress.num_workers is None:
+            self.progress.num_workers = self._reader.num_workers()
 
-    def feed_steps(self, steps: Sequence[int]) -> None:
-        """Feed steps whose files were noted, as many as the call has time for.
-
-        Args:
-            steps: The steps in order.
-        """
-        names = [(step, worker) for step in steps for worker in self.tracker.writers(step)]
-        found = by_step(self._get(names))
+    def feed_steps(self, steps: Sequence[int]) -> bool:
+        """Feed steps whose files were recorded, in order; return False if the time ran out."""
+        names = [(step, worker) for step in steps for worker in self.progress.writers(step)]
+        found = groupby(self._get(names), key=_step_of)
         present = next(found, None)
         for step in steps:
             if self.has_failed:
-                return
+                break
             files: Iterable[StepFile] = ()
             if present is not None and present[0] == step:
                 files = list(present[1])
@@ -132,95 +130,73 @@ class RunFeed:
             if not self._evaluate(step, files):
                 self.evaluation.skip(f"the index files of step {step} are gone")
             self._mark_fed(step)
-            if not self.budget.goes_on():
-                return
-
-    def feed_files(self, names: Sequence[FileName]) -> int | None:
-        """Note files and feed their steps as they are, whatever may be missing.
-
-        Args:
-            names: The files in step order; those of a step together.
-
-        Returns:
-            The last step for which there was time; None if there was for all.
-        """
-        for step, of_step in by_step(self._get(names)):
-            if self.has_failed:
-                return None
-            files = list(of_step)
-            self.take_in(files)
-            if self._evaluate(step, files):
-                self._mark_fed(step)
-            self._forget(step)
-            if not self.budget.goes_on():
-                return step
-        return None
-
-    def begin_replay(self) -> None:
-        """Judge the run again from its beginning; a finding is added, never withdrawn."""
-        self._first_evidence = self.evaluation.evidence or self._first_evidence
-        self.evaluation = Evaluation.fresh(self._rule)
-        self.tracker.replayed = self.tracker.late
-        self.tracker.replaying = Replaying()
-
-    def replay(self, names: Iterable[FileName]) -> bool:
-        """Go on with a replay; return True once it is through.
-
-        What it is the first to see came late, and needs no further replay.
-
-        Args:
-            names: The files that it has not judged yet, in step order.
-        """
-        for chunk in chunks(names):
-            for step, of_step in by_step(self._get(chunk)):
-                files = list(of_step)
-                late = self.tracker.late
-                for file in files:
-                    self._note(file)
-                self.tracker.replayed += self.tracker.late - late
-                self._evaluate(step, files)
-                is_found = self.evaluation.evidence is not None
-                self.tracker.replaying = Replaying(step, is_found)
-                if self.has_failed:
-                    return self._end_replay()
-                if not self.budget.goes_on():
-                    return False
-        return self._end_replay()
-
-    def _end_replay(self) -> bool:
-        if self.evaluation.evidence is None:
-            self.evaluation.evidence = self._first_evidence
-        self.tracker.replaying = None
+            if not self.budget.allows_more():
+                return self.has_failed or step == steps[-1]
         return True
 
+    def begin_replay(self) -> None:
+        """Begin to evaluate the run again from its first step; a finding is never withdrawn."""
+        self._first_evidence = self.evaluation.evidence or self._first_evidence
+        counts = self.evaluation.counts
+        self.evaluation = Evaluation.fresh(self._rule)
+        self.evaluation.counts = Counts(
+            last_problem=counts.last_problem, missing=counts.missing, given_up=counts.given_up
+        )
+        self.progress.replayed = self.progress.late
+        self.progress.replaying = Replaying()
+
+    def replay(self, names: Sequence[FileName]) -> bool:
+        """Evaluate listed files again, in step order; return False if the time ran out."""
+        for step, of_step in groupby(self._get(names), key=_step_of):
+            files = list(of_step)
+            late = self.progress.late
+            for file in files:
+                self._note(file)
+            # Late files that the replay itself discovers need no further replay.
+            self.progress.replayed += self.progress.late - late
+            self._evaluate(step, files)
+            is_found = self.evaluation.evidence is not None
+            self.progress.replaying = Replaying(step, is_found)
+            if not self.has_failed and not self.budget.allows_more():
+                return False
+        return True
+
+    def end_replay(self) -> None:
+        """End a replay; the first finding stays if the replay found nothing."""
+        if self.evaluation.evidence is None:
+            self.evaluation.evidence = self._first_evidence
+        self.progress.replaying = None
+
     def give_up(self) -> None:
-        """Wait no longer for the workers that the first step waits for, and note who they are."""
-        waiting = self.tracker.waiting
+        """Stop waiting for the workers that the first step waits for, and record who they are."""
+        waiting = self.progress.waiting
         if waiting is None:
             return
-        count, who = self.tracker.give_up()
-        self._given_up += count
-        self._last_problem = f"step {waiting.step} was not waited for any longer, given up: {who}"
-        _logger.warning("%s", self._last_problem)
+        count, who = self.progress.give_up()
+        problem = f"step {waiting.step} was not waited for any longer, given up: {who}"
+        counts = self.evaluation.counts
+        self.evaluation.counts = replace(
+            counts, last_problem=problem, given_up=counts.given_up + count
+        )
+        _logger.warning("%s", problem)
 
     @property
     def has_given_up(self) -> bool:
         """True if a step was ever fed without waiting for all workers."""
-        return self._given_up > 0 or self.tracker.unseen_given_up
+        return self.evaluation.counts.given_up > 0 or self.progress.unseen_given_up
 
     def state(self) -> EvaluationState:
-        """Return the state as it is now, its status raised to a finding if there is one."""
+        """Return the state as it is now, with the status of a finding if there is one."""
         evaluation = self.evaluation
-        counts = evaluation.counts(len(self.tracker.unreadable), self._last_problem)
         evidence = evaluation.evidence
-        if self.tracker.replaying is not None and evidence is None:
+        if self.progress.replaying is not None and evidence is None:
             evidence = self._first_evidence
         state = replace(
             self._state,
-            progress=self.tracker.to_progress(),
+            progress=self.progress.copy(),
             memory=evaluation.memory,
             evidence=evidence,
-            counts=replace(counts, missing=self._state.counts.missing, given_up=self._given_up),
+            counts=replace(evaluation.counts, unreadable=len(self.progress.unreadable)),
             ended=self._state.ended or self.has_failed,
             memory_version=MEMORY_VERSION,
         )
@@ -232,44 +208,50 @@ class RunFeed:
 
     @property
     def has_failed(self) -> bool:
-        """True once the rule failed: no further step is shown to it."""
+        """True once the rule failed: it is shown no further step."""
         return bool(self.evaluation.failure)
 
-    def _note(self, file: StepFile) -> Sighting:
-        if file.index is None:
-            sighting = self.tracker.note_unreadable(file.worker, file.step)
-            if sighting is Sighting.NEW:
-                is_last = (file.step, file.worker) == max(self.tracker.unreadable)
-                self._last_problem = (file.problem or "") if is_last else self._last_problem
-            return sighting
+    def _record(self, files: Iterable[StepFile]) -> bool:
+        has_news = False
+        for file in files:
+            if self._note(file):
+                has_news = True
+                self._keep(file)
+        self.progress.settle()
+        return has_news
+
+    def _note(self, file: StepFile) -> bool:
+        """Record a file; return True if it is an unknown one of this run, or unreadable."""
+        progress, index = self.progress, file.index
+        if index is None:
+            is_new = progress.note_unreadable(file.worker, file.step)
+            if is_new and _name_of(file) == max(progress.unreadable):
+                counts = replace(self.evaluation.counts, last_problem=file.problem or "")
+                self.evaluation.counts = counts
+            return is_new
         if not self._belongs(file):
-            return Sighting.DUPLICATE
-        if file.index.workers is not None:
-            known = self.tracker.num_workers or 0
-            self.tracker.num_workers = max(known, file.index.workers)
-        skipped = file.index.skipped or 0
-        return self.tracker.note(file.worker, file.step, file.index.sequence, skipped)
+            return False
+        if index.workers is not None:
+            progress.num_workers = max(progress.num_workers or 0, index.workers)
+        return progress.note(file.worker, file.step, index.sequence, index.skipped or 0)
+
+    def _keep(self, file: StepFile) -> None:
+        is_waiting = file.step > self.progress.fed_step
+        if is_waiting and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
+            self._kept[_name_of(file)] = file
+            self._kept_bytes += file.num_bytes
 
     def _belongs(self, file: StepFile) -> bool:
         return file.index is not None and file.index.run == self._run
 
     def _get(self, names: Sequence[FileName]) -> Iterator[StepFile]:
-        """Yield files by name in step order, reading only those that are not at hand."""
-        at_hand = sorted((self._kept[name] for name in names if name in self._kept), key=name_of)
+        """Yield files by name in step order; only those that were not kept are read."""
+        kept = sorted((self._kept[name] for name in names if name in self._kept), key=_name_of)
         missing = [index_key(*name) for name in names if name not in self._kept]
-        return heapq.merge(at_hand, iter_step_files(self._store, missing), key=name_of)
-
-    def _keep(self, file: StepFile) -> None:
-        if self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
-            self._kept[name_of(file)] = file
-            self._kept_bytes += file.num_bytes
+        return heapq.merge(kept, iter_step_files(self._store, missing), key=_name_of)
 
     def _mark_fed(self, step: int) -> None:
-        self.tracker.mark_fed(step)
-        self._forget(step)
-        self.has_fed = True
-
-    def _forget(self, step: int) -> None:
+        self.progress.mark_fed(step)
         for name in [name for name in self._kept if name[0] <= step]:
             self._kept_bytes -= self._kept.pop(name).num_bytes
 
@@ -277,6 +259,14 @@ class RunFeed:
         """Feed one step; return False if none of its files belongs to the run."""
         own = [file for file in files if self._belongs(file)]
         if own:
-            expected = self.tracker.num_workers or len(self.tracker.workers)
+            expected = self.progress.num_workers or len(self.progress.workers)
             self.evaluation.feed(self._reader.view(step, own, num_workers=expected))
         return bool(own)
+
+
+def _name_of(file: StepFile) -> FileName:
+    return file.step, file.worker
+
+
+def _step_of(file: StepFile) -> int:
+    return file.step

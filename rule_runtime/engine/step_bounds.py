@@ -1,33 +1,36 @@
-"""The steps that a rule is to judge, which a service may give to any rule."""
+"""The parameters `start_step` and `end_step`, which every rule takes: the steps that it judges."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import NotApplicable, Outcome
-from rule_runtime.engine.parameters import Parameter, ParameterError
-from rule_runtime.engine.rule import Memory, Rule
+from rule_runtime.engine.constraints import AtLeast
+from rule_runtime.engine.parameters import Parameter, ParameterError, coerce
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.engine.rule import Rule
 
-__all__ = ["BoundedRule", "StepBounds", "bounded", "split_bounds"]
+__all__ = ["BOUNDS", "StepBounds", "bounded", "split_bounds"]
 
 _START: Final = "start_step"
 _END: Final = "end_step"
+BOUNDS: Final = {
+    name: Parameter(name, int | None, None, (AtLeast(0),), "") for name in (_START, _END)
+}
+"""Parameters that bound the steps, by name."""
 
 
 @dataclass(frozen=True)
 class StepBounds:
-    """Global steps that are judged; all of them unless told otherwise.
+    """Global steps that a rule judges; all by default.
 
     Attributes:
-        first: The first of them.
-        end: The step before which they end.
+        first: The first step.
+        end: The step after the last one.
     """
 
     first: int = 0
@@ -42,101 +45,36 @@ class StepBounds:
         return f"steps from {self.first} to before {self.end:g}"
 
 
-class BoundedRule(Rule):
-    """Judges some steps by another rule, which is not shown the others.
-
-    Attributes:
-        rule: The other rule.
-        steps: The steps that it judges.
-    """
-
-    rule: Rule
-    steps: StepBounds
-
-    def __post_init__(self) -> None:
-        """Leave the two as they are: they are no parameters."""
-
-    @classmethod
-    def parameters(cls) -> tuple[Parameter, ...]:
-        """Return nothing: the parameters are those of the other rule."""
-        return ()
-
-    @property
-    def has_defaults(self) -> bool:
-        """Whether every parameter of the other rule has its default."""
-        return self.rule.has_defaults
-
-    def judging_class(self) -> type[Rule]:
-        """Return the class of the other rule."""
-        return self.rule.judging_class()
-
-    def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what the other rule requires."""
-        return self.rule.requires()
-
-    def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Let the other rule judge a step that lies within the bounds.
-
-        Args:
-            step: What was saved at the step.
-            memory: That of the other rule.
-        """
-        if step.step in self.steps:
-            return self.rule.check(step, memory)
-        return NotApplicable(f"the rule is to judge {self.steps} only")
-
-    def check_silence(self, seconds: float, step: int) -> Outcome | None:
-        """Let the other rule judge a silence, whatever the bounds.
-
-        Args:
-            seconds: Seconds since the last output of a run that has not ended.
-            step: Global step of that output, -1 if there was none yet.
-        """
-        return self.rule.check_silence(seconds, step)
-
-
 def bounded(rule: Rule, steps: StepBounds) -> Rule:
-    """Return a rule that judges these steps only; the rule itself if they are all steps.
-
-    Args:
-        rule: The rule.
-        steps: The steps.
-    """
-    return rule if steps == StepBounds() else BoundedRule(rule=rule, steps=steps)
+    """Return a rule that judges only some steps."""
+    rule = copy.copy(rule)
+    object.__setattr__(rule, "step_bounds", steps)
+    return rule
 
 
 def split_bounds(
     owner: str, parameters: Mapping[str, object], accepted: Collection[str]
 ) -> tuple[dict[str, Any], StepBounds]:
-    """Return the parameters without `start_step` and `end_step`, and the bounds that these are.
+    """Return the parameters without `start_step` and `end_step`, and the bounds that these set.
 
     Args:
         owner: Name of the rule, for the message.
         parameters: Its parameters.
-        accepted: Names of those that it takes itself.
+        accepted: Names of the parameters that its class declares; they are never bounds.
 
     Raises:
         ParameterError: If a bound is no step number, or no step lies between them.
     """
     rest = dict(parameters)
-    numbers = {}
-    for key in (_START, _END):
-        if key not in rest or key in accepted:
-            continue
-        value = rest.pop(key)
-        text = str(value).strip()
-        if text.lower() in ("", "none"):
-            continue
-        if not text.isdecimal():
-            raise ParameterError(
-                f"{owner}: parameter {key} is {value!r}, but must be a step number"
-            )
-        numbers[key] = int(text)
-    every = StepBounds()
-    bounds = StepBounds(numbers.get(_START, every.first), numbers.get(_END, every.end))
-    if bounds.first >= bounds.end:
+    given = {
+        name: coerce(parameter, rest.pop(name), owner=owner)
+        for name, parameter in BOUNDS.items()
+        if name in rest and name not in accepted
+    }
+    first, end = given.get(_START) or 0, given.get(_END)
+    if end is not None and first >= end:
         raise ParameterError(
-            f"{owner}: parameter {_END} is {bounds.end}, but must be greater than {_START}, which "
-            f"is {bounds.first}: no step lies between them"
+            f"{owner}: parameter {_END} is {end}, but must be greater than {_START}, which is "
+            f"{first}: no step lies between them"
         )
-    return rest, bounds
+    return rest, StepBounds(first, math.inf if end is None else end)

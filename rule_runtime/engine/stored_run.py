@@ -1,25 +1,37 @@
-"""Judging a stored run from Python: `stepwatch.evaluate`."""
+"""Evaluates rules over a stored run: `stepwatch.evaluate`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from hook_layer.storage.base import open_store
+from hook_layer.storage.base import Store, open_store
 from rule_runtime.configuration.named_rules import Rules, named_rules
-from rule_runtime.engine.side_by_side import judge_stored_run
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.run_feed import FILES_AT_ONCE
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.trial.run_files import current_run, last_sequences
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import one_run_at
+from rule_runtime.trial.shared_reads import SharedReads
+from rule_runtime.trial.step_index import list_index_files
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "judge_stored_run"]
+
+_STEPS_AT_ONCE: Final = FILES_AT_ONCE
+"""Steps that one rule judges before the next rule's turn: one worker's files read together."""
+_BYTES_AT_ONCE: Final = 16 << 20
+"""Bytes of values after which a rule's turn ends, so that the others share what was read."""
 
 
 def evaluate(
     path: str | os.PathLike[str],
     rules: Rules = "recommended",
 ) -> Mapping[str, EvaluationState]:
-    """Judge a stored run, and return the final state of each rule by the rule's name.
+    """Evaluate rules over a stored run, and return the final state of each by its name.
 
     ```python
     states = stepwatch.evaluate("runs/mnist", ["NonFinite", WeightNorm(bound=5.0)])
@@ -41,3 +53,70 @@ def evaluate(
     run = one_run_at(os.fspath(path))
     check_has_steps(run)
     return judge_stored_run(open_store(run), list(named.items()))
+
+
+def judge_stored_run(
+    store: Store,
+    rules: Sequence[tuple[str, Rule]],
+    *,
+    on_start: Callable[[int], None] | None = None,
+    on_judged: Callable[[str], None] = lambda _: None,
+) -> Mapping[str, EvaluationState]:
+    """Return the final state of each rule over a run as it is stored now.
+
+    The rules take turns of a few steps each and share what they read, so the run is read once.
+
+    Args:
+        store: The trial's root; `SharedReads` to reuse what it has read.
+        rules: The rules and the names under which to report them.
+        on_start: Called with the number of steps, for which all index files are listed first.
+        on_judged: Called with a message once all rules have judged a step.
+
+    Raises:
+        StorageError: If the storage cannot be read.
+    """
+    shared = store if isinstance(store, SharedReads) else SharedReads(store)
+    run = current_run(shared)
+    last = last_sequences(shared, run)
+    judges = [_Judge(name, Reconciler(shared, rule, run), shared, last) for name, rule in rules]
+    num_reported = num_steps = 0
+    if on_start is not None:
+        num_steps = len({name.step for _, name in list_index_files(shared)})
+        on_start(num_steps)
+    while active := [judge for judge in judges if not judge.is_done]:
+        end = min(judge.num_steps for judge in active) + _STEPS_AT_ONCE
+        for judge in sorted(active, key=lambda judge: judge.num_steps):
+            if judge.num_steps < end:
+                judge.take_turn(end)
+                end = end if judge.is_done else min(end, judge.num_steps)
+        judged = min((judge.num_steps for judge in active if not judge.is_done), default=num_steps)
+        for number in range(num_reported, min(judged, num_steps)):
+            num_reported = number + 1
+            on_judged(f"{num_reported} of the steps judged")
+    return {judge.name: judge.state for judge in judges}
+
+
+@dataclass
+class _Judge:
+    """One rule that judges the run in turns; `num_steps` counts the steps that it has judged."""
+
+    name: str
+    reconciler: Reconciler
+    shared: SharedReads
+    last_sequences: Mapping[str, int] | None
+    state: EvaluationState = field(default_factory=EvaluationState.initial)
+    num_steps: int = 0
+    is_done: bool = False
+
+    def take_turn(self, end: int) -> None:
+        """Judge steps until there are so many, or much was read."""
+        limit = self.shared.num_bytes_read + _BYTES_AT_ONCE
+
+        def may_go_on() -> bool:
+            self.num_steps += 1
+            return self.num_steps < end and self.shared.num_bytes_read < limit
+
+        self.state = self.reconciler.advance(
+            self.state, (), ended=True, last_sequences=self.last_sequences, may_go_on=may_go_on
+        )
+        self.is_done = not self.reconciler.has_more

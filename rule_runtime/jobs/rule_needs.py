@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.registry import UnknownRuleError, create_rule
-from rule_runtime.engine.step_bounds import BoundedRule, StepBounds
+from rule_runtime.engine.step_bounds import StepBounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,13 +64,12 @@ class RuleNeeds:
             CollectionConfig(each.name, {**patterns.get(each.name, {}), **each.parameters})
             for each in (rule.requires() if of_pack is None else of_pack)
         )
-        steps = rule.steps if isinstance(rule, BoundedRule) else StepBounds()
         validation = {
             each.name: int(each.parameters[_OF_VALIDATION])
             for each in rule.requires()
             if _OF_VALIDATION in each.parameters
         }
-        return cls(configured.name, own, tuple(needed), steps, validation)
+        return cls(configured.name, own, tuple(needed), rule.step_bounds, validation)
 
     @classmethod
     def checked(

@@ -86,7 +86,7 @@ def in_calls(
             state,
             memory=evaluation.memory,
             evidence=evaluation.evidence,
-            counts=evaluation.counts(0, ""),
+            counts=evaluation.counts,
         )
     return outcomes, as_text(state)
 

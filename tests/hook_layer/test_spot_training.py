@@ -180,7 +180,7 @@ def test_an_interrupted_training_equals_one_that_was_not(tmp_path: Path) -> None
     state = reader.state
     assert state.memory["steps"] == list(range(NUM_STEPS))
     assert (state.ended, state.counts.evaluated, state.counts.missing) == (True, NUM_STEPS, 0)
-    assert (state.progress.late, state.progress.workers["worker_0"].seen) == (0, ((1, NUM_STEPS),))
+    assert (state.progress.late, state.progress.workers["worker_0"].seen) == (0, [(1, NUM_STEPS)])
 
     uninterrupted = WrittenTrial(str(tmp_path / "uninterrupted"))
     assert train(uninterrupted.uri, tmp_path / "machine-3") == 0

@@ -245,7 +245,7 @@ def test_rules_say_what_is_wrong_with_their_parameters() -> None:
         (
             f"{prefix}.slow.mode = 'EVL'",
             ": allowed: ",
-            "EVAL, TRAIN, PREDICT, GLOBAL, or none; nearest: EVAL",
+            "one of EVAL, TRAIN, PREDICT, GLOBAL, or none; nearest: EVAL",
         ),
     ]
     assert found[-1].startswith("stepwatch:stop_rules = 'fast': allowed: the configured rules")

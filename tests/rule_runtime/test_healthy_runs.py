@@ -112,7 +112,7 @@ def test_nothing_is_found_in_healthy_runs(runs: dict[tuple[str, int], Path], int
                 evaluation.feed(view)
             if evaluation.evidence is not None:
                 found.append((name, seed, rule_name, evaluation.evidence.line))
-            if evaluation.evaluated:
+            if evaluation.counts.evaluated:
                 judged.add(rule_name)
     assert not found
     needs_something_else = {

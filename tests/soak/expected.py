@@ -67,9 +67,10 @@ def _in_order(
         evaluation.feed(reader.view(step, files, num_workers=num_workers))
     if evaluation.evidence is not None:
         status = RuleStatus.ISSUES_FOUND
-    elif evaluation.evaluated and not evaluation.failure:
+    elif evaluation.counts.evaluated and not evaluation.failure:
         status = RuleStatus.NO_ISSUES_FOUND
     else:
         status = RuleStatus.ERROR
-    num_steps = (evaluation.evaluated, evaluation.not_evaluated, evaluation.not_applicable)
+    counts = evaluation.counts
+    num_steps = (counts.evaluated, counts.not_evaluated, counts.not_applicable)
     return Expected(status, evaluation.evidence, evaluation.memory, num_steps)

@@ -71,7 +71,7 @@ def told(path: Path, rule: Rule) -> str:
     evaluation = Evaluation.fresh(rule)
     for view in views_of(path):
         evaluation.feed(view)
-    assert evaluation.evaluated
+    assert evaluation.counts.evaluated
     assert not evaluation.failure
     return evaluation.evidence.sentence if evaluation.evidence else ""
 

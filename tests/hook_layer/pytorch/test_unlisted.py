@@ -16,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.storage import open_store  # noqa: E402
-from rule_runtime.engine.side_by_side import judge_stored_run  # noqa: E402
+from rule_runtime.engine.stored_run import judge_stored_run  # noqa: E402
 from rule_runtime.rules.dead_optimizer import DeadOptimizer  # noqa: E402
 
 

@@ -42,8 +42,8 @@ def check_cramped(data: bytes) -> None:
 
 
 def test_histories_in_which_little_fits_at_once_end_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("file_order", "repair", "run_end"):
+    for module in ("run_feed", "lost_files", "run_end"):
         monkeypatch.setattr(f"rule_runtime.engine.{module}.FILES_AT_ONCE", 3)
-    monkeypatch.setattr("rule_runtime.engine.run_end._NAMES_AT_ONCE", 5)
+    monkeypatch.setattr("rule_runtime.engine.lost_files._NAMES_AT_ONCE", 5)
     monkeypatch.setattr("rule_runtime.engine.progress.MAX_PENDING", 6)
     check_cramped()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rule_runtime.engine.progress import ProgressTracker
+from rule_runtime.engine.progress import Progress
 from rule_runtime.engine.run_end import RunEnd
 from tests.lambdas.histories.mutants import TableWithoutCounter, UnconditionalTable
 from tests.lambdas.histories.tape import Tape
@@ -53,7 +53,7 @@ def without_replay(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def without_giving_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(ProgressTracker, "is_overdue", lambda *_: False)
+    monkeypatch.setattr(Progress, "is_overdue", lambda *_: False)
     return {}
 
 

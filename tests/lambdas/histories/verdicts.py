@@ -17,14 +17,14 @@ def check(world: World) -> None:
     assert state.memory == expected.memory
     counts = state.counts
     assert (counts.evaluated, counts.not_evaluated, counts.not_applicable) == (
-        expected.evaluated,
-        expected.not_evaluated,
-        expected.not_applicable,
+        expected.counts.evaluated,
+        expected.counts.not_evaluated,
+        expected.counts.not_applicable,
     )
     verdict = "Error"
     if expected.evidence is not None:
         verdict = "IssuesFound"
-    elif expected.evaluated:
+    elif expected.counts.evaluated:
         verdict = "NoIssuesFound"
     assert state.status.value == verdict
     decided = [status for key, _, status in world.decided if key == world.key]

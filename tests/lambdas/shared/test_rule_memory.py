@@ -24,7 +24,8 @@ from lambdas.shared.state_table import (
     VersionConflictError,
 )
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.engine.state import Counts, EvaluationState, Progress, WorkerProgress
+from rule_runtime.engine.state import Counts, EvaluationState, Progress
+from rule_runtime.engine.worker_progress import WorkerProgress
 
 KEY = StateKey("s3://tensors/mnist-7/", "01JD0000000000000000000001", "ExplodingTensor")
 INITIAL = EvaluationState.initial()
@@ -39,7 +40,7 @@ def memory(seed: int = 0, size: int = 20_000) -> dict[str, Any]:
 LARGE = replace(
     INITIAL,
     memory=memory(),
-    progress=Progress(workers={"worker_0": WorkerProgress(seen=((1, 4),), passed_step=3)}),
+    progress=Progress(workers={"worker_0": WorkerProgress(seen=[(1, 4)], passed_step=3)}),
     counts=Counts(evaluated=4),
 )
 

@@ -18,7 +18,8 @@ from lambdas.shared.state_table import (
     VersionConflictError,
 )
 from rule_runtime.engine.outcome import Evidence, RuleStatus
-from rule_runtime.engine.state import Counts, EvaluationState, Progress, WorkerProgress
+from rule_runtime.engine.state import Counts, EvaluationState, Progress
+from rule_runtime.engine.worker_progress import WorkerProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ EVIDENCE = Evidence(
 LATER = replace(
     INITIAL.with_status(RuleStatus.ISSUES_FOUND),
     progress=Progress(
-        workers={"worker_0": WorkerProgress(seen=((1, 4), (6, 9)), passed_step=4)},
+        workers={"worker_0": WorkerProgress(seen=[(1, 4), (6, 9)], passed_step=4)},
         num_workers=2,
         fed_step=4,
     ),

@@ -254,12 +254,15 @@ class TestParameters:
                 {"bound": "1", "is_strict": "oui"},
                 "parameter is_strict is 'oui', but must be true or false",
             ),
-            ({"bound": "1", "odd": "x"}, "parameter odd is 'x', but must be dict: .*not supported"),
+            (
+                {"bound": "1", "odd": "x"},
+                "parameter odd is 'x', but parameters of type .*not supported",
+            ),
             ({"bound": "1", "boundd": "1"}, "no parameter 'boundd'; did you mean 'bound'"),
             ({"bound": "1", "other_trial_0": "x"}, "Mine takes no other trials"),
             ({"bound": "1", "other_trials": "x"}, "other_trials.*other_trial_0, other_trial_1"),
             ({"bound": "1", "other_trial_x": "x"}, "Mine takes no parameter 'other_trial_x'"),
-            ({"bound": "1", "start_step": "-1"}, "parameter start_step is '-1'"),
+            ({"bound": "1", "start_step": "-1"}, "parameter start_step is -1"),
             ({"bound": "1", "action_json": "{"}, None),
         ],
     )

@@ -94,7 +94,7 @@ class TestErrors:
         state = judged(jobs, load("documented", start_step="30", end_step="40"), [2, 2])
         assert state.evidence is not None
         assert (state.evidence.step, state.counts.evaluated) == (30, 2)
-        assert "steps from 30 to before 40 only" in state.counts.last_reason
+        assert "only steps from 30 to before 40" in state.counts.last_reason
 
     def test_the_rule_itself_is_told_apart(self, tmp_path: Path) -> None:
         run = TrialBuilder(LocalStore(tmp_path / "run"))

@@ -82,7 +82,7 @@ class FollowedRun:
         ended: bool = False,
         last_sequences: Mapping[str, int] | None = None,
     ) -> int:
-        """Look until nothing is left; return how often. Later calls are told nothing."""
+        """Look until nothing is left, later without arguments; return how often."""
         self.look(keys, ended=ended, last_sequences=last_sequences, may_go_on=may_go_on)
         count = 1
         while self.has_more:

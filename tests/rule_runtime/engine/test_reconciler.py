@@ -70,7 +70,7 @@ class Follower:
         ]
 
     def look(self, keys: list[str], *, ended: bool = False) -> list[str]:
-        """Take in the files and return the calls that this cost beside reading them."""
+        """Take in the files and return the calls that this cost besides reading them."""
         files = load_step_files(self.store, keys)
         self.store.take_calls()
         reconciler = Reconciler(self.store, self.rule, self.trial.run)
@@ -122,7 +122,7 @@ def test_a_step_waits_until_every_worker_has_passed_it() -> None:
     assert run.fed == []
     run.look(run.write(0, 4, worker=1))
     assert run.fed == [0]
-    # Worker 0 goes on to step 8 without having saved step 4, so step 4 lacks nothing.
+    # Worker 0 continues to step 8 without having saved step 4, so step 4 lacks nothing.
     assert run.look(run.write(8, worker=0)) == [f"GET {index_key(4, 'worker_1')}"]
     assert run.fed == [0, 4]
     run.look([], ended=True)
@@ -247,7 +247,7 @@ def test_the_state_of_a_long_run_is_as_small_as_that_of_a_short_one() -> None:
     assert sizes[-1] <= sizes[5] + 20
 
 
-def test_an_unreadable_file_is_told_and_does_not_hold_up_the_run() -> None:
+def test_an_unreadable_file_is_reported_and_does_not_hold_up_the_run() -> None:
     run = Follower()
     run.look(run.write(0))
     (broken,) = run.write(5)

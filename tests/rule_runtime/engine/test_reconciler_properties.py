@@ -114,10 +114,10 @@ def ordered_pass(builder: TrialBuilder, rule: Rule) -> Evaluation:
 def assert_same(state: EvaluationState, oracle: Evaluation) -> None:
     assert state.memory == oracle.memory
     assert state.evidence == oracle.evidence
-    assert state.counts == oracle.counts(0, "")
+    assert state.counts == oracle.counts
     if oracle.evidence is not None:
         assert state.status is RuleStatus.ISSUES_FOUND
-    elif oracle.evaluated:
+    elif oracle.counts.evaluated:
         assert state.status is RuleStatus.NO_ISSUES_FOUND
     else:
         assert state.status is RuleStatus.ERROR

@@ -113,6 +113,7 @@ def test_strings_become_what_the_annotations_say() -> None:
         ({"required": 1, "share": "1.5"}, "share is 1.5 share, but must be at most 1"),
         ({"required": 1, "share": "nan"}, "not NaN"),
         ({"required": 1, "is_strict": "maybe"}, "but must be true or false"),
+        ({"required": 1, "patience": "100"}, "patience is 100, but must be less than 100"),
         ({"required": 1, "kind": "some"}, "but must be one of any, all"),
         ({"required": 1, "tensor": "a"}, "takes no parameter 'tensor'; did you mean 'tensors'?"),
         ({"required": 1, "regex": "("}, "but must be a regular expression"),

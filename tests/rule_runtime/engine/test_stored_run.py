@@ -16,11 +16,11 @@ from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.outcome import Outcome, Passed
+from rule_runtime.engine.progress import Progress
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.run_progress import Progress
-from rule_runtime.engine.side_by_side import judge_stored_run
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.stored_run import judge_stored_run
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial import shared_reads
 from rule_runtime.trial.run_files import current_run, last_sequences
@@ -87,7 +87,7 @@ def sick_run(
 
 
 def message(states: Mapping[str, EvaluationState]) -> dict[str, EvaluationState]:
-    """Leave out which files were noted behind the step at which a rule failed."""
+    """Leave out which files were recorded after the step at which a rule failed."""
     return {name: replace(state, progress=Progress()) for name, state in states.items()}
 
 
@@ -173,8 +173,8 @@ def test_any_run_leaves_the_memories_of_each_rule_alone(
         ("Diary", Diary()), ("Reads", Diary(reads="a")), ("Fails", FailsAtStep3()),
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("rule_runtime.engine.side_by_side._STEPS_AT_ONCE", 3)
-        patched.setattr("rule_runtime.engine.side_by_side._BYTES_AT_ONCE", 600)
+        patched.setattr("rule_runtime.engine.stored_run._STEPS_AT_ONCE", 3)
+        patched.setattr("rule_runtime.engine.stored_run._BYTES_AT_ONCE", 600)
         assert message(judge_stored_run(store, rules)) == message(alone(store, rules))
 
 
@@ -193,20 +193,20 @@ def test_memory_is_bounded_and_what_was_forgotten_is_read_again(
     assert store.counts["GET index"] > 40
 
 
-def test_how_far_it_has_got_is_told_step_by_step() -> None:
+def test_progress_is_reported_step_by_step() -> None:
     store = CountingStore()
     sick_run(store, 300)
-    behind: list[str] = []
+    reported: list[str] = []
     totals: list[int] = []
     judge_stored_run(
         store,
         [("a", Diary()), ("b", FailsAtStep3())],
         on_start=totals.append,
-        on_judged=behind.append,
+        on_judged=reported.append,
     )
     assert totals == [300]
-    assert behind[:2] == ["1 of the steps judged", "2 of the steps judged"]
-    assert len(behind) == 300
+    assert reported[:2] == ["1 of the steps judged", "2 of the steps judged"]
+    assert len(reported) == 300
 
 
 def test_a_shared_store_asks_once_for_what_is_not_there() -> None:
@@ -222,7 +222,7 @@ def test_a_shared_store_asks_once_for_what_is_not_there() -> None:
         shared.delete("a")
 
 
-def test_a_listing_that_failed_goes_on_where_it_was() -> None:
+def test_a_listing_that_failed_continues_where_it_was() -> None:
     store = CountingStore()
     builder = sick_run(store, 6)
     shared = SharedReads(store)

@@ -1,0 +1,99 @@
+"""How many steps of a run were evaluated, and why others were not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from rule_runtime.engine.json_codec import JsonRecord
+
+__all__ = ["MAX_REASONS", "Counts", "Reason"]
+
+MAX_REASONS: Final = 6
+"""Kinds of reasons that are kept; a further one replaces the least frequent, with its count."""
+
+_MAX_TEXT: Final = 400
+"""Characters of a reason."""
+_NUMBER: Final = re.compile(r"\d+")
+
+
+class Reason(NamedTuple):
+    """Why some steps of one mode were not evaluated.
+
+    Attributes:
+        text: The reason of the latest step; earlier steps can have other numbers in it.
+        mode: The mode of the steps; empty for steps that could not be shown to the rule.
+        num_steps: How many steps.
+    """
+
+    text: str
+    mode: str
+    num_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts(JsonRecord):
+    """What became of the steps of a run.
+
+    Attributes:
+        evaluated: Steps that the rule judged.
+        not_evaluated: Steps that it could not judge.
+        not_applicable: Steps that it does not judge, such as those of another mode.
+        last_reason: Why the last step was not evaluated; if all were, why the last one was not
+            applicable.
+        unreadable: Index files that could not be parsed.
+        last_problem: What was wrong with the last of these, or who was last given up.
+        missing: Index files of an ended run that were never stored.
+        failure: Why the rule is shown no further step: it raised, or returned no outcome.
+        given_up: How often a step was fed without waiting for a worker, each worker counted.
+        reasons: Why steps were not evaluated, and how many each.
+    """
+
+    evaluated: int = 0
+    not_evaluated: int = 0
+    not_applicable: int = 0
+    last_reason: str = ""
+    unreadable: int = 0
+    last_problem: str = ""
+    missing: int = 0
+    failure: str = ""
+    given_up: int = 0
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def most_frequent(self) -> Reason | None:
+        """The reason of most steps that were not evaluated, the latest of several."""
+        return max(reversed(self.reasons), key=lambda each: each.num_steps, default=None)
+
+    @property
+    def main_reason(self) -> str:
+        """Why most steps were not evaluated; if all were, why the last was not applicable."""
+        most = self.most_frequent
+        return self.last_reason if most is None else most.text
+
+    def with_not_evaluated(self, reason: str, mode: str) -> Counts:
+        """Return the counts with one more step that was not evaluated.
+
+        Reasons that differ only by numbers are of one kind. The kinds given at more than one of
+        `MAX_REASONS` steps are always kept (space-saving counts, Metwally et al. 2005).
+        """
+        text = reason[:_MAX_TEXT]
+        kind = _NUMBER.sub("", text), mode
+        others = [each for each in self.reasons if (_NUMBER.sub("", each.text), each.mode) != kind]
+        num_steps = sum(each.num_steps for each in self.reasons if each not in others)
+        if len(others) >= MAX_REASONS:
+            least = min(others, key=lambda each: each.num_steps)
+            others.remove(least)
+            num_steps = least.num_steps
+        return replace(
+            self,
+            not_evaluated=self.not_evaluated + 1,
+            last_reason=reason,
+            reasons=(*others, Reason(text, mode, num_steps + 1)),
+        )
+
+    def with_not_applicable(self, reason: str) -> Counts:
+        """Return the counts with one more step that was not applicable."""
+        last = self.last_reason if self.not_evaluated else reason
+        return replace(self, not_applicable=self.not_applicable + 1, last_reason=last)

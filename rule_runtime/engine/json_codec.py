@@ -1,0 +1,170 @@
+"""JSON of dataclasses: writes their members, and reads them back with every type checked."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["JsonError", "JsonRecord", "json_number"]
+
+_NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_PLAIN: Final = {str: "text", int: "a whole number", bool: "true or false"}
+
+
+class JsonError(ValueError):
+    """JSON of another form than the dataclass that it is read as; the message names the member."""
+
+    def __init__(self, path: str, expected: str, found: object) -> None:
+        super().__init__(f"{path}: {expected} expected, {reprlib.repr(found)} found")
+
+
+class JsonRecord:
+    """A dataclass that can be stored as JSON.
+
+    Members that are None are left out. A missing member gets its default and an unknown one is
+    ignored, so members can be added later. `field(metadata={"json": name})` sets a member's name
+    in JSON. Dicts whose keys are not text become lists of pairs, named tuples become lists, and
+    values of type `Any` are stored as they are.
+    """
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members as a JSON object; numbers that are not finite become their names."""
+        kind: Any = type(self)
+        hints = _hints(kind)
+        return {
+            member.metadata.get("json", member.name): _encoded(hints[member.name], value)
+            for member in fields(kind)
+            if (value := getattr(self, member.name)) is not None
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the object that `to_json` wrote.
+
+        Args:
+            data: The decoded JSON object, which may come from anywhere.
+
+        Raises:
+            JsonError: A member is missing, or has another type.
+        """
+        record: Self = _record(cls, data, cls.__name__)
+        return record
+
+
+def json_number(value: float) -> float | str:
+    """Return a number that any JSON encoder takes: one that is not finite becomes its name."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+_hints = lru_cache(maxsize=64)(typing.get_type_hints)
+
+
+def _without_none(kind: Any) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return next(part for part in typing.get_args(kind) if part is not type(None))
+    return kind
+
+
+def _encoded(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one for each sort of type
+    args = typing.get_args(_without_none(kind)) or (Any, Any)
+    if kind is Any or value is None:
+        return value
+    if isinstance(value, JsonRecord):
+        return value.to_json()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return json_number(value)
+    if isinstance(value, Mapping):
+        if args[0] is str:
+            return {key: _encoded(args[1], each) for key, each in value.items()}
+        return [[key, _encoded(args[1], each)] for key, each in sorted(value.items())]
+    if isinstance(value, (list, tuple, set)):
+        items = sorted(value) if isinstance(value, set) else value
+        return [_encoded(object, each) for each in items]
+    return value
+
+
+def _decoded(kind: Any, data: Any, path: str) -> Any:  # noqa: PLR0911 - as above
+    inner = _without_none(kind)
+    if inner is Any or (inner is not kind and data is None):
+        return data
+    if inner is float:
+        return _number(data, path)
+    if inner in _PLAIN:
+        return _checked(inner, _PLAIN[inner], data, path)
+    origin = typing.get_origin(inner) or inner
+    if issubclass(origin, JsonRecord):
+        return _record(origin, data, path)
+    if issubclass(origin, Enum):
+        if data not in [each.value for each in origin]:
+            raise JsonError(path, " or ".join(str(each.value) for each in origin), data)
+        return origin(data)
+    if issubclass(origin, Mapping):
+        return _mapping(typing.get_args(inner), data, path)
+    return _sequence(inner, data, path)
+
+
+def _record(kind: Any, data: Any, path: str) -> Any:
+    found = _checked(dict, "an object", data, path)
+    hints, values = _hints(kind), {}
+    for member in fields(kind):
+        key = member.metadata.get("json", member.name)
+        if found.get(key) is not None:
+            values[member.name] = _decoded(hints[member.name], found[key], f"{path}.{key}")
+        elif member.default is MISSING and member.default_factory is MISSING:
+            raise JsonError(f"{path}.{key}", "a value", None)
+    return kind(**values)
+
+
+def _mapping(kinds: tuple[Any, ...], data: Any, path: str) -> dict[Any, Any]:
+    key, value = kinds
+    if key is not str:
+        pairs: Any = list.__class_getitem__(tuple.__class_getitem__(kinds))
+        return dict(_sequence(pairs, data, path))
+    found = _checked(dict, "an object", data, path)
+    return {name: _decoded(value, each, f"{path}.{name}") for name, each in found.items()}
+
+
+def _sequence(kind: Any, data: Any, path: str) -> Any:
+    """Return a list, a set, a tuple of items of one type, or a tuple with a type for each item."""
+    found = _checked(list, "a list", data, path)
+    args = typing.get_args(kind)
+    origin = typing.get_origin(kind) or kind
+    kinds = [args[0]] * len(found) if args else list(_hints(kind).values())
+    if origin is tuple and args[-1] is not Ellipsis:
+        kinds = list(args)
+    if len(kinds) != len(found):
+        raise JsonError(path, f"a list of {len(kinds)}", data)
+    pairs = enumerate(zip(kinds, found, strict=True))
+    items = [_decoded(each, item, f"{path}[{at}]") for at, (each, item) in pairs]
+    return origin(items) if args else origin(*items)
+
+
+def _checked(kind: type, expected: str, data: Any, path: str) -> Any:
+    if type(data) is not kind:
+        raise JsonError(path, expected, data)
+    return data
+
+
+def _number(data: Any, path: str) -> float:
+    if isinstance(data, str) and data in _NON_FINITE:
+        return _NON_FINITE[data]
+    if type(data) not in (int, float):
+        raise JsonError(path, "a number", data)
+    try:
+        return float(data)
+    except OverflowError:
+        raise JsonError(path, "a number", data) from None

@@ -1,0 +1,130 @@
+"""Lists the index to find files whose events were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Final
+
+from hook_layer.storage.base import Store
+from rule_runtime.engine.progress import Scan
+from rule_runtime.engine.run_feed import FILES_AT_ONCE, FileName, RunFeed
+from rule_runtime.trial.step_index import list_index_files
+
+__all__ = ["LostFileSearch", "listed_parts"]
+
+_NAMES_AT_ONCE: Final = 1000
+"""Known files that are listed between two looks at the budget: a page of an object storage."""
+
+
+class LostFileSearch:
+    """Lists the index after the last fed step, and records the files that were unknown.
+
+    A listing that exceeds the budget is continued by the next call. Other runs may have files in
+    the same folder, and only reading a file shows its run; so the step up to which files were read
+    is kept. Files without a number are an exception: what their worker has passed is only known
+    from a listing without interruption.
+
+    Args:
+        store: The trial's root.
+        feed: Feeds the run's files to the rule.
+    """
+
+    def __init__(self, store: Store, feed: RunFeed) -> None:
+        self._store = store
+        self._feed = feed
+        self._progress = feed.progress
+
+    def run_if_needed(self, *, has_news: bool) -> None:
+        """List the index only if the known files do not show which others exist.
+
+        `has_news` is True if an unknown file was seen since the last listing.
+        """
+        progress = self._progress
+        if progress.scan is not None:
+            self._continue(progress.scan)
+            return
+        workers = progress.workers.values()
+        is_unnumbered = any(0 in worker.pending.values() for worker in workers)
+        has_holes = any(worker.has_new_hole for worker in workers)
+        lacks_names = bool(workers) and not progress.names_known
+        is_forgotten = progress.has_forgotten
+        is_needed = is_forgotten or (has_news and (is_unnumbered or has_holes or lacks_names))
+        if is_needed and progress.room > 0:
+            is_all = is_unnumbered or is_forgotten
+            last = None if is_all else max(progress.pending_steps(), default=progress.fed_step)
+            self._begin(Scan(progress.fed_step, last))
+
+    def run(self, *, brief: bool) -> None:
+        """List the index in any case; `brief` stops once 256 files were read in vain."""
+        self._begin(Scan(self._progress.fed_step, None, brief))
+
+    def _begin(self, scan: Scan) -> None:
+        # A hole that appears during the listing may lie before its current step.
+        for worker in self._progress.workers.values():
+            if worker.has_hole:
+                worker.listed = max(worker.listed, worker.highest)
+        self._continue(scan)
+
+    def _continue(self, scan: Scan) -> None:
+        progress, is_complete = self._progress, True
+        progress.scan = scan
+        after = progress.fed_step
+        if not progress.has_unnumbered:
+            after = max(after, scan.after)
+        parts = listed_parts(
+            self._store,
+            after,
+            is_wanted=lambda step, worker: not progress.is_known(step, worker),
+            size=lambda: max(min(FILES_AT_ONCE, progress.room), 1),
+            is_over=lambda step: scan.last is not None and step > scan.last,
+        )
+        for names in parts:
+            unknown = [name for name in names if not progress.is_known(*name)]
+            has_news = self._feed.load(unknown)
+            progress.note_listed(names)
+            progress.forget_surplus()
+            is_complete = progress.room > 0
+            is_in_vain = scan.brief and bool(unknown) and not has_news
+            if is_in_vain or not is_complete:
+                break
+            progress.scan = scan._replace(after=names[-1][0])
+            may_stop = has_news or not progress.has_unnumbered
+            if may_stop and not self._feed.budget.allows_more():
+                return
+        progress.scan = None
+        is_all = scan.last is None and not scan.brief
+        for worker in progress.workers.values():
+            worker.forgotten = not is_complete or (worker.forgotten and not is_all)
+
+
+def listed_parts(
+    store: Store,
+    after: int,
+    is_wanted: Callable[[int, str], bool],
+    size: Callable[[], int],
+    is_over: Callable[[int], bool],
+) -> Iterator[list[FileName]]:
+    """Yield the names of listed index files in step order, in parts of whole steps.
+
+    Args:
+        store: The trial's root.
+        after: The step after which the listing begins.
+        is_wanted: Returns whether the file of a step and worker is to be read.
+        size: Returns after how many of these a part ends.
+        is_over: Returns whether the listing ends before a step.
+    """
+    names: list[FileName] = []
+    num_wanted = 0
+    listed = list_index_files(store, after_step=after)
+    for step, of_step in groupby(listed, key=lambda item: item[1].step):
+        if is_over(step):
+            break
+        workers = [name.worker for _, name in of_step]
+        names += [(step, worker) for worker in workers]
+        num_wanted += sum(is_wanted(step, worker) for worker in workers)
+        if num_wanted >= size() or len(names) >= _NAMES_AT_ONCE:
+            yield names
+            names, num_wanted = [], 0
+    if names:
+        yield names
