@@ -35,9 +35,20 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         *_NOT_LEARNING,
     ),
     # A forgotten LogSoftmax shows in what the loss gets.
-    "no_activation": ("MissingActivation", "InitialLossMismatch", "LossInputMismatch"),
+    "no_activation": (
+        "MissingActivation",
+        "InitialLossMismatch",
+        "LossInputMismatch",
+        "OutputContract",
+    ),
     # A ReLU ahead of another activation cuts off half of its range: it shows as a dead one.
-    "double_activation": ("DoubleActivation", "InitialLossMismatch", "DeadRelu", *_NOT_LEARNING),
+    "double_activation": (
+        "DoubleActivation",
+        "OutputContract",
+        "InitialLossMismatch",
+        "DeadRelu",
+        *_NOT_LEARNING,
+    ),
     "init_too_large": (
         "PoorWeightInitialization",
         "InitialLossMismatch",
@@ -69,6 +80,7 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
     # A loss with the wrong sign is driven up, or below zero.
     "wrong_loss": (
         "LossInputMismatch",
+        "OutputContract",
         "InitialLossMismatch",
         "Confusion",
         *_DIVERGING,

@@ -27,8 +27,9 @@ from hook_layer.pytorch.calls import versions_of
 from hook_layer.pytorch.loss_graph import Term, terms_of
 from hook_layer.pytorch.watched_losses import WatchedLoss
 
-__all__ = ["UNNAMED", "FunctionalLosses", "LossCall"]
+__all__ = ["UNNAMED", "FunctionalLosses", "LossCall", "outputs_first"]
 
+_SYMMETRIC: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
 UNNAMED: Final = "Loss"
 """Name of losses that are not the value of one function."""
 _MOST_CALLS: Final = 16
@@ -267,7 +268,24 @@ def _whole(loss: Tensor, scale: Tensor | None) -> float:
 
 def _inputs(call: _Call, with_inputs: bool) -> dict[int, Tensor]:
     inputs = call[0].inputs(call[1]) if with_inputs else {}
-    return {number: tensor.detach() for number, tensor in inputs.items()}
+    in_order = outputs_first(call[0].class_name, list(inputs.values()))
+    return {n: tensor.detach() for n, tensor in zip(inputs, in_order, strict=True)}
+
+
+def outputs_first(loss: str, inputs: list[Tensor]) -> list[Tensor]:
+    """Return what a loss compares with the outputs of the model before the targets.
+
+    Scripts give the arguments of symmetric losses in either order. Targets need no gradient.
+
+    Args:
+        loss: Name of the loss's class.
+        inputs: What it compares, in the order of its arguments.
+    """
+    if loss.startswith(_SYMMETRIC) and len(inputs) > 1:
+        first, second, *others = inputs
+        if second.requires_grad and not first.requires_grad:
+            return [second, first, *others]
+    return inputs
 
 
 def _is_number_of(value: Any, other: Any) -> bool:

@@ -23,16 +23,18 @@ __all__ = ["MANY_IN_VAIN", "LoopCounts", "has_gradient"]
 
 MANY_IN_VAIN: Final = 5
 """Steps in a row without any gradient after which this is no accident."""
-_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-_DROPOUTS: Final = (
+_CHANGED_BY_MODE: Final = (
     nn.AlphaDropout,
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
     nn.Dropout,
     nn.Dropout1d,
     nn.Dropout2d,
     nn.Dropout3d,
     nn.FeatureAlphaDropout,
+    nn.SyncBatchNorm,
 )
-_CHANGED_BY_MODE: Final = (*_NORMS, *_DROPOUTS)
 """Layers that compute something else in training mode than in evaluation mode."""
 
 
@@ -46,11 +48,12 @@ class LoopCounts:
     def __init__(self) -> None:
         self.without_gradient = 0
         self._of_others = self._backward_passes = self._most_passes = self._num_steps = 0
-        self._ungraded = 0  # parameters without a gradient, in the step that is open
+        self._ungraded: int | None = None  # parameters without a gradient, in the open step
         self._had_gradient = False
         self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
         self._skipped: dict[int, int | Tensor] = {}
         self._last: ReferenceType[Optimizer] | None = None
+        self._own: set[int] = set()  # optimizers of the watched model that have stepped
         self._are_left: Tensor | None = None  # gradients of the step before, as far as was seen
         self._scale: Tensor | None = None
         self._rate: float | Tensor | None = None
@@ -64,12 +67,13 @@ class LoopCounts:
             is_recorded: Whether this step is saved.
         """
         self._backward_passes += 1
-        if is_recorded:
+        # A step that is recorded may begin amid an accumulation.
+        if is_recorded and (self._backward_passes == 1 or self._are_left is not None):
             self._look_for_gradients()
 
     def recording_begins(self) -> None:
         """Note that a step begins that is saved."""
-        self._ungraded = 0
+        self._ungraded = None
         self._are_left = None
 
     def _look_for_gradients(self) -> None:
@@ -97,9 +101,9 @@ class LoopCounts:
         self._validated = None  # several losses of a pass count once
         # Without dropout and batch normalisation a model computes the same in both modes.
         self._in_training_mode += any(
-            part.training and (isinstance(part, _NORMS) or getattr(part, "p", 0) > 0)
+            getattr(part, "track_running_stats", False) or getattr(part, "p", 0) > 0
             for part in model.modules()
-            if isinstance(part, _CHANGED_BY_MODE)
+            if part.training and isinstance(part, _CHANGED_BY_MODE)
         )
 
     def step_begins(self, optimizer: Optimizer) -> None:
@@ -124,10 +128,11 @@ class LoopCounts:
         self._done.add(id(optimizer))
         if is_ours:
             self._last = ref(optimizer)
+            self._own.add(id(optimizer))
         if is_ours and is_recorded:
             self._rate = _largest_rate(optimizer)
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
-            self._ungraded += sum(p.grad is None for p in trained)
+            self._ungraded = (self._ungraded or 0) + sum(p.grad is None for p in trained)
         found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips by itself
         if isinstance(found_inf, Tensor):
             skipped = self._skipped.get(id(optimizer), 0)
@@ -163,10 +168,12 @@ class LoopCounts:
         if self._num_steps:
             counts["backward_passes_since"] = self._backward_passes
             counts["backward_passes_per_step"] = self._most_passes
+        if self._ungraded is not None:
             counts["parameters_without_gradient"] = self._ungraded
         if self._rate is not None:
             counts["learning_rate"] = self._rate
-        if self._are_left is not None:
+        # Of several optimizers each may clear its gradients just before its own backward pass.
+        if self._are_left is not None and len(self._own) == 1:
             counts["gradients_left"] = self._are_left
         if self._scale is not None:
             counts["loss_scale"] = self._scale
@@ -179,11 +186,12 @@ def has_gradient(optimizer: Optimizer) -> bool:
 
 
 def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
-    """Return the largest learning rate of the groups of an optimizer; None if it has none."""
-    rates = [group["lr"] for group in optimizer.param_groups if "lr" in group]
-    if any(isinstance(rate, Tensor) for rate in rates):
-        return torch.stack([torch.as_tensor(rate).detach().float() for rate in rates]).max()
-    return max(map(float, rates), default=None)
+    """Return the largest learning rate of an optimizer, the first one that is a tensor, or None."""
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    tensors = [rate.detach() for rate in rates if isinstance(rate, Tensor)]
+    # To compare tensors with each other would make the host wait for the device.
+    numbers = (float(rate) for rate in rates if isinstance(rate, (int, float)))
+    return tensors[0] if tensors else max(numbers, default=None)
 
 
 def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:

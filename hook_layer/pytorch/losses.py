@@ -17,7 +17,7 @@ from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.criteria import Criteria, CriterionCall
-from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
+from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall, outputs_first
 from hook_layer.pytorch.loop_counts import LoopCounts
 from hook_layer.pytorch.module_capture import ModuleCapture
 from hook_layer.pytorch.modules import is_a_key
@@ -216,7 +216,8 @@ class LossCapture(ModuleCapture):
         self._capture_named(call.name, call.inputs, call.value)
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
-        compared = self._numbered(f"{name}_input_", inputs)
+        in_order = outputs_first(name, tensors_in(inputs))
+        compared = self._numbered(f"{name}_input_", in_order)
         self._capture_all(compared, member_of=(LOSS_INPUTS,))
         losses = self._numbered(f"{name}_output_", outputs)
         self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))

@@ -23,8 +23,6 @@ _MIN_STEPS: Final = 2
 """Saved steps at which a formula must match; one match may be chance."""
 _MAX_PAIRS: Final = 1 << 20
 """Pairs of an output and a target; more take too long."""
-_SCATTER: Final = 0.05
-"""Distance from 1 of the sum of targets that are no probabilities."""
 _MIN_CLASSES: Final = 3
 """Classes; the number of a class is a fair target where there are two."""
 

@@ -31,7 +31,7 @@ _MAX_NUMBERS: Final = 3072
 _MAX_VALUES: Final = 64
 """Values that are classes; more are numbers."""
 _MARKED: Final = 0.8
-"""Share of the classes that must have marks; in healthy inputs an eighth has some."""
+"""Share of the classes that must have marks, or all but one; in healthy inputs an eighth has."""
 _ROWS_OF_CLASS: Final = 3
 """Rows of a class; one or two have values of their own in many columns, by chance."""
 _EXACT: Final = 1e-6
@@ -96,7 +96,7 @@ def find_leak(
     if not _are_enough(state.setdefault("examples", []), examples, min_examples):
         return None
     is_near = any(skill >= _NEAR for at, skill in by_column.items() if at not in found)
-    is_shared = not are_classes and 2 * len(found) > columns.shape[1]
+    is_shared = 2 * len(found) > columns.shape[1]
     is_easy = is_near or is_shared or by_order >= _LEAKS
     leak = Leak([] if is_easy else found, state["rows"])
     state.clear()
@@ -149,10 +149,10 @@ def summed_columns(columns: _Numbers, targets: _Numbers) -> list[int]:
 def marked_columns(
     state: dict[str, Any], columns: npt.NDArray[Any], classes: _Numbers
 ) -> list[int]:
-    """Return the columns that mark four of five classes in all rows so far.
+    """Return the columns that mark four of five classes, or all but one, in all rows so far.
 
-    A column marks a class whose rows all have one value in it, which is in the range of no other
-    class. Each column is returned that does so alone, or else all that do so together.
+    A column marks a class if the range of its rows is apart from those of all other classes, by at
+    least its own width. Each column is returned that marks alone, or else all that do so together.
 
     Args:
         state: The range of each class in each column, in earlier batches. Changed in place.
@@ -177,8 +177,7 @@ def marked_columns(
         high[at] = np.maximum(high[at], own.max(0, initial=-np.inf))
     counts = np.array([*state.get("counts", ()), *[0] * (len(names) - len(known))])
     counts += [int((classes == name).sum()) for name in names]
-    num_around = np.array([((low <= value) & (value <= high)).sum(0) for value in low])
-    marks = (low == high) & (num_around == 1)
+    marks = _marks(low, high)
     order = np.argsort(-(marks * (counts - 1)[:, None]).sum(0), kind="stable")
     best = np.sort(order[: _MAX_NUMBERS // (2 * len(names))])
     ranges = np.stack([low, high])[:, :, best]
@@ -188,11 +187,24 @@ def marked_columns(
     return [chosen[at] for at in _marking(marks[counts >= _ROWS_OF_CLASS])]
 
 
+def _marks(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which classes columns mark, by the range of each class in each column [K, C]."""
+    marks = np.zeros(low.shape, np.bool_)
+    for at in range(len(low)):
+        others = np.arange(len(low)) != at
+        # Negative where ranges overlap.
+        gaps = np.maximum(low[others] - high[at], low[at] - high[others])
+        gap = gaps.min(0, initial=np.inf)
+        marks[at] = (gap > 0) & (gap >= high[at] - low[at])
+    return marks
+
+
 def _marking(marks: npt.NDArray[np.bool_]) -> list[int]:
     """Return the columns of marks [K, C] that mark most classes, each alone or else together."""
-    if len(marks) <= 1 or marks.any(1).mean() < _MARKED:
+    needed = min(_MARKED * len(marks), len(marks) - 1)  # the last class is what has no mark
+    if len(marks) <= 1 or marks.any(1).sum() < needed:
         return []
-    alone = marks.mean(0) >= _MARKED
+    alone = marks.sum(0) >= needed
     return [int(at) for at in np.flatnonzero(alone if alone.any() else marks.any(0))]
 
 

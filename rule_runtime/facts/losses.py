@@ -51,7 +51,6 @@ _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
 _OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
-_EXTREMES: Final = ("size", "min", "max")
 _IN_BATCH: Final = r"^[A-Z]\w*Loss_output_0$"
 _BY_NAME: Final = re.compile(
     r"^(?:(?P<classes>CrossEntropy|NLL|(Sparse)?CategoricalCrossentropy(WithLogits)?)"
@@ -223,7 +222,9 @@ class Loss(NamedTuple):
         if self.kind.is_of_numbers and targets is not None:
             root = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
             largest = size_of_error(self.kind, self.name, root * root)
-        elif self.owner == "BCELoss":
+        elif self.takes is Takes.PROBABILITIES and self.kind.is_of_classes:
+            largest = -math.log(max(outputs.low, math.exp(_LOWEST_LOGARITHM)))
+        elif self.takes is Takes.PROBABILITIES:
             smallest = min(outputs.low, 1 - outputs.high)
             largest = -_LOWEST_LOGARITHM
             largest = -math.log(smallest) if smallest > math.exp(-largest) else largest
@@ -311,7 +312,7 @@ class Losses:
         if named is not None:
             kind = LossKind[str(named.lastgroup).upper()]
         if num_classes is None and outputs is not None and len(outputs.shape or ()) > 1:
-            num_classes = (outputs.shape or ())[1]
+            num_classes = (outputs.shape or ())[-1 if worker in self._of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
         is_only = self.rows.workers.count(worker) == 1

@@ -19,6 +19,12 @@ _EPSILON: Final = 1e-3
 """Distance from a bound or from 1 that is rounding."""
 _MIN_ELEMENTS: Final = 16
 """Outputs of a batch; fewer are in a range by chance."""
+_LARGER_SUM: Final = 1.01
+"""Mean sum of a row that rounding does not explain, half precision included."""
+_BEYOND: Final = 0.5
+"""Distance of a target from 0 to 1 that noisy or smoothed labels do not have."""
+_REACH: Final = 0.1
+"""Distance of a target from the range of outputs that matters, in standard deviations."""
 _EQUAL: Final = 1e-6
 """Relative difference of equal numbers in float32."""
 _SATURATED: Final = 0.98
@@ -57,7 +63,7 @@ class Requirement(NamedTuple):
 
 
 def _width(of: Input, loss: Loss) -> int:
-    """Return the number of outputs for each row: the last axis in Keras, the second in PyTorch."""
+    """Return the number of units of a row: the last axis in Keras, the second in PyTorch."""
     shape = of.shape or ()
     return 1 if len(shape) < 2 else shape[-1 if loss.is_of_keras else 1]  # noqa: PLR2004
 
@@ -76,10 +82,10 @@ def _one_unit(loss: Loss, o: Input, _: Input) -> float | None:
     return 1.0 if is_single and loss.takes is not Takes.LOG_PROBABILITIES else None
 
 
-def _softmax_of_one(loss: Loss, o: Input, _: Input) -> float | None:
-    return (
-        1.0 if _width(o, loss) == 1 and o.size >= _MIN_ELEMENTS and o.low == o.high == 1 else None
-    )
+def _softmax_of_one(loss: Loss, o: Input, t: Input) -> float | None:
+    is_one = o.size >= _MIN_ELEMENTS and o.low == o.high == 1 and t.low < t.high
+    is_of_shares = loss.kind in (LossKind.CLASSES, LossKind.BINARY)
+    return 1.0 if is_one and is_of_shares and _width(o, loss) == 1 else None
 
 
 def _softmax_over_rows(loss: Loss, o: Input, _: Input) -> float | None:
@@ -109,12 +115,13 @@ def _rows_that_sum_to_more(loss: Loss, o: Input, _: Input) -> float | None:
     total = _row_sum(o, loss)
     takes_rows = loss.kind is LossKind.CLASSES and loss.takes is Takes.PROBABILITIES
     is_judged = takes_rows and _width(o, loss) > 1 and _are_shares(o)
-    return total if is_judged and abs(total - 1) > 0.01 else None  # noqa: PLR2004 - 1 %
+    return total if is_judged and total > _LARGER_SUM else None
 
 
 def _sigmoid_twice(loss: Loss, o: Input, t: Input) -> float | None:
     is_twice = loss.kind is LossKind.BINARY and loss.takes is Takes.LOGITS and _are_shares(o)
-    return o.low if is_twice and t.low < t.high and o.high < 1 else None
+    is_wide = o.low < _REACH and 1 - _REACH < o.high < 1
+    return o.low if is_twice and is_wide and t.low < t.high else None
 
 
 def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
@@ -123,10 +130,11 @@ def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
 
 
 def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
-    if loss.kind is LossKind.BINARY:
-        value = t.low if t.low < -_EPSILON else t.high
-        return None if -_EPSILON <= value <= 1 + _EPSILON else value
-    return None
+    if loss.kind is not LossKind.BINARY:
+        return None
+    if t.low < -_BEYOND:
+        return t.low
+    return t.high if t.high > 1 + _BEYOND else None
 
 
 def _ignored(loss: Loss, _: Input, t: Input) -> float | None:
@@ -137,13 +145,13 @@ def _ignored(loss: Loss, _: Input, t: Input) -> float | None:
 def _several_classes(loss: Loss, o: Input, t: Input) -> float | None:
     total = _row_sum(t, loss)
     is_rows = loss.kind is LossKind.CLASSES and t.shape == o.shape and _width(o, loss) > 1
-    return total if is_rows and t.low >= 0 and total > 1.01 else None  # noqa: PLR2004 - 1 %
+    return total if is_rows and t.low >= 0 and total > _LARGER_SUM else None
 
 
 def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
     """Shapes such as [B, 1] and [B] give each output with each target.
 
-    Keras, and losses of the script's own, may reshape them.
+    Keras, and loss modules of the script's own, may reshape them.
     """
     is_known = (loss.kind.is_of_numbers and not loss.is_of_keras) or loss.owner == "Loss"
     if not is_known or len(o.shape or ()) == len(t.shape or ()) or t.low == t.high:
@@ -157,17 +165,17 @@ def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
 
 def _relu_of_numbers(loss: Loss, o: Input, t: Input) -> float | None:
     is_bounded = loss.kind.is_of_numbers and o.size >= _MIN_ELEMENTS and o.low == 0
-    return t.low if is_bounded and t.low < -_EPSILON * max(1.0, t.std) else None
+    return t.low if is_bounded and t.low < -_REACH * t.std else None
 
 
 def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
     """Outputs of a sigmoid or tanh are driven against 1 or -1 by targets beyond."""
     is_within = loss.kind.is_of_numbers and max(abs(o.low), o.high) <= 1 < o.size / _MIN_ELEMENTS
-    if is_within and o.high > _SATURATED and t.high > 1 + _EPSILON:
+    if is_within and o.high > _SATURATED and t.high > 1 + _REACH * t.std:
         return t.high
     lower = 0.0 if o.low >= 0 else -1.0
     is_at_bottom = is_within and (0 < o.low < 1 - _SATURATED or o.low < -_SATURATED)
-    return t.low if is_at_bottom and t.low < lower - _EPSILON else None
+    return t.low if is_at_bottom and t.low < lower - _REACH * t.std else None
 
 
 def _constant(loss: Loss, o: Input, t: Input) -> float | None:
@@ -242,6 +250,7 @@ CONTRACT: Final = (
         "takes logits, and gets outputs of a ReLU, {o}, which are never negative",
         "Remove the ReLU after the last linear layer.",
         "Remove activation='relu' from the last layer.",
+        may_be_chance=True,
     ),
     Requirement(
         "target",

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["same_on_all_ranks"]
 
-_INPUTS: Final = (r"^[A-Z]\w*_input_[0-9]+$", r"^inputs(_[0-9]+)?$")
-"""Inputs of whole models, and the outputs and targets that losses compare."""
+_INPUTS: Final = (r"^[A-Z][A-Za-z0-9]*_input_[0-9]+$", r"^inputs(_[0-9]+)?$")
+"""Inputs of whole models, and the targets of losses."""
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 
 
-def same_on_all_ranks(step: StepView) -> str:
-    """Return the name of an input if all ranks got the same; "" if they did not, or may have to.
+def same_on_all_ranks(step: StepView) -> str | None:
+    """Return the name of an input if all ranks got the same, "" if not, None if it is unknown.
 
     Ranks that hold different weights share the work on one batch, as in tensor parallelism. Inputs
     are the same if all their statistics are.
@@ -26,15 +26,18 @@ def same_on_all_ranks(step: StepView) -> str:
     Args:
         step: The step.
     """
+    losses = step.tensors(collections=("losses",)).names
+    outputs = {f"{name.rpartition('_output_')[0]}_input_0" for name in losses}
     inputs = step.tensors(regex=_INPUTS)
+    inputs = inputs.select([name not in outputs for name in inputs.names])
     workers = frozenset(inputs.workers)
     weights = step.tensors(collections=("weights",))
     are_replicas = frozenset(weights.workers) == workers and not _differing(weights, workers)
-    if len(workers) == 1 or not are_replicas:
-        return ""
-    varies = dict(zip(inputs.names, inputs.column("std") > 0, strict=True))
-    judged = sorted(name for name in varies if varies[name])
-    return judged[0] if judged and not _differing(inputs, workers) else ""
+    pairs = zip(inputs.names, inputs.column("std").tolist(), strict=True)
+    judged = sorted({name for name, std in pairs if std > 0})
+    if len(workers) < 2 or not are_replicas or not judged:  # noqa: PLR2004 - a single rank
+        return None
+    return "" if _differing(inputs, workers) else judged[0]
 
 
 def _differing(rows: TensorRows, workers: frozenset[str]) -> set[str]:

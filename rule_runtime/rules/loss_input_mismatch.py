@@ -75,7 +75,9 @@ class LossInputMismatch(Rule):
                 continue
             state = states.setdefault(loss.key, {})
             num_classes = classes.get(loss.key)
-            if streak(state, is_bad=num_classes is not None) >= self.patience:
+            is_seen = num_classes is not None or loss.outputs is not None
+            # Labels of boosted trees are saved in a few rounds only.
+            if is_seen and streak(state, is_bad=num_classes is not None) >= self.patience:
                 message = f"is a distance to labels that are numbers of {num_classes} classes"
                 remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
                 measured = ("classes", float(num_classes or 0), 2.0)

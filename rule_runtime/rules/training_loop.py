@@ -45,7 +45,7 @@ class TrainingLoop(Rule):
         * gradients of the step before were there when the backward pass began;
         * `idle_passes` backward passes ran without an optimizer step, and 10 times as many as
           any step accumulated;
-        * two validation passes computed a loss in training mode, with dropout or batch
+        * two batches of validation had a loss in training mode, with dropout or batch
           normalisation;
         * the learning rate is 0 after it was larger;
         * all ranks of data-parallel training got the same inputs.
@@ -84,16 +84,21 @@ class TrainingLoop(Rule):
                 "use the hook for PyTorch with the collection optimizer_steps",
             )
         streaks = memory.setdefault("streaks", {})
-        for sign in signs:
-            if streak(streaks, is_bad=sign.is_bad, name=sign.measure) >= self.patience:
-                return IssueFound(
-                    f"{sign.message}, at {streaks[sign.measure]} saved steps in a row",
-                    measure=sign.measure,
-                    value=sign.value,
-                    threshold=sign.threshold,
-                    remedy=sign.remedy,
-                )
-        return Passed()
+        found = [
+            sign
+            for sign in signs
+            if streak(streaks, is_bad=sign.is_bad, name=sign.measure) >= self.patience
+        ]
+        if not found:
+            return Passed()
+        sign = found[0]
+        return IssueFound(
+            f"{sign.message}, at {streaks[sign.measure]} saved steps in a row",
+            measure=sign.measure,
+            value=sign.value,
+            threshold=sign.threshold,
+            remedy=sign.remedy,
+        )
 
     def _signs(self, step: StepView, memory: Memory) -> Iterator[_Sign]:
         left = largest_count(step, "gradients_left")
@@ -111,8 +116,8 @@ class TrainingLoop(Rule):
         validated = largest_count(step, "validation_passes_in_training_mode")
         if validated is not None:
             message = (
-                f"{validated:,.0f} validation passes ran in training mode: dropout is active, or "
-                "batch normalisation learns from validation data"
+                f"{validated:,.0f} batches of validation ran in training mode: dropout is active, "
+                "or batch normalisation learns from validation data"
             )
             remedy = "Call model.eval() before validation and model.train() after it."
             yield _Sign("validation_passes_in_training_mode", validated, 2, message, remedy)
@@ -123,8 +128,8 @@ class TrainingLoop(Rule):
             remedy = "Fit the number of steps of the scheduler to that of the training."
             is_zero = float(rate == 0 < highest)
             yield _Sign("learning_rate", is_zero, 1, message, remedy)
-        if len(step.workers) > 1:
-            name = same_on_all_ranks(step)
+        name = same_on_all_ranks(step)
+        if name is not None:
             message = f"{name} is the same on all {len(step.workers)} ranks: they get one batch"
             remedy = "Give each rank its own rows: DistributedSampler, or a seed that has the rank."
             yield _Sign("same_inputs", float(bool(name)), 1, message, remedy)

@@ -95,6 +95,71 @@ def test_gradients_that_are_never_cleared_are_left(tmp_path: Path) -> None:
     assert _left(tmp_path, _never_cleared) == [1.0] * 4
 
 
+def test_accumulation_is_judged_at_its_first_backward_pass_only(tmp_path: Path) -> None:
+    model = nn.Linear(3, 1)
+    optimizer = SGD(model.parameters(), 0.01)
+    hook = Hook(
+        tmp_path,
+        save_config=SaveConfig(save_interval=1),
+        include_collections=["optimizer_steps"],
+    )
+    hook.register_module(model)  # without the optimizer each forward pass is a step
+    for step in range(12):
+        model(torch.randn(8, 3)).square().mean().backward()
+        if step % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    hook.close()
+    tensor = create_trial(str(tmp_path)).tensor(LEFT)
+    assert tensor.steps() == [4, 8]
+    assert [float(tensor.value(step)) for step in tensor.steps()] == [0, 0]
+
+
+def test_several_optimizers_of_a_model_are_not_judged(tmp_path: Path) -> None:
+    model = nn.ModuleDict({"a": nn.Linear(3, 1), "b": nn.Linear(3, 1)})
+    optimizers = {name: SGD(part.parameters(), 0.01) for name, part in model.items()}
+    hook = Hook(
+        tmp_path,
+        save_config=SaveConfig(save_interval=1),
+        include_collections=["optimizer_steps"],
+    )
+    for part in model.values():
+        hook.register_module(part)
+    for step in range(6):
+        name = "ab"[step % 2]
+        optimizers[name].zero_grad()
+        model[name](torch.randn(8, 3)).square().mean().backward()
+        optimizers[name].step()
+    hook.close()
+    assert not hook.report().errors
+    trial = create_trial(str(tmp_path))
+    assert LEFT not in trial.tensor_names() or max(trial.tensor(LEFT).steps()) <= 2
+
+
+def test_an_optimizer_may_have_no_learning_rate(tmp_path: Path) -> None:
+    model = nn.Linear(3, 1)
+    optimizer = SGD(model.parameters(), 0.01)
+    hook = Hook(
+        tmp_path,
+        save_config=SaveConfig(save_interval=1),
+        include_collections=["optimizer_steps"],
+    )
+    hook.register_module(model)
+    hook.register_optimizer(optimizer)
+    for _ in range(3):
+        model(torch.randn(8, 3)).square().mean().backward()
+        optimizer.param_groups[0]["lr"] = 0.01
+        optimizer.step()
+        optimizer.zero_grad()
+    optimizer.register_step_post_hook(
+        lambda of, *_: of.param_groups[0].update(lr=None)  # as Adafactor of transformers has it
+    )
+    model(torch.randn(8, 3)).square().mean().backward()
+    optimizer.step()
+    hook.close()
+    assert not hook.report().errors
+
+
 def test_sparse_gradients_are_not_looked_at(tmp_path: Path) -> None:
     model = nn.EmbeddingBag(10, 3, sparse=True)
     optimizer = SGD(model.parameters(), 0.01)

@@ -147,8 +147,9 @@ def test_a_mark_may_stand_in_a_column_of_other_numbers() -> None:
     assert marks_of(background)[-1] == [3, 4, 5, 6]
 
 
-def test_classes_that_lie_apart_have_no_marks() -> None:
-    assert marks_of(CLASSES + 0.1 * RANDOM.random(200))[-1] == []
+@pytest.mark.parametrize(("width", "is_marked"), [(0.1, True), (0.6, False)])
+def test_classes_are_marked_if_gaps_are_wider_than_they(width: float, *, is_marked: bool) -> None:
+    assert bool(marks_of(CLASSES + width * RANDOM.random(200))[-1]) is is_marked
 
 
 def test_one_row_of_another_class_refutes_a_column() -> None:

@@ -111,7 +111,7 @@ class TestOutputContractContract(RuleContract):
         ("CrossEntropyLoss", scores, several, "rows of targets that sum to 1"),
         ("CrossEntropyLoss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
         ("NLLLoss", scores, classes, "takes probabilities or their logarithms"),
-        ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary, "includes a sigmoid"),
+        ("BCEWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "includes a sigmoid"),
         ("BCEWithLogitsLoss", unit, lambda r: 3 * binary(r), "takes targets from 0 to 1"),
         ("MSELoss", unit, lambda r: amounts(r)[:, 0], "compares 1024 pairs"),
         ("MSELoss", lambda r: np.maximum(unit(r), 0), amounts, "cannot reach the negative targets"),
@@ -128,7 +128,7 @@ class TestOutputContractContract(RuleContract):
         ("CategoricalCrossentropyLoss", ones, ones, "one unit a row"),
         ("BinaryCrossentropyLoss", ones, binary, "a softmax over one unit"),
         ("BinaryCrossentropyLoss", unit, binary, "takes probabilities"),
-        ("BinaryCrossentropyWithLogitsLoss", lambda r: sigmoid(unit(r)), binary, "a sigmoid"),
+        ("BinaryCrossentropyWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "a sigmoid"),
         (
             "SparseCategoricalCrossentropyWithLogits2Loss",
             lambda r: softmax(scores(r)),
@@ -152,6 +152,9 @@ def test_a_broken_requirement_is_found(loss: str, outputs: Make, targets: Make, 
         ("CrossEntropyLoss", scores, one_hot),
         ("NLLLoss", lambda r: np.log(softmax(scores(r))), classes),
         ("BCEWithLogitsLoss", unit, binary),
+        ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary),  # as of a weak model
+        ("BCELoss", lambda r: sigmoid(unit(r)), lambda r: 1.2 * binary(r) - 0.1),  # noisy
+        ("BCELoss", ones, ones),  # as of the real side of an adversary
         ("BCELoss", lambda r: sigmoid(unit(r)), binary),
         ("MSELoss", unit, amounts),
         ("MSELoss", lambda r: np.maximum(unit(r), 0), lambda r: np.abs(amounts(r))),
