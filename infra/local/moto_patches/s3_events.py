@@ -66,7 +66,7 @@ def patch_bucket_notifications_from_cloudformation() -> None:
 def patch_get_bucket_notification() -> None:
     """Report whether a bucket sends events to EventBridge.
 
-    Without the patch, moto sends them, but GetBucketNotificationConfiguration omits that.
+    Without it, moto sends them, but GetBucketNotificationConfiguration omits that.
     """
 
     def get_bucket_notification(self: Any) -> Any:
