@@ -82,8 +82,8 @@ class Encryption(Construct):
             enable_key_rotation=True,
             removal_policy=removal_of(config),
         )
-        # No condition on the source: EventBridge does not tell it to the key. The policies of the
-        # queues and of the topic do ask for it.
+        # No condition on the source: EventBridge does not send it to the key. The policies of the
+        # queues and of the topic do require it.
         for service in SENDERS if config.encryption == "kms" else SENDERS[:1]:
             key.add_to_resource_policy(
                 iam.PolicyStatement(

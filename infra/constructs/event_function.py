@@ -57,7 +57,7 @@ class EventFunction(StepwatchFunction):
             self.failures,
             "SQS3",
             reason="This queue is the end of the line: the target of EventBridge's dead letters "
-            "and the on-failure destination of the function, neither of which cdk-nag sees.",
+            "and the on-failure destination of the function. cdk-nag sees neither.",
         )
         self.allow(["sqs:SendMessage"], [self.failures.queue_arn])
         lambda_.CfnEventInvokeConfig(

@@ -45,7 +45,7 @@ SCHEMAS = {
     "StopOverdueEvent": RegisteredEvent(
         STOP_OVERDUE_DETAIL_TYPE,
         FOLDER / "stop_overdue_event.json",
-        "A training job that goes on although it was asked to stop",
+        "A training job that continues although it was asked to stop",
     ),
 }
 """The events by the id of their resource."""

@@ -75,7 +75,7 @@ class FinishJob(Construct):
         finish.on_event(
             "JobChanged",
             training_job_changed_pattern(),
-            description="A training job ended, was interrupted or goes on",
+            description="A training job ended, was interrupted or continues",
         )
         finish.on_event(
             "RuleJudged",

@@ -62,18 +62,18 @@ class JobRules(Construct):
         self, id_: str, name: str, title: str, source: FunctionSource, watched: WatchedState
     ) -> None:
         config = source.config
-        told = {
+        variables = {
             environment.RULE_CONFIGURATION_NAME: name,
             environment.DEPLOYED_RULES: ",".join(rule.name for rule in config.rules),
         }
         if self.bucket is not None:
-            # Both are told of the files, so that they agree on whose a configuration is.
-            told[environment.CUSTOM_RULE_BUCKET] = self.bucket.bucket_name
-            told[environment.CUSTOM_RULES] = as_json(config.custom_rules)
+            # Both functions get the files, so that they agree on whose a configuration is.
+            variables[environment.CUSTOM_RULE_BUCKET] = self.bucket.bucket_name
+            variables[environment.CUSTOM_RULES] = as_json(config.custom_rules)
         self.evaluations[name] = RuleEvaluation(
             self,
             id_,
-            evaluated=Evaluated(name.replace("#", "_"), title, told),  # as no rule is called
+            evaluated=Evaluated(name.replace("#", "_"), title, variables),  # as no rule is called
             source=source,
             watched=watched,
         )

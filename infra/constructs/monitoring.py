@@ -54,8 +54,8 @@ class Monitored:
         evaluations: The evaluation of each rule, by its name.
         functions: The other functions by name.
         failures: The queues of their failures, by the same names.
-        each_minute: The functions that a schedule calls each minute, by the id of the alarm that
-            tells that it does not.
+        each_minute: The functions that a schedule calls each minute, by the id of the alarm for
+            missing calls.
     """
 
     evaluations: Mapping[str, RuleEvaluation]
@@ -65,7 +65,7 @@ class Monitored:
 
 
 class Monitoring(Construct):
-    """Alarms, each of which sends to the topic when it continues, and a dashboard.
+    """A dashboard, and alarms that send to the topic when they last.
 
     An alarm watches up to ten rules at once: a stack may not have an alarm for each of them and
     each thing that can go wrong.

@@ -25,7 +25,7 @@ SETTINGS = FunctionSettings(
     handler="lambdas.notify.handler.lambda_handler",
     timeout_s=30,
     memory_mb=256,
-    description="Tells people what rules found",
+    description="Notifies people of what rules found",
 )
 
 
@@ -126,7 +126,7 @@ class Notify(Construct):
         notify.on_event(
             "FinalStatus",
             notable_statuses_pattern(statuses),
-            description="The evaluation of a rule has come to a status that people are told",
+            description="The evaluation of a rule reached a status that people are notified of",
         )
         notify.on_event(
             "StopOverdue",

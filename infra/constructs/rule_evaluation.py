@@ -60,11 +60,11 @@ class Evaluated:
     @classmethod
     def of_rule(cls, rule: RuleConfiguration) -> Evaluated:
         """Return a configured rule."""
-        told = {
+        variables = {
             environment.RULE_CONFIGURATION_NAME: rule.name,
             environment.RULE_PARAMETERS: rule.environment_value(),
         }
-        return cls(rule.name, f"the rule {rule.name}", told)
+        return cls(rule.name, f"the rule {rule.name}", variables)
 
 
 @dataclass(frozen=True)

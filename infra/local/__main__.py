@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with LocalTarget(context, workdir=Path(folder)) as target:
                 config = Path(folder) / "stepwatch.json"
                 write_hook_configuration(target.client, f"s3://{target.tensor_bucket}", config)
-                told = (_described if options.json else _greeting)(target, config)
-                sys.stdout.write(f"{told}\n")
+                shown = (_described if options.json else _greeting)(target, config)
+                sys.stdout.write(f"{shown}\n")
                 sys.stdout.flush()
                 signal.pause()
         except (DeploymentError, RuleCheckError) as error:

@@ -20,7 +20,7 @@ SAVE_INTERVAL = 10
 """Steps between two that are saved, as with `stepwatch run`."""
 
 # What infra may not import, another process does.
-TELL_COLLECTIONS = """
+PRINT_COLLECTIONS = """
 import json, sys
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.registry import create_rule
@@ -43,7 +43,7 @@ def write_hook_configuration(client: ClientFactory, output_path: str, path: Path
         RuleCheckError: No hook can save what the rules need together, or they cannot be asked.
     """
     asked = {"rules": _deployed_rules(client), "save_interval": SAVE_INTERVAL}
-    collections = json.loads(ask_rules(("-c", TELL_COLLECTIONS), json.dumps(asked)))
+    collections = json.loads(ask_rules(("-c", PRINT_COLLECTIONS), json.dumps(asked)))
     content = {
         "DebugHookConfig": {
             "S3OutputPath": output_path,

@@ -168,7 +168,7 @@ class Sandbox:
             # A function of up to 1,769 MB has one CPU at most.
             "OPENBLAS_NUM_THREADS": "1",
             **service_environment,
-            # Each function has a role of its own on AWS: its requests can be told apart here too.
+            # On AWS each function has its own role. Here its requests can be distinguished, too.
             "AWS_ACCESS_KEY_ID": function.name,
             "AWS_LAMBDA_FUNCTION_NAME": function.name,
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",

@@ -150,7 +150,7 @@ class LocalTarget:
             exit_code: Exit status of the training process.
 
         Returns:
-            The job's terminal status: Stopped if it was told to stop, else Completed or Failed.
+            The job's terminal status: Stopped if it was asked to stop, else Completed or Failed.
         """
         return finish_training_job(ACCOUNT_ID, self.region, name, exit_code)
 
@@ -167,7 +167,7 @@ class LocalTarget:
     def object_arrivals(self, prefix: str) -> dict[str, datetime]:
         """Return when each object of the tensor bucket arrived, to the microsecond.
 
-        The API tells whole seconds only.
+        The API returns whole seconds only.
 
         Args:
             prefix: What the keys begin with.

@@ -4,8 +4,8 @@ Run by `infra.local.sandbox` as a script, with the function's own environment an
 checkout on its path. It uses the standard library only, and ends when the poller has ended.
 
 Arguments: the handler's dotted path, the descriptor of the connection for requests and answers, the
-descriptor whose end of file tells that the poller is gone, and folders that must not be imported
-from (the checkout, which an editable installation puts on the path).
+descriptor whose end of file shows that the poller has ended, and folders to import nothing from
+(the checkout, which an editable installation puts on the path).
 """
 
 from __future__ import annotations

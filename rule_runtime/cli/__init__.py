@@ -14,7 +14,7 @@ __all__ = ["FAILED", "UNREAD", "main"]
 FAILED: Final = 70
 """Exit status of an error that nobody foresaw, the `EX_SOFTWARE` of sysexits.h."""
 UNREAD: Final = 141
-"""Exit status if what is printed goes to a pipe that is closed, as a shell tells SIGPIPE."""
+"""Exit status if the output pipe is closed: the status that shells give SIGPIPE."""
 _MISTAKE: Final = 2
 
 
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _end_where_nobody_reads(app: Callable[[], None]) -> None:
-    """Run the commands; end with `UNREAD` at a closed pipe, of which others make an issue's 1."""
+    """Run the commands; exit with `UNREAD` at a closed pipe, where Typer would exit with 1."""
     try:
         try:
             app()

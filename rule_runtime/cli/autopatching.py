@@ -39,9 +39,9 @@ def autopatch(
             switch_on,
         )
 
-        told = {"autopatch": state.value}
+        shown = {"autopatch": state.value}
         if state is AutopatchState.STATUS:
-            told["autopatch"] = "on" if is_on() else "off"
+            shown["autopatch"] = "on" if is_on() else "off"
         else:
-            told["file"] = str(switch_on() if state is AutopatchState.ON else switch_off())
-    typer.echo(json.dumps(told) if output is OutputFormat.JSON else ": ".join(told.values()))
+            shown["file"] = str(switch_on() if state is AutopatchState.ON else switch_off())
+    typer.echo(json.dumps(shown) if output is OutputFormat.JSON else ": ".join(shown.values()))

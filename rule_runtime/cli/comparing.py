@@ -55,8 +55,8 @@ def compare(
         require_report_extra("comparing runs", "pandas")
 
         found = compare_trials(open_run(first), open_run(second), regex=regex, tolerance=tolerance)
-        told = (found.differences, found.only_in_first, found.only_in_second, found.not_in_common)
-        if not any(told):
+        parts = (found.differences, found.only_in_first, found.only_in_second, found.not_in_common)
+        if not any(parts):
             raise nothing_chosen(first, regex)
     if output is OutputFormat.JSON:
         described = {"is_same": found.is_same, **asdict(found)}
@@ -83,18 +83,18 @@ def _print(found: Comparison) -> None:
     hidden = len(found.differences) - _MAX_ROWS
     if hidden > 0:
         console.print(f"... and {hidden} more; --regex chooses, --output json has all")
-    for told, names in (
+    for heading, names in (
         *_not_comparable(found),
         ("only in the first", found.only_in_first),
         ("only in the second", found.only_in_second),
         ("never saved at the same step", found.not_in_common),
     ):
         if names:
-            console.print(Text(f"{told}: {_named(names)}"), soft_wrap=True)
+            console.print(Text(f"{heading}: {_named(names)}"), soft_wrap=True)
 
 
 def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
-    """Return statistics that only one run has, in words, and the tensors of which that is so."""
+    """Return statistics that only one run has, in words, and their tensors."""
     by_statistics: dict[str, list[str]] = {}
     for each in found.differences:
         if each.not_comparable:

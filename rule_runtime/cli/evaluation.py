@@ -17,11 +17,11 @@ from rule_runtime.engine.state import EvaluationState
 __all__ = [
     "ExitStatus",
     "class_name",
+    "displayed_status",
     "evaluate_run",
     "exit_status_of_runs",
-    "exit_status_of_told",
+    "exit_status_of_statuses",
     "parse_rule",
-    "told_status",
 ]
 
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
@@ -148,19 +148,19 @@ def exit_status_of_runs(
 
     Args:
         runs: The final states by the names of the rules, of each run; none: nothing was judged.
-        required: Names of rules each of which must have judged a run.
+        required: Names of rules; each must have judged a run.
     """
     if not runs:
         return ExitStatus.NOT_JUDGED
-    shown = [{name: told_status(state) for name, state in states.items()} for states in runs]
-    found = exit_status_of_told([status for statuses in shown for status in statuses.values()])
+    shown = [{name: displayed_status(state) for name, state in states.items()} for states in runs]
+    found = exit_status_of_statuses([status for statuses in shown for status in statuses.values()])
     is_lacking = any(
         all(statuses[name] == NOT_EVALUATED for statuses in shown) for name in required
     )
     return ExitStatus.NOT_JUDGED if is_lacking and found is ExitStatus.NO_ISSUE else found
 
 
-def exit_status_of_told(statuses: Collection[str]) -> ExitStatus:
+def exit_status_of_statuses(statuses: Collection[str]) -> ExitStatus:
     """Return the exit status for statuses as they are displayed.
 
     Args:
@@ -173,7 +173,7 @@ def exit_status_of_told(statuses: Collection[str]) -> ExitStatus:
     return ExitStatus.NO_ISSUE if is_judged and not has_failed else ExitStatus.NOT_JUDGED
 
 
-def told_status(state: EvaluationState) -> str:
+def displayed_status(state: EvaluationState) -> str:
     """Return the status to display; an Error can mean that there was nothing to evaluate.
 
     Args:

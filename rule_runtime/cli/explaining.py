@@ -15,7 +15,7 @@ from rich.text import Text
 from rule_runtime.cli.completing import complete_rule
 from rule_runtime.cli.evaluation import class_name
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
-from rule_runtime.cli.output import rules_table, told_parameters
+from rule_runtime.cli.output import parameters_text, rules_table
 from rule_runtime.cli.tables import reflowed
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.parameters import ParameterError, nearest_name
@@ -70,16 +70,16 @@ def explain(
     if output is OutputFormat.JSON:
         typer.echo(json.dumps({**described, "documentation": documentation}, indent=2))
         return
-    told = Console(highlight=False)
-    told.print(Text(rule.__name__, style="bold"))
+    console = Console(highlight=False)
+    console.print(Text(rule.__name__, style="bold"))
     if rule.caution:
-        told.print(Text(f"Caution: {rule.caution}.", style="yellow"))
-    told.print(Text(reflowed(documentation, min(told.width, _MAX_WIDTH))), soft_wrap=True)
-    defaults = textwrap.indent(told_parameters(rule) or "no parameters", "    ")
-    told.print(Text(f"\nDefaults:\n{defaults}"))
+        console.print(Text(f"Caution: {rule.caution}.", style="yellow"))
+    console.print(Text(reflowed(documentation, min(console.width, _MAX_WIDTH))), soft_wrap=True)
+    defaults = textwrap.indent(parameters_text(rule) or "no parameters", "    ")
+    console.print(Text(f"\nDefaults:\n{defaults}"))
     saved = ", ".join(described["saves"]) or "nothing of its own"
-    told.print(Text(f"\nAsks the hook to save:\n    {saved}"))
-    told.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))
+    console.print(Text(f"\nAsks the hook to save:\n    {saved}"))
+    console.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))
 
 
 @rules_app.command()

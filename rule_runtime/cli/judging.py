@@ -59,7 +59,7 @@ class RanksOption(str, Enum):
 
 
 class VerdictFormat(str, Enum):
-    """How verdicts are told."""
+    """Formats of verdicts."""
 
     TABLE = "table"
     JSON = "json"
@@ -151,7 +151,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
         with printed_aside(output):
             chosen = ChosenRules.of(rule, pack)
             ready_file(output_file)
-            _tell_cautions(chosen)
+            _print_cautions(chosen)
             is_table = output is OutputFormat.TABLE
             options = RunOptions(
                 out_dir=out_dir,
@@ -191,9 +191,11 @@ def _print_session(
         format_ = VerdictFormat(output.value)
         _print_verdicts(verdicts, chosen, format_, file, is_verbose=is_verbose)
     if watched.num_not_watched:
-        _tell(f"{counted(watched.num_not_watched, 'more run')} began: --max-runs watches more")
+        _print_note(
+            f"{counted(watched.num_not_watched, 'more run')} began: --max-runs watches more"
+        )
     if not has_steps:
-        _tell(_NO_STEPS.format(watched.path, watched.why_nothing))
+        _print_note(_NO_STEPS.format(watched.path, watched.why_nothing))
     elif is_table:
         typer.echo(f"tensors: {watched.path}")
 
@@ -219,9 +221,9 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
             ready_file(output_file)
             runs = runs_at(path)
             chosen = ChosenRules.for_run(open_store(runs[0].path), rule, pack)
-            _tell_cautions(chosen)
+            _print_cautions(chosen)
             for problem in chosen.problems:
-                _tell(problem)
+                _print_note(problem)
             verdicts = [_judged(run, chosen) for run in runs]
         _print_verdicts(verdicts, chosen, output, output_file, is_verbose=verbose)
     status = exit_status_of_runs([run.states for run in verdicts], required=chosen.names)
@@ -243,27 +245,27 @@ def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
     return chosen.stops if stop is StopAt.SERIOUS else frozenset(name for name, _ in chosen.all)
 
 
-def _tell_cautions(chosen: ChosenRules) -> None:
+def _print_cautions(chosen: ChosenRules) -> None:
     """Print notes about the defaults of rules that use them."""
     judging = [type(rule) for _, rule in chosen.all if rule.has_defaults]
     cautions = {judge.__name__: getattr(judge, "caution", "") for judge in judging}
     for name, caution in cautions.items():
         if caution:
-            _tell(f"{name}: {caution}")
+            _print_note(f"{name}: {caution}")
 
 
-def _tell(message: str) -> None:
-    told = Console(stderr=True)
-    told.print(f"stepwatch: {message}", markup=False, highlight=False, soft_wrap=True)
+def _print_note(message: str) -> None:
+    console = Console(stderr=True)
+    console.print(f"stepwatch: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _tell_damage(states: Mapping[str, EvaluationState]) -> None:
+def _print_damage(states: Mapping[str, EvaluationState]) -> None:
     """Report index files that could not be parsed. Verdicts do not include them."""
     counts = max((s.counts for s in states.values()), key=lambda c: c.unreadable, default=None)
     if counts is not None and counts.unreadable:
         line = f"{counted(counts.unreadable, 'index file')} damaged and ignored"
         is_of_file = counts.last_problem.startswith(INDEX_PREFIX)  # or of a worker given up since
-        _tell(harmless(f"{line}: {counts.last_problem}" if is_of_file else line))
+        _print_note(harmless(f"{line}: {counts.last_problem}" if is_of_file else line))
 
 
 def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
@@ -290,7 +292,7 @@ def _print_verdicts(
     is_verbose: bool,
 ) -> None:
     for run in runs:
-        _tell_damage(run.states)
+        _print_damage(run.states)
     if output is VerdictFormat.TABLE:
         if file is None and not is_verbose and len(chosen.all) > FEW_RULES:
             Console().print(Summary(runs, chosen.names))

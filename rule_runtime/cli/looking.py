@@ -99,7 +99,7 @@ def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
     return table
 
 
-def _facts(trial: Trial, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _facts(trial: Trial, described: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the facts about each tensor, with its name and its collections."""
     collections = list(trial.collections().values())
     return [
@@ -108,7 +108,7 @@ def _facts(trial: Trial, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str
             **of_tensor,
             "collections": [of.name for of in collections if name in of.tensor_names],
         }
-        for name, of_tensor in told.items()
+        for name, of_tensor in described.items()
     ]
 
 

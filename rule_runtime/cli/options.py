@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hook_layer.storage.base import StorageError, Store
 from rule_runtime.cli.completing import complete_pack, complete_rule
+from rule_runtime.cli.counted_reads import CountedReads
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
-from rule_runtime.cli.told_reads import ToldReads
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.engine.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
@@ -182,14 +182,14 @@ def mistakes() -> Iterator[None]:
     except BrokenPipeError:
         raise  # nobody reads what is printed: `main` ends quietly
     except re.error as error:
-        _tell_mistake(f"{error.pattern!r} is not a regular expression: {error}")
+        _end_with_mistake(f"{error.pattern!r} is not a regular expression: {error}")
     except _MISTAKES as error:
-        _tell_mistake(error)
+        _end_with_mistake(error)
 
 
-def _tell_mistake(error: object) -> NoReturn:
-    told = Console(stderr=True)
-    told.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
+def _end_with_mistake(error: object) -> NoReturn:
+    console = Console(stderr=True)
+    console.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(ExitStatus.NOT_JUDGED) from None
 
 
@@ -247,7 +247,7 @@ def open_run(path: str) -> Trial:
     trial_store(path)  # refuses what is no path of a trial
     path = newest_run(path)
     with progress() as bar:
-        store = ToldReads(trial_store(path), bar.begin, bar.done)
+        store = CountedReads(trial_store(path), bar.begin, bar.done)
         trial = Trial(store, name=PurePath(path.rstrip("/")).name)
     trial.path = path
     if not trial.steps(show_incomplete_steps=True):
@@ -302,12 +302,13 @@ class Bar:
 @contextmanager
 def progress() -> Iterator[Bar]:
     """Show a bar while something continues; none where nobody would see it."""
-    told = Console(stderr=True)
+    console = Console(stderr=True)
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
+    is_hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as shown:
         yield Bar(shown)

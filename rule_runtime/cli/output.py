@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rule_runtime.cli.evaluation import told_status
+from rule_runtime.cli.evaluation import displayed_status
 from rule_runtime.cli.summary import has_problem
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.engine.outcome import RuleStatus, status_details, without_api_prefix
@@ -16,7 +16,7 @@ from rule_runtime.engine.parameters import Parameter
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
 
-__all__ = ["FEW_RULES", "STATUS_COLOURS", "rules_table", "told_parameters", "verdicts_table"]
+__all__ = ["FEW_RULES", "STATUS_COLOURS", "parameters_text", "rules_table", "verdicts_table"]
 
 STATUS_COLOURS = {
     RuleStatus.ISSUES_FOUND: "red",
@@ -42,11 +42,11 @@ def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = Fals
         return table
     table = Records("rule", "parameters", "what it finds", show_lines=True)
     for name, rule in sorted(rules.items()):
-        table.add_row(Text(name), Text(told_parameters(rule)), Text(rule.summary()))
+        table.add_row(Text(name), Text(parameters_text(rule)), Text(rule.summary()))
     return table
 
 
-def told_parameters(rule: type[Rule]) -> str:
+def parameters_text(rule: type[Rule]) -> str:
     """Return the parameters of a rule with their defaults and limits, a line each.
 
     Args:
@@ -62,8 +62,8 @@ def verdicts_table(
 
     Args:
         states: The final states by the names of the rules.
-        unfit: Names of rules that are for trainings of another kind; where they had nothing to
-            judge, only their names are told.
+        unfit: Names of rules for another kind of run. If such a rule was not evaluated, only its
+            name is shown.
     """
     if len(states) <= FEW_RULES:
         return Group(_verdicts(states))
@@ -83,21 +83,21 @@ def verdicts_table(
     return Group(*parts)
 
 
-def _listed(heading: str, told: str) -> Text:
-    return Text.assemble((f"{heading}: ", "bold"), harmless(told))
+def _listed(heading: str, text: str) -> Text:
+    return Text.assemble((f"{heading}: ", "bold"), harmless(text))
 
 
 def _verdicts(states: Mapping[str, EvaluationState]) -> Records:
     table = Records("rule", "status", "step", "details", whole=("status", "step"), show_lines=True)
     for name, state in states.items():
         evidence = state.evidence
-        told = without_api_prefix(status_details(name, state))
-        details = state.reason if state.has_found_nothing_to_judge else told
+        found = without_api_prefix(status_details(name, state))
+        details = state.reason if state.has_found_nothing_to_judge else found
         if evidence is not None:
             details += f". {evidence.seen} {evidence.remedy}"
         table.add_row(
             Text(name),
-            Text(told_status(state), style=STATUS_COLOURS.get(state.status, "")),
+            Text(displayed_status(state), style=STATUS_COLOURS.get(state.status, "")),
             Text("" if evidence is None else str(evidence.step)),
             Text(details),
         )

@@ -23,7 +23,7 @@ def rule_configurations(rules: Iterable[tuple[str, Rule]]) -> list[dict[str, Any
     Parameters are those that differ from the defaults; a rule of one's own has its file, too.
 
     Args:
-        rules: The rules and the names under which they are told.
+        rules: The rules and the names under which they are reported.
     """
     return [
         {"RuleConfigurationName": name, "RuleParameters": _parameters(rule)} for name, rule in rules

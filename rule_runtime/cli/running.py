@@ -56,7 +56,7 @@ class RunOptions:
         stops: Names of the rules whose finding ends the session.
         patience_s: Seconds that the command may take to end once it was asked to.
         max_runs: How many runs of the session are watched.
-        required: Names of the rules each of which must be able to judge.
+        required: Names of the rules; each must be able to judge.
         stdout: File descriptor that the script's standard output goes to; None: ours.
         notify_url: Where messages about the run are posted; None: nowhere.
     """
@@ -79,7 +79,7 @@ class WatchedSession:
         command: The command of the user.
         rules: The rules and the names under which to report them.
         options: How the command is watched.
-        told: Where changes of status are printed.
+        console: Console that changes of status are printed on.
 
     Attributes:
         path: Folder or URI of the session.
@@ -99,7 +99,7 @@ class WatchedSession:
         command: Sequence[str],
         rules: Sequence[tuple[str, Rule]],
         options: RunOptions,
-        told: Console,
+        console: Console,
     ) -> None:
         self._command = checked_command(command)
         _check_collections(rules)
@@ -107,7 +107,9 @@ class WatchedSession:
         self._options = options
         session = SessionFile(tuple(command), str(Path.cwd()), now_text())
         asked = options.out_dir or default_folder(script_name(command))
-        self._messages = SessionMessages(Path(asked).name, options.stops, told, options.notify_url)
+        self._messages = SessionMessages(
+            Path(asked).name, options.stops, console, options.notify_url
+        )
         self.path, self._store = make_session_folder(asked, session)
         self._session = session
         self._judge: SessionJudge | None = None

@@ -13,7 +13,7 @@ from rich.text import Text
 from hook_layer.format.paths import JOB_FILE, job_name_of
 from hook_layer.format.session_file import SESSION_FILE
 from rule_runtime.cli.destinations import printed_aside
-from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_told
+from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_statuses
 from rule_runtime.cli.options import OutputFormat, OutputOption, VerboseOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
@@ -84,15 +84,15 @@ def status(  # noqa: PLR0917 - each is an option of the command
                     raise
                 typer.echo(f"stepwatch: {name}: {harmless(str(error))}", err=True)
     if output is OutputFormat.JSON:
-        told = [{**of, "RuleLogUrls": urls} if logs else of for of, urls, _ in described]
-        typer.echo(json.dumps(told if is_session else told[0], indent=2, default=str))
+        shown = [{**of, "RuleLogUrls": urls} if logs else of for of, urls, _ in described]
+        typer.echo(json.dumps(shown if is_session else shown[0], indent=2, default=str))
     else:
         for of, urls, cut in described:
             _print(of["TrainingJobName"] if runs else job, of, urls, is_verbose=verbose)
             if cut:
                 typer.echo(harmless(cut))
-    exit_status = exit_status_of_told(
-        {_told_status(rule) for of, _, _ in described for rule in of[_STATUSES]}
+    exit_status = exit_status_of_statuses(
+        {_displayed_status(rule) for of, _, _ in described for rule in of[_STATUSES]}
     )
     if len(described) < len(asked) and exit_status is ExitStatus.NO_ISSUE:
         exit_status = ExitStatus.NOT_JUDGED
@@ -148,7 +148,7 @@ def _is_place(job: str) -> bool:
     )
 
 
-def _told_status(rule: dict[str, Any]) -> str:
+def _displayed_status(rule: dict[str, Any]) -> str:
     """Return the status to display; an Error can mean that there was nothing to evaluate."""
     details = rule.get("StatusDetails") or ""
     return NOT_EVALUATED if is_insufficient(details) else str(rule["RuleEvaluationStatus"])
@@ -156,7 +156,7 @@ def _told_status(rule: dict[str, Any]) -> str:
 
 def _place(rule: dict[str, Any]) -> int:
     """Return where a rule is listed: findings first, rules that were not evaluated last."""
-    if _told_status(rule) == NOT_EVALUATED:
+    if _displayed_status(rule) == NOT_EVALUATED:
         return len(STATUS_ORDER)
     return STATUS_ORDER.index(RuleStatus(rule["RuleEvaluationStatus"]))
 
@@ -164,27 +164,27 @@ def _place(rule: dict[str, Any]) -> int:
 def _print(job: str, described: dict[str, Any], urls: dict[str, str], *, is_verbose: bool) -> None:
     console = Console()
     secondary = described.get("SecondaryStatus")
-    told = described["TrainingJobStatus"]
-    told += f", {secondary}" if secondary and secondary != told else ""
+    job_status = described["TrainingJobStatus"]
+    job_status += f", {secondary}" if secondary and secondary != job_status else ""
     reason = described.get("FailureReason")
-    told += f": {reason}" if reason else ""
-    console.print(Text(harmless(f"{job}: {told}"), style="bold"), soft_wrap=True)
+    job_status += f": {reason}" if reason else ""
+    console.print(Text(harmless(f"{job}: {job_status}"), style="bold"), soft_wrap=True)
     rules = described[_STATUSES]
-    silent = [rule for rule in rules if _told_status(rule) == NOT_EVALUATED]
+    silent = [rule for rule in rules if _displayed_status(rule) == NOT_EVALUATED]
     shown = rules if is_verbose else [rule for rule in rules if rule not in silent]
     table = Records("rule", "status", "since", "details", whole=("status", "since"))
     for rule in sorted(shown, key=_place):
         colour = STATUS_COLOURS.get(RuleStatus(rule["RuleEvaluationStatus"]), "")
         table.add_row(
             Text(rule["RuleConfigurationName"]),
-            Text(_told_status(rule), style=colour),
+            Text(_displayed_status(rule), style=colour),
             Text(f"{rule['LastModifiedTime']:%Y-%m-%d %H:%M:%S}"),
             Text(without_api_prefix(rule.get("StatusDetails") or "")),
         )
     console.print(table)
     if silent and not is_verbose:
-        told = f"{counted(len(silent), 'rule')} not evaluated; `-v` shows why"
-        console.print(told, markup=False, highlight=False)
+        note = f"{counted(len(silent), 'rule')} not evaluated; `-v` shows why"
+        console.print(note, markup=False, highlight=False)
     for name, url in urls.items():
         line = harmless(f"{name}: {url}")
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -104,8 +104,8 @@ class Records:
             yield Text(name.plain, style="bold", overflow="fold")
             for heading, cell in zip(self._columns[1:], cells, strict=True):
                 if cell.plain:
-                    told = Text(f"{heading}: " if heading and self._box else "", overflow="fold")
-                    yield Padding(told.append_text(cell), (0, 0, 0, 2))
+                    line = Text(f"{heading}: " if heading and self._box else "", overflow="fold")
+                    yield Padding(line.append_text(cell), (0, 0, 0, 2))
 
 
 def harmless(text: str) -> str:

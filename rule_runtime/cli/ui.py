@@ -57,10 +57,10 @@ def ui(  # noqa: PLR0917 - each is an option of the command
     """
     stdout = sys.stdout
 
-    def tell(address: str) -> None:
+    def show(address: str) -> None:
         is_json = output is OutputFormat.JSON
-        told = json.dumps({"url": address}) if is_json else f"live page: {address}"
-        typer.echo(told, file=stdout)
+        shown = json.dumps({"url": address}) if is_json else f"live page: {address}"
+        typer.echo(shown, file=stdout)
 
     with mistakes(), printed_aside(output):
         from rule_runtime.live_page import server  # noqa: PLC0415 - needs the extra ui
@@ -79,5 +79,5 @@ def ui(  # noqa: PLR0917 - each is an option of the command
             host=host,
             port=port,
             interval_s=_LOCAL_INTERVAL_S if is_near else _REMOTE_INTERVAL_S,
-            on_ready=tell,
+            on_ready=show,
         )

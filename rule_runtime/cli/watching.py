@@ -18,7 +18,7 @@ from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.destinations import printed_aside
-from rule_runtime.cli.evaluation import exit_status_of_told
+from rule_runtime.cli.evaluation import exit_status_of_statuses
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -76,7 +76,7 @@ def watch(  # noqa: PLR0917 - each is an option of the command
 
         is_here = open_store(path).uri.startswith("file:")
         pause = partial(time.sleep, _LOCAL_INTERVAL_S if is_here else _REMOTE_INTERVAL_S)
-        told: set[str] = set()
+        statuses: set[str] = set()
         run: str | None = _await_run(path, 0.0 if once else timeout, pause)
         while run is not None:
             store = open_store(run)
@@ -88,12 +88,12 @@ def watch(  # noqa: PLR0917 - each is an option of the command
                 console=Console() if output is OutputFormat.TABLE else None,
                 pause=pause,
             )
-            told |= {_told_status(verdict) for verdict in numbers.verdicts}
+            statuses |= {_displayed_status(verdict) for verdict in numbers.verdicts}
             is_last = once or not follower.has_ended  # somebody interrupted
             run = None if is_last else await_next_run(path, run, pause)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(numbers.to_json(), indent=2))
-    raise typer.Exit(exit_status_of_told(told))
+    raise typer.Exit(exit_status_of_statuses(statuses))
 
 
 def _has_ended(follower: RunFollower, *, once: bool) -> bool:
@@ -136,15 +136,15 @@ def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None
         pause: Called between two looks.
     """
     store = open_store(path)
-    has_told = False
+    has_printed = False
     try:
         while (newest := runs_at(path)[-1].path) == run:
             session = read_session(store)
             if session is None or session.ended_at is not None:
                 return None
-            if not has_told:
+            if not has_printed:
                 typer.echo(f"{path}: waiting for the next run, Ctrl-C ends that", err=True)
-                has_told = True
+                has_printed = True
             pause()
     except KeyboardInterrupt:
         return None
@@ -197,7 +197,7 @@ def _begun_run(path: str) -> str | None:
     return path if has_begun else None
 
 
-def _told_status(verdict: JobVerdict) -> str:
+def _displayed_status(verdict: JobVerdict) -> str:
     return NOT_EVALUATED if verdict.is_not_judged else verdict.status.value
 
 
@@ -246,18 +246,18 @@ def shown(numbers: JobNumbers) -> RenderableType:
     state = "has ended" if reading.has_ended else "continues"
     state = state if reading.stop is None else reading.end
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
-    told = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")
-    title = Text(told, style="bold")
+    heading = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")
+    title = Text(heading, style="bold")
     rules = Records("rule", "status", "step", "what was found", whole=("status", "step"))
     for verdict in numbers.verdicts:
         found = verdict.evidence
-        told = verdict.details if _has_failed(verdict) else ""
-        told = told if found is None else found.line
+        details = verdict.details if _has_failed(verdict) else ""
+        details = details if found is None else found.line
         rules.add_row(
             Text(verdict.name),
-            Text(_told_status(verdict), style=STATUS_COLOURS.get(verdict.status, "")),
+            Text(_displayed_status(verdict), style=STATUS_COLOURS.get(verdict.status, "")),
             "" if found is None else str(found.step),
-            Text(told),
+            Text(details),
         )
     curves = Records("curve", "first", "last", "bars", whole=("first", "last", "bars"), box=None)
     for line in [line for lines in numbers.curves.values() for line in lines]:

@@ -70,7 +70,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):
         pass
-    # A name that only a type checker knows, of the trial perhaps: take those that can be told.
+    # Some names exist only for type checkers, for example the trial's: take the hints that resolve.
     hints = {}
     for name, hint in getattr(function, "__annotations__", {}).items():
         stub = type("_", (), {"__annotations__": {name: hint}, "__module__": function.__module__})

@@ -54,18 +54,18 @@ class _Handle:
     def __init__(self, value: Any) -> None:
         self.value = value
         self._print = _print(value)
-        self._is_told = False
+        self._has_warned = False
 
     def is_unchanged(self, value: Any) -> bool:
         """Return whether a value is this one, as it was; of a lock or a client it is not known."""
         return value is self.value and _print(value) == self._print
 
     def warn(self, rule: str, name: str) -> None:
-        """Say once that it is not kept."""
-        if not self._is_told:
+        """Warn once that it is not kept."""
+        if not self._has_warned:
             message = "%s: the attribute %r, a %s, is what __init__ makes in every process"
             _logger.warning(message, rule, name, type(self.value).__qualname__)
-        self._is_told = True
+        self._has_warned = True
 
 
 def _print(value: Any) -> bytes | None:

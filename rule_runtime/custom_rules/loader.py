@@ -1,8 +1,8 @@
 """Custom rules: a class in a file of the user, ours or one written for the original client.
 
 A rule is code, so it is loaded only from where the operator allowed it, and may be pinned by the
-SHA-256 of its file. A file is a module of its own: it imports what is installed, and no other file
-beside it.
+SHA-256 of its file. A file is a module of its own: it imports installed packages only, and no
+neighbouring files.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def _module(source: str, data: bytes, *, hide_smdebug: bool) -> ModuleType:
     try:
         exec(compile(tree, source, "exec", _AS_TEXT, dont_inherit=True), vars(module))  # noqa: S102
     except (Exception, SystemExit) as error:
-        told = failure_reason(error, type("_", (), {"__module__": name}))
+        reason = failure_reason(error, type("_", (), {"__module__": name}))
         del sys.modules[name]
-        raise CustomRuleError(f"custom rule {source!r} cannot be loaded: {told}") from error
+        raise CustomRuleError(f"custom rule {source!r} cannot be loaded: {reason}") from error
     return module
 
 

@@ -73,8 +73,8 @@ class RequiredTensorsForTrial:
     def fetch(self) -> None:
         """Wait until the required steps can be read, and see that the tensors were saved at them.
 
-        No value is read: the rule reads those that it looks at, and where statistics tell what it
-        asks for, none.
+        This reads no values. The rule reads them when it uses them, or not at all if statistics
+        suffice.
 
         Raises:
             StepUnavailable: If a step was passed without being saved.

@@ -159,7 +159,7 @@ class SmdebugRule(Rule):
         return outcome
 
     def _object(self, step: StepView, memory: Memory) -> _Made:
-        """Return the object that the memory tells of, with its trials at the step."""
+        """Return the object that the memory describes, with its trials at the step."""
         key = (self, *run_of(step))
         judged = _runs.pop(key, None)
         if judged is None or judged.trial.step > step.step:

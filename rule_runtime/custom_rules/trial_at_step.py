@@ -27,9 +27,9 @@ _ALL: Final = "all"
 class TrialAtStep(Trial):
     """The trial of a step with all its steps up to that one; it can go forward, never back.
 
-    To go on costs the index files of the next step; to begin with a late one, or to leave some out,
-    a listing and all index files up to it. A collection costs the collections files at the first
-    step at which it is asked for, and at later ones where it may have more tensors than they tell.
+    The next step costs its index files. A late first step, or a skipped step, costs a listing and
+    all index files up to it. A collection costs the collections files at the first step that asks
+    for it, and at later steps where it may have more tensors than the files list.
 
     Args:
         step: The step.
@@ -40,12 +40,12 @@ class TrialAtStep(Trial):
 
     def __init__(self, step: StepView) -> None:
         self.step = step.step
-        self._told: tuple[list[CollectionsFile], int] = ([], 0)
-        self._is_all_told = False
+        self._last_collections: tuple[list[CollectionsFile], int] = ([], 0)
+        self._has_all_tensors = False
         self._own_matcher = NameMatcher()  # the other one's time is for what the rule asks
         self._seen_root = _RootAtStep(step.store, step.run, step.step)
         super().__init__(self._seen_root, name=_name(self._seen_root.uri), sleep=_unable_to_wait)
-        self._tell_whether_complete(step)
+        self._set_completeness(step)
 
     def go_to(self, step: StepView, *, is_next: bool) -> None:
         """Show the steps up to a later one.
@@ -58,7 +58,7 @@ class TrialAtStep(Trial):
         self._seen_root.go_to(step.step, step.index_keys if is_next else None)
         self.loaded_all_steps = False
         self.refresh()
-        self._tell_whether_complete(step)
+        self._set_completeness(step)
 
     def maybe_refresh(self, name: str | None = None) -> None:
         """Do nothing: only `go_to` shows more.
@@ -69,26 +69,26 @@ class TrialAtStep(Trial):
 
     def _collection_files(self, wanted: str | None) -> list[CollectionsFile]:
         files = super()._collection_files(wanted)
-        told = (files, len(self._tensors))
-        if told != self._told:
-            self._told = told
-            self._is_all_told = self._tell_of_all_tensors(files)
+        current = (files, len(self._tensors))
+        if current != self._last_collections:
+            self._last_collections = current
+            self._has_all_tensors = self._cover_all_tensors(files)
         return files
 
     def _may_have_grown(self, wanted: str | None) -> bool:
-        """Return whether a collection may have more tensors than the files told when read last.
+        """Return whether a collection may have more tensors than the files listed at the last read.
 
-        It has no more if nothing was saved since that is new, the files tell a collection of each
-        tensor, and this one has regular expressions, or is that of all tensors: then it is not
-        filled by hand.
+        It has no more if no new tensor was saved since and the files list a collection for each
+        tensor. It must also have regular expressions, or be the collection of all tensors: then
+        it is not filled by hand.
         """
-        files, num_tensors = self._told
-        if wanted is None or not self._is_all_told or num_tensors != len(self._tensors):
+        files, num_tensors = self._last_collections
+        if wanted is None or not self._has_all_tensors or num_tensors != len(self._tensors):
             return True
         entries = [file.collections.get(wanted) for file in files]
         return wanted != _ALL and any(entry is None or not entry.include_regex for entry in entries)
 
-    def _tell_of_all_tensors(self, files: Sequence[CollectionsFile]) -> bool:
+    def _cover_all_tensors(self, files: Sequence[CollectionsFile]) -> bool:
         entries = [entry for file in files for entry in file.collections.values()]
         rest = self._tensors.keys() - {name for entry in entries for name in entry.tensor_names}
         try:
@@ -98,7 +98,7 @@ class TrialAtStep(Trial):
             return False
         return not rest
 
-    def _tell_whether_complete(self, step: StepView) -> None:
+    def _set_completeness(self, step: StepView) -> None:
         # A step is judged without some of its workers only when they will never write it.
         self.loaded_all_steps = not step.is_complete
 
@@ -191,7 +191,7 @@ class _RootAtStep:
     def _list_index(self, after: str | None) -> Iterator[str]:
         """Yield the keys of the index; those that are known are not listed again.
 
-        Steps are judged in order, so what comes behind the last one is all that can be new.
+        Steps are judged in order, so only keys after the last one can be new.
         """
         known = self._index_keys
         if not self._is_listed:

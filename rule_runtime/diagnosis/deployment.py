@@ -108,8 +108,8 @@ def _notifications(aws: Aws, bucket: str) -> Finding:
     found, error = asked(aws, "s3", "get_bucket_notification_configuration", Bucket=bucket)
     if error is not None:
         if error.code == _NO_BUCKET:
-            told, remedy = "there is no such bucket", "create it, or write to one that is watched"
-            return Finding(subject, Verdict.PROBLEM, told, remedy)
+            remedy = "create it, or write to one that is watched"
+            return Finding(subject, Verdict.PROBLEM, "there is no such bucket", remedy)
         remedy = "s3:GetBucketNotification is needed to check this" if error.is_forbidden else ""
         return Finding(subject, Verdict.NOTE, str(error), remedy)
     if "EventBridgeConfiguration" in found:

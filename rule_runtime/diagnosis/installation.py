@@ -28,7 +28,7 @@ _FRAMEWORKS: Final = (
     ("lightning", "pytorch-lightning"),
     ("transformers",),
 )
-"""Names of each framework's distributions, of which one is enough."""
+"""Names of each framework's distributions; one of them is enough."""
 _EXTRAS: Final = {
     "aws": ("boto3",),
     "cli": ("jinja2", "rich", "typer"),

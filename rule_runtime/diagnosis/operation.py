@@ -35,7 +35,7 @@ def operation_findings(aws: Aws, stack_name: str, outputs: Mapping[str, str]) ->
     Args:
         aws: The account.
         stack_name: Name of the stack.
-        outputs: Its outputs; nothing is said of what an older stack does not tell.
+        outputs: Its outputs; checks of outputs that an older stack lacks are skipped.
     """
     if "StopJobFunctionName" in outputs:
         yield _stops(aws, outputs["StopJobFunctionName"])

@@ -23,7 +23,7 @@ logger = logging.getLogger("stepwatch")
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
-"""Switches of Python of which the last has a value, behind it or as the next argument."""
+"""Combined switches of Python; the last has a value, attached or as the next argument."""
 _LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _LAUNCHERS: Final = frozenset(
     {

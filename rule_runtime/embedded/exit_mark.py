@@ -44,7 +44,7 @@ def mark_exit(store: Store, run: str | None, status: int | None) -> None:
     """
     try:
         if run is None or named_run(store) != run:
-            return  # nothing to tell of, or another run has the folder by now
+            return  # nothing to mark, or another run uses the folder by now
         found = read_end_marker(store)
         is_marked = found is not None and found.run_id == run
         if is_marked and status is None:

@@ -23,9 +23,9 @@ __all__ = ["LiveJudge"]
 _Rules = Sequence[tuple[str, Rule]]
 
 _MAX_FILES = 512
-"""Index files that are in memory at a time; those behind them are for the next look."""
+"""Index files in memory at a time; the next look reads the following ones."""
 _STEPS_LOOKED_BACK = 100
-"""Steps behind the newest one in which files of slower workers are looked for."""
+"""Number of steps before the newest one in which to look for files of slower workers."""
 
 
 class LiveJudge:
@@ -33,13 +33,13 @@ class LiveJudge:
 
     Args:
         store: The trial's root.
-        rules: The rules and the names under which they are told, or what returns them: it is asked
-            when the run is found.
+        rules: The rules and the names under which they are reported, or a function that returns
+            them. It is called when the run is found.
         stops: Returns by a rule's name whether its finding ends the run.
-        run: RunId of the run to judge, of which nothing may be stored yet; None: the one that is
-            there first.
+        run: RunId of the run to judge, which may have no files yet; None for the first run in the
+            store.
         clock: Seconds since the epoch.
-        on_files: Called with the index files that were read, of whichever run.
+        on_files: Called with the index files that were read, of any run.
 
     Attributes:
         states: The state of each rule, by its name.

@@ -82,7 +82,7 @@ def why_nothing(notes: SessionNotes) -> str:
         return notes.reason
     imported = notes.frameworks
     watched = [name for name in imported if name not in UNWATCHED]
-    told = _NOTHING_TRAINED.format(" and ".join(watched)) if watched else ""
+    untrained = _NOTHING_TRAINED.format(" and ".join(watched)) if watched else ""
     if "xgboost" in watched:
-        told += _OF_BOOSTING
-    return "; ".join(filter(None, [without_hook(imported), told])) or _NOTHING_IMPORTED
+        untrained += _OF_BOOSTING
+    return "; ".join(filter(None, [without_hook(imported), untrained])) or _NOTHING_IMPORTED

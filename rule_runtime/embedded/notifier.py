@@ -33,15 +33,15 @@ def message(
 
     Args:
         job: Name of the job.
-        text: What is told, behind the job's name.
+        text: The message, without the job's name.
         rule: The rule that it is about, if one is.
         status: Status of the rule, or of the job.
         step: Step of what was found.
         details: What was found.
     """
-    told = html.escape(f"{job}: {text}"[:_MAX_TEXT], quote=False)
+    escaped = html.escape(f"{job}: {text}"[:_MAX_TEXT], quote=False)
     parts = {"job": job, "rule": rule, "status": status, "step": step}
-    return {"text": told, **parts, "details": details[:_MAX_TEXT]}
+    return {"text": escaped, **parts, "details": details[:_MAX_TEXT]}
 
 
 class Notifier:
@@ -78,7 +78,7 @@ class Notifier:
         self._opener = urllib.request.build_opener(_NoRedirect)
         self._waiting: Queue[Mapping[str, Any] | None] = Queue(max_waiting + 1)
         self._max_waiting = max_waiting
-        self._told = threading.Lock()
+        self._has_reported = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="stepwatch-notify", daemon=True)
         self._thread.start()
 
@@ -89,7 +89,7 @@ class Notifier:
             content: The message.
         """
         if self._waiting.qsize() >= self._max_waiting:  # one place is that of the end
-            self._tell(
+            self._report(
                 f"more messages wait for the address of --notify than {self._max_waiting}: the "
                 "others are left out"
             )
@@ -105,13 +105,13 @@ class Notifier:
         self._waiting.put_nowait(None)
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            self._tell("messages to the address of --notify were not sent in time")
+            self._report("messages to the address of --notify were not sent in time")
 
     def _run(self) -> None:
         while (content := self._waiting.get()) is not None:
             problem = self._problem_of(json.dumps(content).encode())
             if problem is not None:
-                self._tell(
+                self._report(
                     f"the --notify URL did not accept a message ({problem}); the run continues, "
                     "and this is reported once"
                 )
@@ -142,8 +142,8 @@ class Notifier:
         except (OSError, ValueError, http.client.HTTPException) as error:
             return type(error).__name__, isinstance(error, OSError)
 
-    def _tell(self, problem: str) -> None:
-        if self._told.acquire(blocking=False):
+    def _report(self, problem: str) -> None:
+        if self._has_reported.acquire(blocking=False):
             self._on_problem(problem)
 
 

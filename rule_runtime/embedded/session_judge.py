@@ -29,7 +29,7 @@ class JudgedRun:
         run: The run.
         store: The trial's root.
         judge: What judges it.
-        cut: The values of which only the first rows are stored.
+        cut: The values stored with only their first rows.
         is_over: Whether its verdicts are final.
     """
 

@@ -200,12 +200,13 @@ class _Processes:
 
 
 def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
-    """Wait for a process that is to end by Ctrl-C; once more sends SIGTERM, then SIGKILL.
+    """Wait for a process that Ctrl-C should end. Another Ctrl-C sends SIGTERM, then SIGKILL.
 
-    It mostly got the interrupt as well. A second one would break off what its hook stores, so it is
-    sent only to a process that continues; behind a terminal, which tells all, after the patience.
+    Usually the process got the interrupt, too. A second one would interrupt its hook while it
+    stores data, so only a process that continues gets it. If a terminal may have interrupted all
+    processes, this waits for `patience_s` first.
     """
-    grace_s = max(_INTERRUPT_S, patience_s) if _terminal_tells_all() else _INTERRUPT_S
+    grace_s = max(_INTERRUPT_S, patience_s) if _may_terminal_interrupt_all() else _INTERRUPT_S
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             if not process.have_ended_in(grace_s):
@@ -217,7 +218,7 @@ def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
     process.have_ended_in(None)
 
 
-def _terminal_tells_all() -> bool:
+def _may_terminal_interrupt_all() -> bool:
     """Return whether Ctrl-C may come from a terminal, which interrupts the script as well."""
     try:
         terminal = os.open(_TERMINAL, os.O_RDONLY)

@@ -141,19 +141,19 @@ class DebugJob:
         """Return what is known of the job, in the names of DescribeTrainingJob.
 
         `TrainingJobStatus`, `SecondaryStatus`, `DebugHookConfig` and `DebugRuleEvaluationStatuses`
-        are there for every job. For one of SageMaker all the rest is, too. For others the files
-        tell: a job is `InProgress` until its hook has written the end marker, so one that was
-        killed stays so.
+        are there for every job. SageMaker's jobs have all other members, too. The status of other
+        jobs comes from their files: a job is `InProgress` until its hook writes the end marker, so
+        a killed job stays `InProgress`.
         """
         job = self._files.job_file()
         described = self._described(job)
         configuration = self._files.configuration() or {}
-        told = dict(described) if described is not None else self._files.life(job).to_json()
-        told["TrainingJobName"] = self.name
-        if "DebugHookConfig" not in told:
-            told["DebugHookConfig"] = configuration.get("DebugHookConfig")
-        told["DebugRuleEvaluationStatuses"] = self._summary(job, described)
-        return told
+        description = dict(described) if described is not None else self._files.life(job).to_json()
+        description["TrainingJobName"] = self.name
+        if "DebugHookConfig" not in description:
+            description["DebugHookConfig"] = configuration.get("DebugHookConfig")
+        description["DebugRuleEvaluationStatuses"] = self._summary(job, described)
+        return description
 
     def rule_job_summary(self) -> list[dict[str, Any]]:
         r"""Return the status of every rule of the job, in the order in which they are configured.
@@ -176,7 +176,7 @@ class DebugJob:
         return self._summary(job, self._described(job))
 
     def cut_values(self) -> str:
-        """Return of which values only the first rows are stored, as one line; empty for none.
+        """Return which values are stored with only their first rows, as one line; empty if none.
 
         Raises:
             StorageError: The job's files cannot be read.
@@ -293,7 +293,7 @@ class DebugJob:
         ours = self._rules.parameters(job)
         members = [summary.of(name, self._files.result(name, job)) for name in ours]
         if self._in_folder and self._files.life(job).has_ended:
-            return list(map(self._in_folder.told, members))
+            return list(map(self._in_folder.ended_member, members))
         return members + [
             status
             for status in native_statuses(described)

@@ -76,8 +76,8 @@ class FolderRules:
         if others or problems:
             raise ValueError("; ".join((*others, *problems)))
 
-    def told(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a member of the summary of a run that has ended, saying how it is judged.
+    def ended_member(self, member: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a member of the summary of an ended run. It says how to judge the run.
 
         Args:
             member: The member.

@@ -34,7 +34,7 @@ def checked_document(job: PreparedJob, wishes: JobWishes) -> dict[str, Any]:
     if not wishes.is_for_deployed:
         members = document.setdefault("DebugRuleConfigurations", [])
         for member in members:
-            # Notices tell rules that somebody named from those that came with others.
+            # Notices distinguish rules that the user named from those of a pack.
             if (of_pack := wishes.of_packs.get(member["RuleConfigurationName"])) is not None:
                 member[PACK] = of_pack.pack
     elif (asked := as_actions(wishes.actions)) is not None:

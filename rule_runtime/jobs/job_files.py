@@ -51,8 +51,8 @@ class RunLife:
         has_begun: Whether its hook has written anything.
         has_ended: Whether its hook has written the end marker.
         is_asked_to_stop: Whether somebody asked this run to stop.
-        exit_status: With which status its script ended, as a shell tells it; None where it was
-            watched by nobody who tells.
+        exit_status: Exit status of its script, as a shell reports it; None if nobody watched the
+            script.
     """
 
     has_begun: bool = False
@@ -62,7 +62,7 @@ class RunLife:
 
     def to_json(self) -> dict[str, Any]:
         """Return this as DescribeTrainingJob would."""
-        told: dict[str, Any] = {}
+        failure: dict[str, Any] = {}
         if not self.has_begun:
             status, secondary = "InProgress", "Starting"
         elif self.is_asked_to_stop:
@@ -71,12 +71,12 @@ class RunLife:
             status = secondary = "Stopped"
         elif self.has_ended and self.exit_status:
             status = secondary = "Failed"
-            told["FailureReason"] = f"the script ended with status {self.exit_status}"
+            failure["FailureReason"] = f"the script ended with status {self.exit_status}"
         elif self.has_ended:
             status = secondary = "Completed"
         else:
             status, secondary = "InProgress", "Training"
-        return {"TrainingJobStatus": status, "SecondaryStatus": secondary, **told}
+        return {"TrainingJobStatus": status, "SecondaryStatus": secondary, **failure}
 
 
 class JobFiles:

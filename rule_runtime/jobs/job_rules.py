@@ -29,7 +29,7 @@ class JobRules:
     def __init__(self, files: JobFiles, deployment: Deployment | None) -> None:
         self._files = files
         self._deployment = deployment
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def parameters(self, job: JobFile | None) -> dict[str, Mapping[str, Any]]:
         """Return the parameters that the job gives its rules, by name, in configured order.
@@ -40,15 +40,15 @@ class JobRules:
         rules, problems = self._files.asked_rules(job)
         if rules is not None:
             for problem in problems:
-                if problem not in self._told:
+                if problem not in self._reported:
                     logger.warning("%s", problem)
-            self._told.update(problems)
+            self._reported.update(problems)
             return {name: rule.parameters for name, rule in rules.items()}
-        told = [result.rule for result in self._files.results(job)]
+        judged = [result.rule for result in self._files.results(job)]
         # A job with nothing of ours may be one of SageMaker's own Debugger.
         is_ours = job is not None or self._files.configuration() is not None
         deployed = self._deployed if is_ours else ()
-        return {name: {} for name in (*deployed, *told)}
+        return {name: {} for name in (*deployed, *judged)}
 
     def is_complete(self, job: JobFile | None) -> bool:
         """Return whether no further rule can come to be known while the job runs."""

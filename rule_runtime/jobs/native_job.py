@@ -49,7 +49,7 @@ def described_training_job(
     Args:
         aws: The account and Region.
         name: Name of the job.
-        is_needed: Whether only SageMaker can tell of the job.
+        is_needed: Whether only SageMaker knows the job.
 
     Raises:
         NotAskedError: The answer is needed, and no Region or no credentials are configured, or
@@ -112,20 +112,20 @@ def native_statuses(described: Mapping[str, Any] | None) -> list[dict[str, Any]]
     """
     if described is None:
         return []
-    told = {
+    statuses = {
         status["RuleConfigurationName"]: dict(status)
         for status in described.get("DebugRuleEvaluationStatuses") or ()
     }
     begun = described.get("CreationTime")
     for rule in described.get("DebugRuleConfigurations") or ():
         name = rule["RuleConfigurationName"]
-        status = told.pop(name, None) or {
+        status = statuses.pop(name, None) or {
             "RuleConfigurationName": name,
             "RuleEvaluationStatus": "InProgress",
             **({} if begun is None else {"LastModifiedTime": begun}),
         }
-        told[name] = status
-    return list(told.values())
+        statuses[name] = status
+    return list(statuses.values())
 
 
 def processing_log_stream(training_job_name: str, status: Mapping[str, Any]) -> str:

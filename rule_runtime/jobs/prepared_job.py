@@ -96,8 +96,8 @@ class PreparedJob:
         """Return the job as its owner sees it from now on.
 
         Args:
-            name: Name under which it was started, where that is another one: ModelTrainer, and
-                Estimator unless `fit` is told the name, put a time behind it.
+            name: Name under which it was started, if different. ModelTrainer appends a time to the
+                name; so does Estimator unless `fit` gets the name.
         """
         is_other = name is not None and name != self.job_name
         return DebugJob(

@@ -89,7 +89,7 @@ def prepare(
             of the same name.
         actions: What is done on a finding of a rule that has no actions of its own; those that have
             some keep them, with a warning. Nothing is sent to the addresses of `Email` and `SMS`:
-            the subscribers of the deployment's topic are told. That is a warning, too.
+            the subscribers of the deployment's topic are notified. That is a warning, too.
         tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
             None for no such files.
         ranks: Which ranks of a distributed run write, unless `hook_config` has the parameter

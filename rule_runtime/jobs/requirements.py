@@ -1,7 +1,7 @@
-"""What rules need saved and nobody configured: added to what the hook saves, or told.
+"""Adds to the hook configuration what rules need and nobody configured, or reports it.
 
-The configurations of the original name a collection for some rules, and none for many. So the
-file that the hook reads says more than a request of the original's would.
+Configurations of SageMaker Debugger name collections for some rules only, so the file that the hook
+reads contains more than a request to SageMaker Debugger would.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class RuleNeeds:
         own: Names of the collections that its configuration asks for.
         collections: What it needs to judge.
         steps: Global steps that it judges.
-        validation: Collections of which it needs steps of validation, and of how many one.
+        validation: Interval of the validation steps that it needs, by the collection's name.
     """
 
     name: str

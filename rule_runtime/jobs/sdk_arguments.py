@@ -73,7 +73,7 @@ def model_trainer_arguments(
             checkpoint_config=checkpoint
             and given(s3_uri=checkpoint.s3_uri, local_path=checkpoint.local_path),
             source_code=source,
-            # The SDK puts a time behind the name, and so behind the name of the job's folder.
+            # The SDK appends a time to the job's name, and so to the name of the job's folder.
             tags=[
                 {"key": key, "value": value}
                 for key, value in stop_tags(job, job.places.parent).items()

@@ -49,13 +49,13 @@ class SavedCollections:
         """
         lacking = {rule.name: found for rule in rules if (found := self._lacking(rule))}
         idle = {
-            rule.name: told
+            rule.name: reason
             for rule in rules
-            if rule.name not in lacking and (told := self._idle(rule))
+            if rule.name not in lacking and (reason := self._idle(rule))
         }
         others = [rule for rule in rules if rule.name not in (*lacking, *idle)]
         return [
-            *_told_together(lacking),
+            *_in_one_line(lacking),
             *idle.values(),
             *self._rarely_judged(others),
             *without_validation(rules, self.collections, self.hook),
@@ -99,8 +99,8 @@ class SavedCollections:
         for mode in () if is_own else MODES:
             wanted = SaveSteps.of({}, need.parameters, mode).interval
             steps = SaveSteps.of(self.hook, parameters, mode)
-            is_told = mode == EVAL and too_few(steps)
-            if is_told or wanted is None or (steps.interval or 0) <= wanted:
+            is_reported = mode == EVAL and too_few(steps)
+            if is_reported or wanted is None or (steps.interval or 0) <= wanted:
                 continue
             missing.append(
                 f"{need.name} saved every {steps.interval} steps in mode {mode.upper()}, where "
@@ -124,20 +124,20 @@ class SavedCollections:
 
     def _rarely_judged(self, rules: Sequence[RuleNeeds]) -> list[str]:
         """Return which rules a short training would show its first step only."""
-        told = {}
+        rare = {}
         for rule in rules:
             steps = self._steps_of(rule)
             rarest = min((each.interval or 1 for each in steps if not each.listed), default=1)
             if steps and rarest >= DEFAULT_SAVE_INTERVAL:
-                told[f"{rule.name} (every {rarest})"] = bool(rule.own)
+                rare[f"{rule.name} (every {rarest})"] = bool(rule.own)
         # Steps of the hook count for a collection only where no configuration of a rule has some.
-        where = "them collections_to_save with" if any(told.values()) else "hook_parameters"
+        where = "them collections_to_save with" if any(rare.values()) else "hook_parameters"
         text = (
             f"these rules save few steps by default: "
-            f"{', '.join(told)}; in a shorter run they see one step. To see more, give {where} "
+            f"{', '.join(rare)}; in a shorter run they see one step. To see more, give {where} "
             "a smaller save_interval"
         )
-        return [text] if told else []
+        return [text] if rare else []
 
     def _steps_of(self, rule: RuleNeeds) -> list[SaveSteps]:
         kept = self.collections
@@ -173,7 +173,7 @@ def nothing_to_judge(rules: Iterable[str], why: str) -> ValueError:
     )
 
 
-def _told_together(lacking: Mapping[str, str]) -> list[str]:
+def _in_one_line(lacking: Mapping[str, str]) -> list[str]:
     """Return one line for all rules that lack the same."""
     rules: dict[str, list[str]] = {}
     for name, reason in lacking.items():

@@ -47,15 +47,15 @@ def wait_for_rules(
     Raises:
         TimeoutError: A rule has not ended in time.
     """
-    told: dict[str, str] = {}
+    printed: dict[str, str] = {}
     ends = None if patience.timeout_s is None else patience.clock() + patience.timeout_s
     while True:
         summary, is_complete = look()
         for member in summary:
             name, status = member["RuleConfigurationName"], member["RuleEvaluationStatus"]
-            if told.get(name) != status:
+            if printed.get(name) != status:
                 out(f"{name}: {status}")
-                told[name] = status
+                printed[name] = status
         left = [each["RuleConfigurationName"] for each in summary if not is_final(each)]
         if is_complete and not left:
             return summary

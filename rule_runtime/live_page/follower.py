@@ -41,8 +41,8 @@ class RunFollower:
 
     Args:
         store: The trial's root.
-        rules: The rules to judge by, with the names under which they are told, or those that the
-            run has; None to show the verdicts that others write to `rule-output/`.
+        rules: The rules to judge by, with the names under which they are reported, or those that
+            the run has; None to show the verdicts that others write to `rule-output/`.
         clock: Seconds.
     """
 

@@ -61,9 +61,9 @@ class RunRules:
     def find(self) -> Sequence[tuple[str, Rule]]:
         """Return the rules to judge by; to be asked once the run has begun.
 
-        Those of which a verdict is stored are left out. Custom rules are, too, for a folder's files
-        are no reason to run code of them, and so are rules that cannot be made here: they are shown
-        as InProgress until they are stored.
+        It leaves out rules with a stored verdict, rules that cannot be created here, and custom
+        rules: files in a folder must not make this process run their code. Left out rules are
+        shown as InProgress until their verdict is stored.
 
         Raises:
             StorageError: The storage cannot be read.

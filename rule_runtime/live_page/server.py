@@ -98,7 +98,7 @@ class LivePage:
             is_new = await asyncio.to_thread(self._look)
             if is_new:
                 await asyncio.to_thread(self._render)
-                self._tell()
+                self._notify()
             await asyncio.sleep(self.interval_s)
 
     def _look(self) -> bool:
@@ -117,7 +117,7 @@ class LivePage:
         self._name = numbers.name
         self._shown = parts(numbers)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._version += 1
         if self._changed is not None:
             self._changed.set()
@@ -139,14 +139,14 @@ class LivePage:
 
     async def _stream(self) -> AsyncIterator[str]:
         """Yield the parts that a connection has not got yet, until the server ends."""
-        told: dict[str, str] = {}
+        sent: dict[str, str] = {}
         version = -1
         while not self.is_ending():
             changed = self._changed
             if version != self._version:
                 version, shown = self._version, self._shown
-                news = {name: text for name, text in shown.items() if told.get(name) != text}
-                told = dict(shown)
+                news = {name: text for name, text in shown.items() if sent.get(name) != text}
+                sent = dict(shown)
                 state = "ended" if self.follower.has_ended else "live"
                 yield _event("parts", {"parts": news, "state": state, "problem": self._problem})
             if changed is not None:

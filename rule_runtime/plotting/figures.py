@@ -32,7 +32,7 @@ LINE_COLORS: Final = (
     "#7a9a01",
     "#d62728",
 )
-"""Ten colours that people with any sight can tell apart, on light and on dark ground."""
+"""Ten colours that colour-blind readers can distinguish, on light and on dark backgrounds."""
 
 GREY: Final = "#8c8c8c"
 
@@ -138,7 +138,7 @@ def figure_of(ax: Axes) -> Figure:
         ax: The axes.
     """
     figure: Any = ax.get_figure(root=True) if _knows_root() else ax.get_figure()
-    if isinstance(figure, SubFigure):  # of matplotlib before 3.10, which tells it so
+    if isinstance(figure, SubFigure):  # matplotlib before 3.10 returns it
         figure = figure.figure
     if not isinstance(figure, Figure):
         raise TypeError("the axes belong to no figure")

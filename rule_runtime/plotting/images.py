@@ -212,8 +212,8 @@ def _grid(
         axes.set_title(f"{at}", fontsize="small")
     if drawn is not None:
         figure.colorbar(drawn, ax=grid, shrink=0.8, pad=0.02)
-    _, total, told = next(iter(rows.values()))
-    notes = [told, f"{columns} of {total} {what}s" if total > columns else "", "pink: not finite"]
+    _, total, chosen = next(iter(rows.values()))
+    notes = [chosen, f"{columns} of {total} {what}s" if total > columns else "", "pink: not finite"]
     if all(np.isfinite(image).all() for images, _, _ in rows.values() for image in images):
         notes.pop()
     note = ", ".join(filter(None, notes))

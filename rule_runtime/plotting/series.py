@@ -88,10 +88,10 @@ def series_of(
     table = tidy_table(trial.store, files, names, _columns(statistic))
     if statistic is None:
         statistic = _default(table)
-    is_told = _is_known(table, "size" if statistic == VALUE else statistic)
-    if len(table) and not is_told.any():
-        told = tidy_table(trial.store, files, table.tensor_names, _OF_OTHERS)
-        raise _not_saved(statistic, told)
+    is_known = _is_known(table, "size" if statistic == VALUE else statistic)
+    if len(table) and not is_known.any():
+        others = tidy_table(trial.store, files, table.tensor_names, _OF_OTHERS)
+        raise _not_saved(statistic, others)
     is_shown = _scalars(table) if statistic == VALUE else np.ones(len(table), np.bool_)
     return statistic, _split(table, statistic, mode, is_shown)
 

@@ -53,7 +53,7 @@ def plot_feature_importance(
     Args:
         trial: The trial.
         importance_type: One of `IMPORTANCE_TYPES`.
-        step: Of which round; None for the last one that was saved.
+        step: The round; None for the last saved one.
         max_features: How many features are drawn at most.
         title: Above the picture; the trial's name and the round unless given.
         ax: Axes to draw on; those of a new figure unless given.
@@ -91,7 +91,7 @@ def plot_average_shap(
 
     Args:
         trial: The trial.
-        step: Of which round; None for the last one that was saved.
+        step: The round; None for the last saved one.
         max_features: How many features are drawn at most.
         title: Above the picture; the trial's name and the round unless given.
         ax: Axes to draw on; those of a new figure unless given.
@@ -127,8 +127,8 @@ def plot_full_shap(
 
     Args:
         trial: The trial.
-        step: Of which round; None for the last one that was saved.
-        class_index: Of which class, where a model has several.
+        step: The round; None for the last saved one.
+        class_index: Index of the class, if the model has several.
         max_features: How many features are drawn at most.
         title: Above the picture; the trial's name and the round unless given.
         ax: Axes to draw on; those of a new figure unless given.
@@ -195,8 +195,8 @@ def _name_signs(axes: Axes) -> None:
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize="small")
 
 
-def _set_title(axes: Axes, given: str | None, told: str) -> None:
-    axes.set_title(told if given is None else text(given), loc="left")
+def _set_title(axes: Axes, given: str | None, default: str) -> None:
+    axes.set_title(default if given is None else text(given), loc="left")
 
 
 def _title(trial: Trial, step: int, shown: int, total: int) -> str:

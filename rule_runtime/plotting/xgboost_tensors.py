@@ -56,7 +56,7 @@ def shap_values(
     Args:
         trial: The trial.
         step: The global step; None for the last one with SHAP values.
-        class_index: Of which class, where a model has several.
+        class_index: Index of the class, if the model has several.
 
     Raises:
         ValueError: If no SHAP values were saved, or there is no such class.

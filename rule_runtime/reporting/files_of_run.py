@@ -16,7 +16,7 @@ from rule_runtime.trial.step_index import list_index_files
 __all__ = ["MAX_WORKERS", "FilesOfRun"]
 
 MAX_WORKERS: Final = 8
-"""Workers of which steps are looked at, besides those of findings."""
+"""Number of workers whose steps are read, besides those of findings."""
 _KEYS_BETWEEN_LOOKS: Final = 1000
 _GOLDEN: Final = 0.6180339887498949
 """The golden section: its multiples fall evenly into every part of the unit."""

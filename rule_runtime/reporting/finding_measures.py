@@ -47,13 +47,13 @@ class Measure:
 
     Attributes:
         what: What it is, in words.
-        numbers: Returns it for the rows of successive steps, None where a step does not tell it;
-            None where statistics of the tensor do not tell it at all.
+        numbers: Returns it for the rows of successive steps, None where a step lacks it;
+            None if the tensor's statistics never contain it.
         unit: Its unit.
         agreement: What it must have in common with what the rule measured.
         note: What the reader must know to read it.
         prefix: What stands before the name of the finding's tensor in that of the drawn one.
-        is_beside: Whether the tensor of the other modes is drawn beside it.
+        is_beside: Whether the tensor of the other modes is drawn, too.
     """
 
     what: str
@@ -177,13 +177,13 @@ MEASURES: Final[dict[str, Measure]] = {
         "least change in a step, of its norm",
         _least_updates,
         agreement=Agreement.SIDE,
-        note="The rule compares the median of all weights, of which this one moved fastest.",
+        note="The rule compares the median of all weights. This weight moved fastest.",
     ),
     "median_move_per_step": Measure(
         "movement in a step, of its size",
         _moves,
         agreement=Agreement.SIDE,
-        note="The rule compares the median of all weights, of which this one moved least.",
+        note="The rule compares the median of all weights. This weight moved least.",
     ),
     "update_ratio": Measure(
         "least change since the step saved before, of its size",

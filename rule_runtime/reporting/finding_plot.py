@@ -1,8 +1,7 @@
-"""What a finding is about, over the steps around it: what the rule measured, as far as it is known.
+"""Plots what the rule of a finding measured, over the steps around the finding.
 
-A curve never says something else than the finding's sentence: what is drawn is the rule's own
-measure, or a number of which its caption says how it differs. Where there is neither, no picture is
-drawn.
+The plot shows the rule's own measure, or a similar number whose caption says how it differs. If
+neither is known, there is no plot.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def watch_finding(history: RunHistory, evidence: Evidence) -> str:
 
 
 def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
-    """Return what to draw of a finding; None if what is stored does not tell it.
+    """Return what to draw of a finding; None if the stored data do not contain it.
 
     Args:
         history: The run; it watched the tensor.
@@ -112,8 +111,8 @@ def _plot(history: RunHistory, evidence: Evidence, measure: Measure) -> FindingP
     numbers = _numbers(history, evidence, measure, rows)
     if evidence.mode not in numbers or not _agrees(numbers[evidence.mode], evidence, measure):
         return None
-    is_told = measure.agreement in {Agreement.SAME, Agreement.SIDE}
-    threshold = evidence.threshold if is_told and math.isfinite(evidence.threshold) else None
+    has_threshold = measure.agreement in {Agreement.SAME, Agreement.SIDE}
+    threshold = evidence.threshold if has_threshold and math.isfinite(evidence.threshold) else None
     name = "all gradients" if evidence.measure == _OF_ALL_GRADIENTS else tensor
     modes = [evidence.mode, *sorted(set(numbers) - {evidence.mode})]
     shown = modes if measure.is_beside else modes[:1]
@@ -155,8 +154,8 @@ def _numbers(
     for mode in {each.mode for each in rows.values()}:
         of_mode = {step: each for step, each in sorted(rows.items()) if each.mode == mode}
         numbers = measure.numbers(list(of_mode.values()))
-        told = zip(of_mode, numbers, strict=True)
-        found[mode] = {step: number for step, number in told if number is not None}
+        pairs = zip(of_mode, numbers, strict=True)
+        found[mode] = {step: number for step, number in pairs if number is not None}
     return found
 
 

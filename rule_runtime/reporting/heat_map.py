@@ -158,9 +158,9 @@ def _row_name(name: str) -> str:
 def _legend(scale: Axis, levels: npt.NDArray[np.int64]) -> str:
     swatches = "".join(f'<i class="h{level}"></i>' for level in range(_NUM_LEVELS))
     numbers = np.geomspace(scale.low, scale.high, _NUM_LEGEND_TEXTS)
-    told = [number_text(float(f"{number:.1e}")) for number in numbers]
-    told[0], told[-1] = f"\u2264 {told[0]}", f"\u2265 {told[-1]}"
-    texts = "".join(f"<b>{text}</b>" for text in told)
+    labels = [number_text(float(f"{number:.1e}")) for number in numbers]
+    labels[0], labels[-1] = f"\u2264 {labels[0]}", f"\u2265 {labels[-1]}"
+    texts = "".join(f"<b>{text}</b>" for text in labels)
     others = "".join(
         f'<span><i class="{_CLASSES[level]}"></i> {text}</span>'
         for level, text in ((_ZERO, "zero"), (_BAD, "not finite"))

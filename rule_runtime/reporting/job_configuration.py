@@ -61,8 +61,8 @@ class JobConfiguration:
                 "name": name,
                 "tensors": len(entry.tensor_names),
                 "patterns": entry.include_regex[:_MAX_REGEXES],
-                "saved": _told_config(entry.save_config),
-                "reductions": _told_config(entry.reduction_config),
+                "saved": _config_text(entry.save_config),
+                "reductions": _config_text(entry.reduction_config),
             }
             for name, entry in found
             if entry.tensor_names or entry.include_regex
@@ -91,28 +91,28 @@ class JobConfiguration:
         """The rules that the job itself asks for, with their parameters, and what is wrong."""
         configured = () if self.job is None else self.job.debug_rule_configurations or ()
         rules, problems = asked_rules(configured)
-        told = []
+        shown_rules = []
         for name, rule in islice(rules.items(), _MAX_RULES):
-            shown = rule.problem or _told(dict(rule.parameters))
-            told.append(f"{name} ({shown})" if shown else name)
-        return [*told, *problems]
+            shown = rule.problem or _as_text(dict(rule.parameters))
+            shown_rules.append(f"{name} ({shown})" if shown else name)
+        return [*shown_rules, *problems]
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as JSON."""
         return {"job": self.facts, "collections": self.collections}
 
 
-def _told_config(config: StoredSaveConfig | StoredReductionConfig | None) -> str:
-    return _told(None if config is None else config.to_json_dict())
+def _config_text(config: StoredSaveConfig | StoredReductionConfig | None) -> str:
+    return _as_text(None if config is None else config.to_json_dict())
 
 
-def _told(config: dict[str, Any] | None) -> str:
+def _as_text(config: dict[str, Any] | None) -> str:
     """Return a configuration in a line, without what is empty."""
-    told = []
+    parts = []
     for name, value in (config or {}).items():
-        inner = _told(value) if isinstance(value, dict) else value
+        inner = _as_text(value) if isinstance(value, dict) else value
         if inner in (None, "", [], False):
             continue
         text = inner if isinstance(inner, str) else json.dumps(inner, default=str)
-        told.append(f"{name}: {text}" if not isinstance(value, dict) else f"{name}: ({text})")
-    return ", ".join(told)
+        parts.append(f"{name}: {text}" if not isinstance(value, dict) else f"{name}: ({text})")
+    return ", ".join(parts)

@@ -105,8 +105,8 @@ class JobNumbers:
     @property
     def others(self) -> list[JobVerdict]:
         """The verdicts of the other rules."""
-        told = (RuleStatus.ISSUES_FOUND, RuleStatus.ERROR)
-        return [each for each in self.verdicts if each.status not in told]
+        reported = (RuleStatus.ISSUES_FOUND, RuleStatus.ERROR)
+        return [each for each in self.verdicts if each.status not in reported]
 
     def to_json(self) -> dict[str, Any]:
         """Return all numbers of the report as JSON without NaN."""

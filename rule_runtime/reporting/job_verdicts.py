@@ -78,11 +78,11 @@ class JobVerdict:
         """
         is_not_judged = state.has_found_nothing_to_judge
         summary, advice = _documentation(name)
-        told = without_api_prefix(status_details(name, state))
+        found = without_api_prefix(status_details(name, state))
         return cls(
             name=name,
             status=state.status,
-            details=state.reason if is_not_judged else told,
+            details=state.reason if is_not_judged else found,
             evidence=state.evidence,
             is_not_judged=is_not_judged,
             summary=summary,

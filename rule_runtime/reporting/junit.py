@@ -50,13 +50,13 @@ def _test(name: str, state: EvaluationState, required: Collection[str]) -> ET.El
     details = _text(status_details(name, state))
     evidence = state.evidence
     if evidence is not None:
-        told = ET.SubElement(test, "failure", {"type": name, "message": _text(evidence.line)})
-        told.text = f"{details}\n{evidence.seen} {evidence.remedy}"
+        element = ET.SubElement(test, "failure", {"type": name, "message": _text(evidence.line)})
+        element.text = f"{details}\n{evidence.seen} {evidence.remedy}"
     elif state.has_found_nothing_to_judge and name not in required:
         ET.SubElement(test, "skipped", {"message": _text(state.reason)})
     elif state.status is RuleStatus.ERROR:
-        told = ET.SubElement(test, "error", {"type": name, "message": _text(state.reason)})
-        told.text = details
+        element = ET.SubElement(test, "error", {"type": name, "message": _text(state.reason)})
+        element.text = details
     else:
         ET.SubElement(test, "system-out").text = details
     return test

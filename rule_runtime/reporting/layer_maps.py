@@ -65,7 +65,7 @@ def gradient_norms(history: RunHistory) -> LayerMap | None:
 
 
 def update_ratios(history: RunHistory) -> LayerMap | None:
-    """Return how large updates are relative to weights; None if that cannot be told.
+    """Return how large updates are relative to weights; None if that is unknown.
 
     An update by gradient descent is the learning rate times the gradient. Where no learning rate
     was saved, gradients are compared with weights; and where no gradients were, how much the norm

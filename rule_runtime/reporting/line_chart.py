@@ -1,8 +1,8 @@
 """Curves as SVG inside of a page, without a library that draws.
 
-The plot fills the width that it gets, and its texts keep their size: what has a shape is drawn in a
-nested picture that is stretched, and what is text stands at a percentage beside it. Colours are
-classes, for which the page has a style on light and on dark ground.
+The plot fills the available width, and its texts keep their size: shapes are in a nested picture
+that is stretched, and texts are placed by percentages. Colours are CSS classes, so the page can
+style them for light and dark themes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NUM_COLORS: Final = 8
 
 _UNITS: Final = 1000
 _MAX_BUCKETS: Final = 300
-"""Columns of a plot of which the smallest and the largest number are drawn."""
+"""Columns of a plot; each shows its smallest and its largest number."""
 _MAX_DOTS: Final = 40
 _MIN_LOG_RANGE: Final = 1e3
 
@@ -155,7 +155,7 @@ def _dots(line: Line, across: Axis, upward: Axis) -> str:
 
 
 def _gaps(lines: Sequence[Line], across: Axis) -> str:
-    """Return a cross at each step where a number was not finite, as many as can be told apart."""
+    """Return crosses at the steps with a number that is not finite, as many as do not overlap."""
     steps = {
         s for line in lines for s, n in zip(line.steps, line.numbers, strict=True) if n is None
     }
@@ -174,7 +174,7 @@ def _guides(across: Axis, upward: Axis, threshold: float | None, at: int | None)
         parts.append(f'<line class="threshold" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
         is_high = upward.share(threshold) > 0.5  # noqa: PLR2004 - the middle
         parts.append(
-            f'<text class="tick told" x="100%" y="{y}" dy="{14 if is_high else -5}" '
+            f'<text class="tick marked" x="100%" y="{y}" dy="{14 if is_high else -5}" '
             f'text-anchor="end">threshold {number_text(threshold)}</text>'
         )
     if at is not None:
@@ -182,7 +182,7 @@ def _guides(across: Axis, upward: Axis, threshold: float | None, at: int | None)
         anchor = "end" if across.share(at) > 0.5 else "start"  # noqa: PLR2004 - the middle
         parts.append(f'<line class="found" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
         parts.append(
-            f'<text class="tick told" x="{x}" y="0" dy="11" dx="{-5 if anchor == "end" else 5}" '
+            f'<text class="tick marked" x="{x}" y="0" dy="11" dx="{-5 if anchor == "end" else 5}" '
             f'text-anchor="{anchor}">found at step {at}</text>'
         )
     return "".join(parts)

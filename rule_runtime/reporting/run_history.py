@@ -29,7 +29,7 @@ from rule_runtime.trial.step_index import StepFile
 __all__ = ["MAX_POINTS", "RunHistory", "ScalarKey", "StepNorms", "WatchedRow"]
 
 MAX_POINTS: Final = 2000
-"""Files of which norms are kept; of each loss twice as many numbers."""
+"""Files whose norms are kept; of each loss twice as many numbers are kept."""
 _MAX_SCALARS: Final = 64
 """Losses, metrics and single numbers whose curves are kept."""
 _MAX_NORMS: Final = 24 << 20
@@ -122,7 +122,7 @@ class RunHistory:
         self.num_bytes += file.num_bytes
         self.cut.add((file,))
         if file.index is None:
-            self.problems += [file.problem or file.key] if len(self.problems) < 5 else []  # noqa: PLR2004 - a few tell what it is
+            self.problems += [file.problem or file.key] if len(self.problems) < 5 else []  # noqa: PLR2004 - a few suffice
             return
         self.num_files += 1
         self.workers.add(file.worker)

@@ -128,8 +128,8 @@ def read_run(
 ) -> RunReading:
     """Read the index files of a run, and no more of them than a report needs.
 
-    Of event files only those values are read that tell how many elements are zero, if a finding is
-    about that, and of files without statistics small values and reductions.
+    Of event files, only two kinds of values are read: those with numbers of zeros, if a finding is
+    about them, and small values and reductions of files without statistics.
 
     Args:
         store: The trial's root.

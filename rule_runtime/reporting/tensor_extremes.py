@@ -15,7 +15,7 @@ from hook_layer.format.index import STATISTICS_COLUMNS
 __all__ = ["TensorExtremes"]
 
 _GREW: Final = 100.0
-"""How many times its earlier size a tensor is when it is told to have grown."""
+"""Factor by which a tensor must grow to be reported."""
 _MAX_GROUPS: Final = 64
 _AT: Final = {name: at for at, name in enumerate(STATISTICS_COLUMNS)}
 _COLUMNS: Final = (
@@ -27,7 +27,7 @@ _OF: Final = {name: at for at, name in enumerate(_COLUMNS)}
 
 
 class TensorExtremes:
-    """Takes in the statistics of files, in any order, and tells which tensors look worst."""
+    """Collects the statistics of files, in any order, and finds the worst tensors."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -81,10 +81,10 @@ class TensorExtremes:
         rank = np.where((rank == 0) & grew, 1e12 + np.fmin(np.nan_to_num(growth), 1e11), rank)
         order = np.argsort(-rank, kind="stable")[: int((rank > 0).sum())]
         names = list(self.names)
-        told = [self._told(names[at], at, float(growth[at])) for at in order[:limit].tolist()]
-        return told, len(order) - len(told)
+        worst = [self._described(names[at], at, float(growth[at])) for at in order[:limit].tolist()]
+        return worst, len(order) - len(worst)
 
-    def _told(self, name: str, at: int, growth: float) -> dict[str, Any]:
+    def _described(self, name: str, at: int, growth: float) -> dict[str, Any]:
         row = {column: self._table[at, to] for column, to in _OF.items()}
         has_bad = np.isfinite(row["first_bad"])
         return {

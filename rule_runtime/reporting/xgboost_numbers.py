@@ -61,8 +61,8 @@ def report_numbers(trial: Trial) -> dict[str, Any]:
     }
     if last is None or task is None:
         why = reader.missing or "no labels and predictions could be read"
-        told = ("label_distribution", *_OF_CLASSES, "roc", *_OF_REGRESSION)
-        sections |= {name: {"missing": why} for name in told}
+        names = ("label_distribution", *_OF_CLASSES, "roc", *_OF_REGRESSION)
+        sections |= {name: {"missing": why} for name in names}
     else:
         sections |= _of_predictions(task, last, reader)
     steps = trial.steps()
@@ -125,11 +125,11 @@ def _metrics(trial: Trial) -> dict[str, Any]:
         return {"missing": "no metric was saved: include the collection metrics"}
     workers = trial.workers_seen[:1]  # all workers have the same metrics
     _, lines = series_of(trial, names, "value", worker=workers[0] if workers else None)
-    told = {}
+    metrics = {}
     for line in lines:
         is_known = np.isfinite(line.numbers) | line.not_finite
-        told[line.tensor] = {"rounds": line.steps[is_known], "values": line.numbers[is_known]}
-    return told
+        metrics[line.tensor] = {"rounds": line.steps[is_known], "values": line.numbers[is_known]}
+    return metrics
 
 
 def _feature_importance(trial: Trial) -> dict[str, Any]:

@@ -24,8 +24,8 @@ _SHOWN_IMPORTANCES: Final[tuple[str, ...]] = ("weight", "gain", "cover")
 
 
 def _metrics(numbers: dict[str, Any]) -> Figure:
-    lines = [_line(name, told["rounds"], told["values"]) for name, told in numbers.items()]
-    # Of a metric only rounds are told at which it is known; JSON has no number for NaN.
+    lines = [_line(name, metric["rounds"], metric["values"]) for name, metric in numbers.items()]
+    # A metric has only the rounds at which it is known, because JSON has no NaN.
     return draw_metrics([replace(line, not_finite=~np.isfinite(line.numbers)) for line in lines])
 
 

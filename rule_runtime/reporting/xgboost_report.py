@@ -121,8 +121,8 @@ def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> Xgbo
 def _has_tensors(trial: Trial) -> bool:
     """Return whether a tensor was saved that some section is about, though it may be damaged."""
     names = trial.tensor_names()
-    is_told = any(name in _TENSORS or name.startswith(_IMPORTANCE) for name in names)
-    return is_told or bool(metric_names(trial))
+    has_any = any(name in _TENSORS or name.startswith(_IMPORTANCE) for name in names)
+    return has_any or bool(metric_names(trial))
 
 
 def _rendered(numbers: dict[str, Any]) -> str:

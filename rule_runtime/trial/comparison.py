@@ -79,7 +79,7 @@ def compare_trials(
     Args:
         first: A trial.
         second: Another.
-        regex: Regular expressions, one of which must be found in a tensor's name.
+        regex: Regular expressions; a tensor's name must match at least one of them.
         tolerance: Relative difference up to which two numbers are the same.
 
     Raises:
@@ -141,8 +141,8 @@ class _Statistics:
     """The statistics of one trial's rows.
 
     Attributes:
-        has_values: Whether they were taken of values [rows]; reductions tell no size.
-        has_non_finite: Whether the counts tell of an element that is not finite [rows].
+        has_values: Whether they were computed from values [rows]; reductions have no size.
+        has_non_finite: Whether the counts include an element that is not finite [rows].
     """
 
     def __init__(self, rows: Any, suffix: str) -> None:
@@ -163,7 +163,7 @@ def _relative(
     not known.
     """
     a, b = first.column(name), second.column(name)
-    if name in _COUNTS:  # reductions tell only whether there is any
+    if name in _COUNTS:  # reductions show only whether there is any
         is_exact = first.has_values & second.has_values
         a, b = (np.where(is_exact, each, np.sign(each)) for each in (a, b))
     with np.errstate(invalid="ignore"):
@@ -177,7 +177,7 @@ def _relative(
 def _lacks(
     numbers: npt.NDArray[np.float64], own: _Statistics, other: _Statistics
 ) -> npt.NDArray[np.bool_]:
-    """Return where a number is not known, rather than NaN as no element is finite [rows]."""
-    is_told = own.has_non_finite & (own.has_values | ~other.has_non_finite)
-    lacking: npt.NDArray[np.bool_] = np.isnan(numbers) & ~is_told & (own.column("size") != 0)
+    """Return where a number is unknown, not NaN because no element is finite [rows]."""
+    is_known = own.has_non_finite & (own.has_values | ~other.has_non_finite)
+    lacking: npt.NDArray[np.bool_] = np.isnan(numbers) & ~is_known & (own.column("size") != 0)
     return lacking

@@ -42,12 +42,12 @@ def read_job_file(store: Store) -> JobFile | None:
         return None
 
 
-def usable_job_file(store: Store, tell: Callable[[str], None] = _warn_once) -> JobFile | None:
-    """Return a trial's `job.json`; a damaged one counts as none, and is told.
+def usable_job_file(store: Store, report: Callable[[str], None] = _warn_once) -> JobFile | None:
+    """Return a trial's `job.json`; a damaged file is reported, and counts as missing.
 
     Args:
         store: The trial's root.
-        tell: Takes what is wrong with a damaged one; by default it is logged, once.
+        report: Called with the problem of a damaged file; by default it is logged once.
 
     Raises:
         StorageError: It cannot be read now.
@@ -55,5 +55,5 @@ def usable_job_file(store: Store, tell: Callable[[str], None] = _warn_once) -> J
     try:
         return read_job_file(store)
     except JobFileError as error:
-        tell(str(error))
+        report(str(error))
         return None

@@ -70,7 +70,7 @@ class LiveRun:
         self._run: str | None = None
         self._index: StepIndex | None = None
         self._collection_reader = CollectionReader(store)
-        self._num_told: int | None = None
+        self._num_declared: int | None = None
         self._given_up = -1
 
     # ------------------------------------------------------------------ finding files
@@ -137,7 +137,7 @@ class LiveRun:
         new = self._open() if self._index is None else self._index.refresh(is_last=is_last)
         for file in new:
             self._add(file)
-        self._num_told = None
+        self._num_declared = None
         self._give_up_steps()
 
     def _open(self) -> list[StepFile]:
@@ -155,7 +155,7 @@ class LiveRun:
         ]
         files = load_step_files(self.store, keys)
         if not files:
-            return []  # nothing told yet which run this is
+            return []  # no file yet names the run
         self._run = newest_run(files)
         self._index = StepIndex(self.store, self._run, self.range_steps)
         return self._index.add(files)
@@ -183,11 +183,11 @@ class LiveRun:
         """How many workers write; as many as were seen if nothing says so."""
         if self._index is not None and self._index.num_workers:
             return self._index.num_workers
-        if self._num_told is None:
+        if self._num_declared is None:
             files = (self._collection_reader.load(worker) for worker in sorted(self.worker_set))
-            told = (file.num_workers for file in files if file is not None)
-            self._num_told = next(told, 0)
-        return self._num_told or max(len(self.workers_seen), 1)
+            declared = (file.num_workers for file in files if file is not None)
+            self._num_declared = next(declared, 0)
+        return self._num_declared or max(len(self.workers_seen), 1)
 
     @property
     def workers_seen(self) -> list[str]:
@@ -220,15 +220,15 @@ class LiveRun:
 
     @property
     def last_complete_step(self) -> int:
-        """The last global step of which nothing can be missing any more; -1 if there is none."""
+        """The last global step whose files are all there; -1 if there is none."""
         return max(filter(self.completeness(), self._files), default=-1)
 
     @property
     def last_index_token(self) -> str | None:
         """Key of the last index file of the last complete step, None if there is none.
 
-        The original looks for later files only, and so loses those that come late; here it tells
-        how far the run was found, and nothing is decided by it.
+        The original lists only later files, and loses those that arrive late. Here the token only
+        shows how far the run was found.
         """
         workers, step = self.worker_set, self.last_complete_step
         return index_key(step, max(workers)) if workers and step >= 0 else None
@@ -242,7 +242,7 @@ class LiveRun:
         return self.completeness()(global_step)
 
     def completeness(self) -> Callable[[int], bool]:
-        """Return what tells of many global steps whether each is complete, as is known by now."""
+        """Return a function that says whether a global step is complete, as known by now."""
         if self.loaded_all_steps or self._index is None:
             is_loaded = self.loaded_all_steps
             return lambda _: is_loaded

@@ -87,7 +87,7 @@ class _MergedBlock:
         tensors: Names [K].
         dtypes: Types [K].
         shapes: Shapes [K].
-        divided: Names of all tensors of which the file has parts.
+        divided: Names of all tensors that have parts in the file.
     """
 
     rows: npt.NDArray[np.intp]
@@ -100,7 +100,7 @@ class _MergedBlock:
 
 
 class _Merging:
-    """Which rows of the files of a step are parts of which tensors; the same in many steps.
+    """Maps the rows of a step's files to the tensors that they are parts of; reused for many steps.
 
     Args:
         described: The rows of each file [F].

@@ -41,8 +41,8 @@ def computed_statistics(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return the statistics of tensors, each [C], from their values, else from their reductions.
 
-    What neither tells is NaN. A value is preferred, because reductions were taken of all elements
-    and do not tell those of the finite ones.
+    What neither shows is NaN. Values come first: reductions cover all elements, not only the
+    finite ones.
 
     Args:
         store: The trial's root.
@@ -105,7 +105,7 @@ def _from_reductions(
         reduction_tensor_name(name, reduction, absolute=absolute) in reductions
         for reduction, absolute in _FROM_REDUCTIONS.values()
     )
-    # Every one of these passes on a NaN, so one of them tells that there is at least one. The
+    # Each of these propagates NaN, so a NaN in any of them means that there is at least one. The
     # maximum and the minimum show an infinity of their own sign only, sums and means show both.
     if stored_count:
         row["nan"] = float(len(known) < stored_count)

@@ -46,10 +46,9 @@ def trial_html(
     Args:
         title: The trial's name.
         facts: Facts about the trial.
-        tensors: The tensors by name, and what `tensor_facts` told of each; only the first are
-            looked at.
+        tensors: Each tensor's name and `tensor_facts`; only the first are shown.
     """
-    rows = [(name, *(told[key] for key in _FACTS)) for name, told in tensors[:MAX_TENSORS]]
+    rows = [(name, *(of[key] for key in _FACTS)) for name, of in tensors[:MAX_TENSORS]]
     table = _table(("tensor", *_FACTS), rows, num_rows=int(facts["tensors"])) if rows else ""
     return _title(f"Trial {title}") + _table((), list(facts.items())) + table
 
@@ -110,9 +109,9 @@ def tensor_facts(
         steps: Its steps by mode.
         newest: The file.
     """
-    told = tensor_description(name, steps, newest)
-    shape = "" if told["shape"] is None else str(told["shape"])
-    return {"shape": shape, "type": told["type"] or "", "steps": steps_text(steps)}
+    described = tensor_description(name, steps, newest)
+    shape = "" if described["shape"] is None else str(described["shape"])
+    return {"shape": shape, "type": described["type"] or "", "steps": steps_text(steps)}
 
 
 def collections_html(collections: Mapping[str, TrialCollection]) -> str:

@@ -106,7 +106,7 @@ class OtherTrial:
         """Return the index files of the same step, of all workers; empty if it has no such step.
 
         The same is the step of the same mode and number in that mode; the same global step where
-        one of the two runs does not tell modes apart.
+        one of the two runs does not distinguish modes.
 
         Args:
             mode: Mode of the step.
@@ -137,7 +137,7 @@ class OtherTrial:
         low, high, probes = 0, len(self._steps), _MAX_PROBES
         while low < high and probes > 0:
             middle = (low + high) // 2
-            # Steps of other modes tell nothing: take the next one of this mode.
+            # Steps of other modes cannot be compared: take the next one of this mode.
             for at in range(middle, high):
                 probes -= 1
                 place = self._place_of(self._steps[at])
@@ -177,7 +177,7 @@ def _beside(name: str, uri: str) -> str:
 def _folder_of_jobs(uri: str) -> tuple[str | None, str]:
     """Return the folder that holds the job of a trial, and what follows the job's name.
 
-    None for a trial in the root of a bucket or file system: nothing lies beside it.
+    None for a trial in the root of a bucket or file system: it has no sibling.
     """
     scheme, _, path = uri.partition("://")
     parts = path.strip("/").split("/")

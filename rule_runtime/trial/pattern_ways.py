@@ -22,7 +22,7 @@ _Node = tuple[Any, Any]
 
 
 class AmbiguousPatternError(ValueError):
-    """A pattern whose ways to match grow exponentially, or cannot be told."""
+    """A pattern whose ways to match grow exponentially, or cannot be counted."""
 
 
 @dataclass(frozen=True)

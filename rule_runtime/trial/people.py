@@ -83,7 +83,7 @@ class TrialForPeople(RunSteps):
         """Return names of saved tensors, sorted: those that fit whatever is given.
 
         Args:
-            regex: Regular expressions, one of which must be found in the name.
+            regex: Regular expressions; the name must match at least one of them.
             collection: A collection that the tensor must belong to, or its name.
 
         Raises:
@@ -118,7 +118,7 @@ class TrialForPeople(RunSteps):
         of them has lost is NaN, with a warning.
 
         Args:
-            regex: Regular expressions, one of which must be found in a tensor's name.
+            regex: Regular expressions; a tensor's name must match at least one of them.
             collection: A collection that the tensor must belong to, or its name.
             statistics: Some of value size nan inf min max mean std abs_mean l1 l2; None for all.
                 `value` is that of tensors with one element, and NaN for others.

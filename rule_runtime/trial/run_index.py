@@ -21,10 +21,9 @@ _FOREIGN_LOOKED_AT: Final = 16
 class StepIndex:
     """All index files of one run, found bit by bit while they are being written.
 
-    A listing begins behind the step up to which nothing can be missing any more, so it stays short
-    however long the run is. For files without a sequence number nothing tells that; they are always
-    listed from the beginning, but each is read once. So a file that comes late is found all the
-    same.
+    A listing starts after the last step whose files are all there, so it stays short in a long
+    run. Files without a sequence number do not show which step that is: they are always listed from
+    the beginning, and each is read once. Files that arrive late are found, too.
 
     Args:
         store: The trial's root.
@@ -60,7 +59,7 @@ class StepIndex:
 
     @property
     def num_workers(self) -> int:
-        """How many workers write according to the files; 0 if they do not tell."""
+        """Number of workers that the files name; 0 if they name none."""
         return self._num_workers
 
     def add(self, files: Iterable[StepFile]) -> list[StepFile]:
@@ -121,7 +120,7 @@ class StepIndex:
         return max((s for s, files in self.files.items() if len(files) >= num_workers), default=-1)
 
     def last_step_of(self, worker: str) -> int:
-        """Return the last step of which a worker's file is known; -1 if there is none.
+        """Return the last step with a known file of a worker; -1 if there is none.
 
         Args:
             worker: Name of the worker.
@@ -137,8 +136,8 @@ class StepIndex:
         return step >= self._begin and (self._end is None or step < self._end)
 
     def _unread_keys(self) -> list[str]:
-        is_told = self._num_workers > 0 and self._are_all_numbered
-        after = self.passed_step(self._num_workers) if is_told else -1
+        is_known = self._num_workers > 0 and self._are_all_numbered
+        after = self.passed_step(self._num_workers) if is_known else -1
         keys = []
         for key, name in list_index_files(self._store, after_step=max(after, self._begin - 1)):
             if self._end is not None and name.step >= self._end:
@@ -168,7 +167,7 @@ class StepIndex:
     def _take(self, file: StepFile) -> bool:
         if file.index is None:
             if file.key not in self.problems:
-                _tell_damage(file)
+                _warn_of_damage(file)
             self.problems[file.key] = file.problem or ""
             return False
         if file.index.run != self._run:
@@ -182,7 +181,7 @@ class StepIndex:
         return True
 
 
-def _tell_damage(file: StepFile) -> None:
+def _warn_of_damage(file: StepFile) -> None:
     problem = (file.problem or "").removeprefix(file.key).lstrip(": ")
     _logger.warning(
         "%s is damaged: %s; step %s of %s is left out", file.key, problem, file.step, file.worker

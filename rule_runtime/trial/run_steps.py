@@ -63,7 +63,7 @@ class RunSteps(LiveRun):
         return sorted(step for step, global_step in steps.items() if is_complete(global_step))
 
     def modes(self) -> list[ModeKeys]:
-        """Return the modes of which steps were saved, without GLOBAL."""
+        """Return the modes that have saved steps, without GLOBAL."""
         self.maybe_refresh()
         modes = [mode for mode in self._mode_to_global if mode is not ModeKeys.GLOBAL]
         return sorted(modes, key=lambda mode: int(mode.value))

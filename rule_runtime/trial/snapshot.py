@@ -52,8 +52,8 @@ def copy_run(
 ) -> Snapshot:
     """Copy a run to where it can be read; what was copied before is not copied again.
 
-    Each index file is copied behind the event file that it tells of, and the end marker, if there
-    was one at the beginning, at the end: anyone who reads the copy sees whole steps only.
+    Each index file is copied after its event file. The end marker, if there was one at the
+    beginning, is copied last. So readers of the copy see only whole steps.
 
     Args:
         source: The trial's root.

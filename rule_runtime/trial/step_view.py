@@ -210,7 +210,7 @@ class StepView(StoredStep):
         """Return the same step of another trial, as all of its workers wrote it.
 
         The same is the step of the same mode and number in that mode; the same global step where
-        one of the two runs does not tell modes apart.
+        one of the two runs does not distinguish modes.
 
         Args:
             root: Path or URI of the other trial, or the name of a job that writes beside this one.
@@ -229,8 +229,8 @@ class StepView(StoredStep):
             raise OtherTrialError(f"other trial {root!r}: {error}") from error
         if not files:
             return None
-        told = max((index_of(file).workers or 0) for file in files)
-        return reader.view(files[0].step, files, num_workers=told or len(files))
+        declared = max((index_of(file).workers or 0) for file in files)
+        return reader.view(files[0].step, files, num_workers=declared or len(files))
 
     def store_of_other_trial(self, root: str) -> Store:
         """Return the root of another trial.

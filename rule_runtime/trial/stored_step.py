@@ -51,7 +51,7 @@ class StoredStep:
 
     @property
     def time(self) -> float | None:
-        """When the first worker began the step, seconds since 1970; None where no file tells it."""
+        """When the first worker began the step, in seconds since 1970; None if no file has it."""
         times = [index_of(file).time for file in self._files.values()]
         return min((time for time in times if time is not None), default=None)
 

@@ -106,7 +106,7 @@ class Tensor(TensorReading):
     def shape(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> tuple[int, ...]:
-        """Return the tensor's shape at a step; the value is read only if nothing else tells it.
+        """Return the tensor's shape at a step; the value is read only if no index file has it.
 
         Args:
             step_num: The step, counted in `mode`.
@@ -169,17 +169,17 @@ class Tensor(TensorReading):
         if stored is not None:
             return own(stored)
         whole = file if worker is not None else self._whole(file)
-        told = self._told_by_statistics(whole, reduction_name, absolute=abs)
-        if told is not None:
-            return told
+        known = self._from_statistics(whole, reduction_name, absolute=abs)
+        if known is not None:
+            return known
         value = self._read(file)
         if value is None:
             asked = f"abs_{reduction_name}" if abs else reduction_name
             raise TensorUnavailableForStep(self.name, step_num, mode, reduction=asked)
         if value.dtype.kind not in _KINDS_OF_NUMBERS:
             raise ValueError(
-                f"{self.name!r} holds elements of the type {value.dtype}, of which there is no "
-                f"{reduction_name}; reductions are of numbers"
+                f"{self.name!r} holds elements of the type {value.dtype}, which have no "
+                f"{reduction_name}; reductions need numbers"
             )
         if not value.size and reduction_name not in _REDUCTIONS_OF_NOTHING:
             return np.float64(np.nan)

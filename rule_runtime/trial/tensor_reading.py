@@ -115,7 +115,7 @@ class TensorReading(TensorForPeople):
             self._reductions = (locations, names)
         return names
 
-    def _told_by_statistics(
+    def _from_statistics(
         self, file: StepFile, reduction: str, *, absolute: bool
     ) -> np.float64 | None:
         block = None if file.index is None else file.index.statistics
@@ -128,8 +128,8 @@ class TensorReading(TensorForPeople):
         if at < 0:
             return None
         statistics = dict(zip(block.columns, block.values[at].tolist(), strict=True))
-        told = reduction_from_statistics(statistics, reduction, absolute=absolute)
-        return None if told is None else np.float64(told)
+        known = reduction_from_statistics(statistics, reduction, absolute=absolute)
+        return None if known is None else np.float64(known)
 
     def _patiently(self, file: StepFile, read: Callable[[], _Read]) -> _Read | None:
         """Read out of an event file, which may come after its index file where others upload it."""

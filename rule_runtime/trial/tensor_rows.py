@@ -144,7 +144,7 @@ class TensorRows:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
-        """Shape of each row's tensor [R]; None where the index does not tell it."""
+        """Shape of each row's tensor [R]; None where the index does not have it."""
         return tuple(shape for part in self._parts for shape in _shapes(part))
 
     @property
@@ -220,10 +220,10 @@ def worst(rows: TensorRows, values: npt.ArrayLike, *, largest: bool) -> int:
 def _shapes(part: Part) -> list[tuple[int, ...] | None]:
     file, names, rows = part
     index = index_of(file)
-    told = {row.name: row.shape for row in index.shapes}
+    known = {row.name: row.shape for row in index.shapes}
     block = None if index.statistics is None else index.statistics.shapes
     return [
-        block[row] if block is not None and row >= 0 else told.get(name)
+        block[row] if block is not None and row >= 0 else known.get(name)
         for name, row in zip(names, rows, strict=True)
     ]
 

@@ -33,7 +33,7 @@ def check_step(step: object) -> None:
     Raises:
         TypeError: If it is no number.
     """
-    if not isinstance(step, (int, Real)):  # most are int, which is told fast
+    if not isinstance(step, (int, Real)):  # most are int, which is checked fast
         raise TypeError(f"{step!r} is no step; give a whole number")
 
 
@@ -46,7 +46,7 @@ class StepState(Enum):
 
 
 class TensorGroup:
-    """The files of a trial that tell of the very same tensors, which most files do.
+    """Files of a trial that hold the same tensors, as most files do.
 
     Attributes:
         files: The files by global step and worker.
@@ -96,7 +96,7 @@ class TensorSteps:
         self._merged = TensorGroup()
 
     def join(self, group: TensorGroup) -> None:
-        """Note that the files of a group tell of this tensor, or of a reduction of it.
+        """Add a group of files that hold this tensor, or a reduction of it.
 
         Args:
             group: The group, which may grow later.
@@ -106,7 +106,7 @@ class TensorSteps:
 
     @property
     def _all(self) -> TensorGroup:
-        """All files that tell of the tensor; merged anew only if one has come since."""
+        """All files that hold the tensor; merged again only after a new file."""
         if len(self._groups) == 1:
             return self._groups[0]
         if self._merged.num_files != sum(group.num_files for group in self._groups):

@@ -37,7 +37,7 @@ VALUE: Final = "value"
 TABLE_COLUMNS: Final = (VALUE, *STATISTICS_COLUMNS)
 
 _OF_VALUE: Final = ("size", "nan", "inf", "min")
-"""The statistics that tell the value of a tensor with one element, but for the sign of Inf."""
+"""Statistics that determine the value of a one-element tensor, except the sign of Inf."""
 
 _MAX_SCALAR_BYTES: Final = 512
 """No record of one element is longer than this and twice its name."""
@@ -97,8 +97,8 @@ def tidy_table(
     """Return the statistics in files; shards of a tensor are merged.
 
     Event files are read only for what the index does not hold: the statistics of files of the
-    original client, and the sign of an infinite value. What one of them has lost is NaN, and a
-    warning tells of it.
+    original client, and the sign of an infinite value. What one of them has lost is NaN, with
+    a warning.
 
     Args:
         store: The trial's root.
@@ -120,7 +120,7 @@ class _Collector:
     names: Sequence[str]
     columns: tuple[str, ...]
     _layouts: dict[tuple[int, int, int], _Layout] = field(default_factory=dict)
-    _told: set[str | None] = field(default_factory=set)
+    _reported: set[str | None] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._codes = {name: code for code, name in enumerate(self.names)}
@@ -216,15 +216,15 @@ class _Collector:
             is_long = {row.name for row in index.locations if not _may_be_scalar(*row)}
             missing = {name: at for name, at in missing.items() if name not in is_long}
         picked = [STATISTICS_COLUMNS.index(column) for column in self._read_columns]
-        on_loss = partial(self._tell_loss, index)
+        on_loss = partial(self._warn_of_loss, index)
         computed = computed_statistics(self.store, index, missing, on_loss=on_loss)
         for name, row in computed.items():
             numbers[missing[name]] = row[picked]
 
-    def _tell_loss(self, index: IndexFile, error: Exception) -> None:
+    def _warn_of_loss(self, index: IndexFile, error: Exception) -> None:
         """Warn of an event file, once."""
-        if index.event_file_name not in self._told:
-            self._told.add(index.event_file_name)
+        if index.event_file_name not in self._reported:
+            self._reported.add(index.event_file_name)
             _logger.warning("%s; what the table cannot have of it is NaN", error)
 
     def _as_columns(
@@ -249,7 +249,7 @@ class _Collector:
         try:
             value = read_tensors(self.store, index, [name]).get(name)
         except (ObjectNotFoundError, FormatError) as error:
-            self._tell_loss(index, error)
+            self._warn_of_loss(index, error)
         if value is None or value.size != 1:
             return float("nan")
         return float(np.real(value.reshape(())))

@@ -167,7 +167,7 @@ class Trial(TrialForPeople, ModelValues):
             show_prefixed_tensors: True to see names that begin with `smdebug_` too.
             step: Only tensors of this step, counted in `mode`.
             mode: Only tensors of this mode; GLOBAL for all.
-            regex: Regular expressions, one of which must be found in the name.
+            regex: Regular expressions; the name must match at least one of them.
             collection: A collection that the tensor must belong to, or its name.
 
         Raises:

@@ -34,7 +34,7 @@ class TrialCollection:
 
     Attributes:
         name: Its name.
-        include_regex: Regular expressions, one of which is found in the name of each member.
+        include_regex: Regular expressions; each member's name matches at least one of them.
         tensor_names: Its tensors: those that the workers named, and those saved so far in whose
             name a regular expression is found.
         reduction_config: Which reductions were saved; None if no file says it.

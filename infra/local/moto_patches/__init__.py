@@ -29,7 +29,7 @@ from infra.local.moto_patches.resources import (
 )
 from infra.local.moto_patches.s3_events import (
     patch_bucket_notifications_from_cloudformation,
-    patch_bucket_notifications_that_are_told,
+    patch_get_bucket_notification,
     patch_s3_event_details,
 )
 from infra.local.moto_patches.training_jobs import (
@@ -43,7 +43,7 @@ PATCHES: tuple[Callable[[], None], ...] = (
     patch_event_patterns_into_arrays,
     patch_event_rule_targets,
     patch_bucket_notifications_from_cloudformation,
-    patch_bucket_notifications_that_are_told,
+    patch_get_bucket_notification,
     patch_s3_event_details,
     patch_function_layers_from_cloudformation,
     patch_function_code_locations,

@@ -31,7 +31,7 @@ def patch_deletions_beside_other_requests() -> None:
 
 @once
 def patch_retention_of_long_queues() -> None:
-    """Tell from the message and the queue's setting whether a message is kept still.
+    """Decide from the message and the queue's retention whether to keep a message.
 
     Without it the whole queue is counted nine times for each message that is received, which takes
     a tenth of a second for ten messages of a thousand.

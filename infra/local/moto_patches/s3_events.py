@@ -18,7 +18,7 @@ from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_bucket_notifications_from_cloudformation",
-    "patch_bucket_notifications_that_are_told",
+    "patch_get_bucket_notification",
     "patch_s3_event_details",
 ]
 
@@ -63,18 +63,18 @@ def patch_bucket_notifications_from_cloudformation() -> None:
 
 
 @once
-def patch_bucket_notifications_that_are_told() -> None:
-    """Tell of a bucket whether it sends events to EventBridge.
+def patch_get_bucket_notification() -> None:
+    """Report whether a bucket sends events to EventBridge.
 
-    Without it moto sends them and leaves that out of what it tells of the bucket.
+    Without it, moto sends them, but GetBucketNotificationConfiguration omits that.
     """
 
     def get_bucket_notification(self: Any) -> Any:
         found = self.backend.get_bucket_notification_configuration(self.bucket_name)
         if found and found.event_bridge is not None:
             serialized = self.serialized
-            self.serialized = lambda told: serialized(
-                ActionResult({**told.result, "EventBridgeConfiguration": {}})
+            self.serialized = lambda answer: serialized(
+                ActionResult({**answer.result, "EventBridgeConfiguration": {}})
             )
         return _get_notifications(self)
 

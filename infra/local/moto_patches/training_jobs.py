@@ -35,10 +35,10 @@ _put_events = EventsBackend.put_events
 
 @once
 def patch_training_job_life() -> None:
-    """Let a training job run until it is finished, and be stopped; tell EventBridge of both.
+    """Let a training job run until it is finished or stopped, and send events of both.
 
     Without it a job is Completed as soon as it is created, StopTrainingJob does not exist, and
-    DescribeTrainingJob does not tell the job's Environment.
+    DescribeTrainingJob does not return the job's Environment.
     """
 
     def create_training_job(self: Any, **arguments: Any) -> Any:
@@ -122,7 +122,7 @@ def finish_training_job(account_id: str, region: str, name: str, exit_code: int)
         exit_code: Exit status of the training process.
 
     Returns:
-        The terminal status: Stopped for a job that was told to stop, whatever its exit status.
+        The terminal status: Stopped for a job that was asked to stop, whatever its exit status.
 
     Raises:
         ValueError: If there is no such job, or it has ended already.

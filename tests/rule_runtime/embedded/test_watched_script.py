@@ -145,7 +145,7 @@ def can_be_interrupted() -> Iterator[None]:
 def test_a_script_is_interrupted_once_whoever_else_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gets_it_too: bool, has_terminal: bool
 ) -> None:
-    monkeypatch.setattr(watched_script, "_terminal_tells_all", lambda: has_terminal)
+    monkeypatch.setattr(watched_script, "_may_terminal_interrupt_all", lambda: has_terminal)
     if not gets_it_too:
         monkeypatch.setattr(watched_script, "_INTERRUPT_S", 0.1)
     told = tmp_path / "told"

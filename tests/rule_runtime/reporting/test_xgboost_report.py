@@ -225,7 +225,7 @@ def test_without_validation_data_it_says_what_to_give_the_hook(tmp_path: Path) -
     why = "labels and predictions were not saved: give the hook validation_data=, and include"
     assert report.sections["roc"]["missing"].startswith(why)
     assert report.headings == {"feature_importance", "missing"}
-    assert "goes on" not in report.page
+    assert "running" not in report.page
 
 
 def test_a_metric_that_is_not_a_number_is_marked_and_a_class_without_examples_is_not(
@@ -255,7 +255,7 @@ def test_it_follows_a_training(tmp_path: Path) -> None:
         report = Report(trial, tmp_path / "out")
         steps.append(report.sections["class_accuracy"]["rounds"])
         assert report.numbers["has_ended"] is False
-        assert "goes on" in report.page
+        assert "running" in report.page
     assert steps == [[0], [0, 1], [0, 1, 2]]
     assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file()) == [
         "xgboost_report.html",

@@ -66,7 +66,7 @@ def test_stored_reductions_can_be_changed() -> None:
 @pytest.mark.parametrize("run", ["run-1", None])
 @pytest.mark.parametrize("reduction", ["mean", "l2", "prod", "median"])
 def test_text_has_no_reduction(reduction: str, run: str | None) -> None:
-    with pytest.raises(ValueError, match=r"'text' holds .*, of which there is no .*numbers"):
+    with pytest.raises(ValueError, match=r"'text' holds .*, which have no .*numbers"):
         tensor_of("text", run=run).reduction_value(0, reduction, abs=True)
 
 

@@ -1,4 +1,4 @@
-"""A store that tells how far the reading of index files has got."""
+"""A store that reports the progress of reading index files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from hook_layer.format.paths import INDEX_PREFIX
 from hook_layer.storage.base import Buffers, Store
 
-__all__ = ["ToldReads"]
+__all__ = ["CountedReads"]
 
 
-class ToldReads:
-    """A store that is read as before; what is listed first of the index is taken for all of it.
+class CountedReads:
+    """A store that reports each read of an index file; the first listing gives their number.
 
     Args:
         store: The store.
