@@ -30,6 +30,7 @@ __all__ = [
     "name_or_only_member",
     "num_not_finite",
     "selected_collections",
+    "what_to_try",
     "worst",
 ]
 
@@ -139,8 +140,6 @@ def finding(
         message: The finding in words; it follows the tensor's name and a colon.
     """
     measure, value, threshold = measured
-    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
-    advice = next((text for _, heading, text in texts if heading), "")
     found = evidence(
         step,
         *row,
@@ -148,9 +147,19 @@ def finding(
         value=value,
         threshold=threshold,
         message=message,
-        remedy=" ".join(advice.split()),
+        remedy=what_to_try(rule),
     )
     return IssueFound(found)
+
+
+def what_to_try(rule: Rule) -> str:
+    """Return the section `What to try` of the documentation of a rule or of its base.
+
+    Args:
+        rule: The rule.
+    """
+    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
+    return " ".join(next((text for _, heading, text in texts if heading), "").split())
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:

@@ -31,13 +31,11 @@ class DoubleActivation(Rule):
     """Detects activations that are applied to what went through one already.
 
     How it decides:
-        A tensor is reported after `patience` saved training steps in a row if it is:
-
-        * the input of CrossEntropyLoss or BCEWithLogitsLoss with the extremes of a tanh or sigmoid
-          of a module's output;
-        * any tensor with the extremes of an activation of an activation of a module's output.
-
-        OutputContract judges a softmax or ReLU before these losses.
+        The rule compares minima and maxima of saved tensors. It reports these after `patience`
+        saved training steps in a row:
+        * the input of CrossEntropyLoss or BCEWithLogitsLoss is a tanh or sigmoid of a module's
+          output;
+        * a tensor is an activation of an activation of a module's output.
 
     Parameters:
         patience: Saved steps in a row.

@@ -26,9 +26,9 @@ class ExplodingTensor(SelectedTensorsRule):
     """Detects tensors with NaN or infinite elements.
 
     How it decides:
-        The rule counts the NaN and infinite elements of each selected tensor, and reports the
-        tensor with the largest share of them. Finite values never count, however large. The tables
-        of XGBoost's trees are ignored unless you select them.
+        The rule counts NaN and infinite elements. It reports the tensor with the largest share of
+        them. Finite values never count, however large they are. The tables of XGBoost's trees are
+        ignored unless you select them.
 
     Parameters:
         collection_names: Collections to judge; by default all saved tensors.

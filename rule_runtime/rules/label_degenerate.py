@@ -39,20 +39,21 @@ class LabelDegenerate(Rule):
     """Detects labels that are the same in all rows, or in all rows of each batch.
 
     How it decides:
-        It fires if all labels of `samples` rows or more in `patience` saved training steps or more
-        are equal. If the label is 0 or 1, ten times as many rows are needed, as other classes may
-        be rare; not if 5 % or more of the labels of validation differ. Targets of a loss count once
-        the loss is below a tenth of its first value. It also fires if half or more of the saved
-        batches have one class each, and three or more classes occur.
+        The rule reports:
+        * labels that are all equal, after `samples` rows and `patience` saved training steps (ten
+          times as many rows if the label is 0 or 1);
+        * sorted rows: half or more of the saved batches have one class each, and three or more
+          classes occur.
+
+        Targets of a loss count once the loss is below a tenth of its first value.
 
     Parameters:
         samples: Rows after which labels must have two values.
         patience: Saved steps after which they must.
-        labels_regex: Regular expressions of tensors that are labels, besides the collection
-            `labels` and the targets of losses.
+        labels_regex: Regular expressions of labels, besides the collection `labels` and targets.
 
     What to try:
-        Look at a batch of what the data loader returns; shuffle data that is sorted by class.
+        Look at a batch of what the data loader returns. Shuffle data that is sorted by class.
     """
 
     samples: Annotated[int, AtLeast(2), Unit("rows")] = 500

@@ -25,14 +25,10 @@ class LossInputMismatch(Rule):
     """Detects losses that a wrong formula computes, and distances to numbers of classes.
 
     How it decides:
-        * Formula: the loss is recomputed from saved values of outputs and targets. It equals a
-          wrong formula of a table, such as the mean over all pairs, and no right one, at two steps
-          with values.
-        * Class numbers: a distance, such as MSELoss, compares one output with labels that are
-          numbers of 3 to 32 classes, each about as frequent, at `patience` saved training steps in
-          a row.
-
-        OutputContract judges shapes and ranges.
+        The rule reports:
+        * a loss that equals a wrong formula, such as the mean over all pairs, and no right one;
+        * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
+          `patience` saved training steps in a row.
 
     Parameters:
         samples: Labels to count before they can be numbers of classes.
@@ -40,7 +36,7 @@ class LossInputMismatch(Rule):
         labels_regex: Regular expressions of tensors that are labels.
 
     What to try:
-        Compare the formula of the loss with its documentation; use a loss of classes for classes.
+        Compare the formula of the loss with its documentation. Use a loss of classes for classes.
     """
 
     samples: Annotated[int, AtLeast(1), Unit("labels")] = 40

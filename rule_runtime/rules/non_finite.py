@@ -47,17 +47,15 @@ class NonFinite(Rule):
     """Detects the first tensor of a step, in the order of execution, that is not finite.
 
     How it decides:
-        The rule looks for NaN and infinite elements in parameters, optimizer state, layer inputs
-        and outputs, losses and gradients. It reports the first such tensor in the order of
-        execution, because the others follow from it. It ignores:
-
-        * infinite layer inputs and outputs, because masks are infinite on purpose;
-        * NaN in inputs alone while the loss is finite, because the model masks them;
-        * gradients that no optimizer used, until `patience` steps in a row were skipped;
-        * one of several losses alone, while another loss and the gradients are finite.
+        The rule looks for NaN and infinite elements. It reports the first tensor that has any. It
+        ignores:
+        * infinite inputs and outputs of layers, because masks are infinite;
+        * NaN in inputs alone while the loss is finite;
+        * gradients that no optimizer used, up to `patience` steps in a row;
+        * one of several losses alone, while the gradients are finite.
 
     Parameters:
-        patience: Skipped steps in a row that are an issue.
+        patience: Skipped steps in a row that are reported.
 
     What to try:
         Follow the remedy of the finding: it depends on which tensor was the first.

@@ -27,19 +27,20 @@ class PlateauedLoss(CurveRule):
     """Detects training losses that hardly fall, or whose outputs are unrelated to their targets.
 
     How it decides:
-        After `num_steps` steps the loss must have fallen by `min_fall_percent` at some time. Losses
-        with a downward trend, or too noisy to decide, are not reported. If outputs and targets are
-        saved, the loss is also reported if the two are unrelated by the permutation test. While
-        weights move faster and faster, as in a warm-up, nothing is reported.
+        After `num_steps` steps the rule reports:
+        * a loss that never fell by `min_fall_percent`;
+        * a loss whose saved outputs are unrelated to their targets, by the permutation test.
+
+        It ignores losses with a downward trend, noisy losses and warm-ups.
 
     Parameters:
-        patience: How many bins in a row.
+        patience: Bins of 5 steps in a row.
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
         min_fall_percent: The fall, in percent of the loss at the beginning.
 
     What to try:
-        Check that labels belong to their inputs and that the loss fits the task. Try a higher
-        learning rate. Look for layers without gradient.
+        Check that labels belong to their inputs and that the loss fits the task. Try another
+        learning rate. Look for layers that get no gradient.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
@@ -50,10 +51,6 @@ class PlateauedLoss(CurveRule):
 
     noun = f"means of {_BIN_STEPS} steps"
     measure = "loss_fall_percent"
-    remedy = (
-        "Check that labels belong to their inputs and that the loss fits the task. Try another "
-        "learning rate. Look for layers that get no gradient."
-    )
     num_first = LEVEL
     bin_steps = _BIN_STEPS
 

@@ -22,13 +22,13 @@ class TensorVariance(SelectedTensorsRule):
     """Detects tensors whose variance is too large or too small.
 
     How it decides:
-        The rule compares the variance of the finite elements of each selected tensor with the
-        thresholds. It reports the tensor that exceeds a threshold by the largest ratio.
+        The rule computes the variance of the finite elements of each selected tensor. It reports
+        the tensor that exceeds a threshold by the largest ratio.
 
     Parameters:
         collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
-        max_threshold: Largest variance that passes; required without `min_threshold`.
+        max_threshold: Largest variance that passes.
         min_threshold: Smallest variance that passes; required without `max_threshold`.
 
     What to try:

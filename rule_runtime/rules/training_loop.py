@@ -40,22 +40,19 @@ class TrainingLoop(Rule):
     """Detects mistakes in the training loop: uncleared gradients, missing steps, wrong modes.
 
     How it decides:
-        It reports at `patience` saved steps in a row that
-
-        * gradients of the step before were there when the backward pass began;
-        * `idle_passes` backward passes ran without an optimizer step, and 10 times as many as
-          any step accumulated;
-        * two validation passes computed a loss in training mode, with dropout or batch
-          normalisation;
-        * the learning rate is 0 after it was larger;
-        * all ranks of data-parallel training got the same inputs.
+        The rule reports these after `patience` saved steps in a row:
+        * Gradients of the step before were there when the backward pass began.
+        * `idle_passes` backward passes ran without an optimizer step.
+        * Validation passes computed a loss in training mode.
+        * The learning rate is 0 after it was larger.
+        * All ranks of data-parallel training got the same inputs.
 
     Parameters:
         patience: Saved steps in a row.
         idle_passes: Backward passes without an optimizer step.
 
     What to try:
-        See the finding: it depends on the mistake.
+        Follow the remedy of the finding: it depends on the mistake.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3

@@ -10,13 +10,13 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.trend import is_falling
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
 from rule_runtime.facts.losses import LOSS_INPUTS, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import evidence, finite_means, is_training
+from rule_runtime.facts.selection import finding, finite_means, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
 
 if TYPE_CHECKING:
@@ -30,29 +30,24 @@ _WINDOW: Final = 10
 _NUM_LATEST: Final = 20
 """Latest saved losses whose ranks show whether the loss falls."""
 
-_REMEDY: Final = (
-    "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
-    "variance 1; initialise the last layer small; check that the loss fits the targets."
-)
-
 
 class WorseThanGuessing(Rule):
     """Detects models that predict worse than a constant, long after the beginning.
 
     How it decides:
-        It compares the median of the latest 10 saved training losses with the loss of the best
-        constant predictor: ln(number of classes) for a cross entropy, the variance of the targets
-        for MSELoss, its root for L1Loss, SmoothL1Loss and HuberLoss. It fires from `num_steps`
-        steps on if the median exceeds `max_ratio` times that, `patience` saved steps in a row. A
-        loss that still falls is not reported.
+        The rule compares the median of the latest 10 saved training losses with the loss of the
+        best constant predictor. It fires from `num_steps` steps on if the median exceeds
+        `max_ratio` times that, `patience` saved steps in a row. It does not report a loss that
+        still falls.
 
     Parameters:
-        num_steps: Steps after which a model must be better than a constant.
+        num_steps: Steps before the rule decides.
         max_ratio: Largest ratio to the loss of the best constant predictor.
         patience: Saved steps in a row.
 
     What to try:
-        A lower learning rate; targets of mean 0 and variance 1; a smaller initialisation.
+        Lower the learning rate. Scale targets to mean 0 and variance 1. Use a smaller
+        initialisation.
     """
 
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100
@@ -103,19 +98,12 @@ class WorseThanGuessing(Rule):
             return Passed()
         series = max(found, key=lambda series: (found[series][0] / found[series][1], series))
         loss, limit = found[series]
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at_row[series],
-                measure="loss",
-                value=loss,
-                threshold=limit,
-                message=f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
-                f"times {limit / self.max_ratio:.3g}, the loss of the best constant predictor",
-                remedy=_REMEDY,
-            )
+        message = (
+            f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
+            f"times {limit / self.max_ratio:.3g}, the loss of the best constant predictor"
         )
+        measured = ("loss", loss, limit)
+        return finding(self, step, (rows, at_row[series]), measured, message)
 
     def _add_targets(
         self, step: StepView, series: Series, loss: float, known: dict[str, list[Any]]
