@@ -48,12 +48,7 @@ class AllZero(SelectedTensorsRule):
         return self.threshold < _ALL
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest percentage of zero elements with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the largest percentage of zero elements with the threshold."""
         rows = self.judged_tensors(step)
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():

@@ -60,9 +60,7 @@ class CheckInputImages(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the images of the step to the means, and judge them.
 
-        Args:
-            step: What was saved at the step.
-            memory: `inputs`, by name: number of `images`, running means and `elements` by channel.
+        Memory: `inputs`, by name: number of `images`, running means and `elements` by channel.
         """
         rows = step.tensors(collections=("input_image",), regex=self.regex)
         if not len(rows):

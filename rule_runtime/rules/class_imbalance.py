@@ -9,10 +9,10 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
-from rule_runtime.facts.selection import evidence, what_to_try
+from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class ClassImbalance(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Count the labels of the step, and judge what has been counted.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `ClassTallies` keeps.
+        Memory: What `ClassTallies` keeps.
         """
         names = (self.labels_regex, self.predictions_regex)
         found, reason = class_labels(step, *names, argmax=self.argmax)
@@ -88,13 +86,14 @@ class ClassImbalance(Rule):
             of = tallies.of(ModeKeys.EVAL, labels.name) if has_validation else None
             imbalance = self._imbalance(tally, labels.num_classes, of)
             both = (imbalance, self._misprediction(tally))
-            findings += [(labels, finding) for finding in both if finding is not None]
+            findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
         labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
         rows = step.tensors(regex=self.labels_regex)
         row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
-        return IssueFound(evidence(step, rows, row, **worst._asdict(), remedy=what_to_try(self)))
+        measure, value, threshold, message = worst
+        return finding(self, step, (rows, row), (measure, value, threshold), message)
 
     def _imbalance(
         self, tally: LabelTally, num_classes: int, validation: LabelTally | None

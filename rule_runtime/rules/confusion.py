@@ -69,12 +69,7 @@ class Confusion(Rule):
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the shares of the step's confusion matrix with the thresholds.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the shares of the step's confusion matrix with the thresholds."""
         matrices = {
             worker: matrix for worker in step.workers if (matrix := self._matrix(step, worker))
         }
@@ -93,8 +88,7 @@ class Confusion(Rule):
         rows = step.tensors()
         row = list(zip(rows.names, rows.workers, strict=True)).index((matrices[worker][0], worker))
         message = f"{value:.3g} of the predictions of class {message}"
-        measured = (measure, value, threshold)
-        return finding(self, step, (rows, row), measured, message)
+        return finding(self, step, (rows, row), (measure, value, threshold), message)
 
     def _matrix(self, step: StepView, worker: str) -> tuple[str, npt.NDArray[np.int64]] | None:
         """Return the name of predictions, and counts [K, K] of true by predicted class."""

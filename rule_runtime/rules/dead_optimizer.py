@@ -54,14 +54,9 @@ class DeadOptimizer(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare each parameter with the training step before.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `since_previous_step`; `rows`: at most 2,048 parameters, whether they
-                have changed, and their streaks; `first`: the first step that was compared;
-                `has_moved`: whether any parameter has changed.
-
-        Raises:
-            Missing: No parameter has a gradient, or there is nothing to compare with.
+        Memory: That of `since_previous_step`; `rows`: at most 2,048 parameters, whether they have
+        changed, and their streaks; `first`: the first step that was compared; `has_moved`: whether
+        any parameter has changed.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")

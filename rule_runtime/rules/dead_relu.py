@@ -25,7 +25,7 @@ class DeadRelu(Rule):
     How it decides:
         A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead if less than
         `threshold_inactivity` percent of its outputs are not zero. The rule reports the layer with
-        the largest share of dead units, if that is above `threshold_layer`.
+        most dead units, if their share is above `threshold_layer`.
 
     Parameters:
         tensor_regex: Regular expressions of outputs besides the collection `relu_output`.
@@ -51,12 +51,7 @@ class DeadRelu(Rule):
         return (CollectionConfig("relu_output", parameters),)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest share of dead units of the step with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the largest share of dead units of the step with the threshold."""
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)

@@ -52,9 +52,7 @@ class DoubleActivation(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at what losses and activations get.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect.
+        Memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

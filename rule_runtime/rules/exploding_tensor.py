@@ -45,12 +45,7 @@ class ExplodingTensor(SelectedTensorsRule):
     only_nan: bool = False
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for tensors with elements that are not finite.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Look for tensors with elements that are not finite."""
         rows = self.judged_tensors(step)
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))

@@ -51,12 +51,7 @@ class FeatureImportanceOverweight(Rule):
     collections = (CollectionConfig("feature_importance", {"save_interval": "500"}),)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the share of the most important features with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the share of the most important features with the threshold."""
         if step.mode_step < self.start_step:
             return NotEvaluated(f"rounds before start_step={self.start_step} are not evaluated")
         rows = step.tensors(regex=self.tensor_regex)

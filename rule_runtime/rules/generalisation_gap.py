@@ -44,9 +44,8 @@ class GeneralisationGap(Rule):
     """Detects validation losses far above those of training, or never better than a baseline.
 
     How it decides:
-        The baseline is the loss of the best constant predictor. If that is unknown, it is the
-        training loss at the beginning. The rule reports these after `patience` validation passes in
-        a row:
+        The baseline is the loss of the best constant predictor, if known. The rule reports these
+        after `patience` validation passes in a row:
         * the validation loss exceeds the training loss by `gap_percent` of the baseline, and by the
           factor `ratio`;
         * of 3 passes or more, none was better than the baseline.
@@ -74,10 +73,8 @@ class GeneralisationGap(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the validation passes that a step finishes.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `validation_passes` keeps: of each loss its first, lowest and latest
-                passes, and how often in a row it was bad.
+        Memory: What `validation_passes` keeps: of each loss its first, lowest and latest passes,
+        and how often in a row it was bad.
         """
         passes = validation_passes(step, memory, with_targets=True)
         if not passes:

@@ -79,12 +79,7 @@ class IneffectiveSteps(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at the counts of the step, and whether weights have changed.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `since_previous_step`; `streak`: saved steps without a change.
-
-        Raises:
-            Missing: No counts or no weights were saved.
+        Memory: That of `since_previous_step`; `streak`: saved steps without a change.
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")

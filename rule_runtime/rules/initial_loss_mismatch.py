@@ -66,9 +66,7 @@ class InitialLossMismatch(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the first losses.
 
-        Args:
-            step: What was saved at the step.
-            memory: `seen`: how many steps with a loss there were.
+        Memory: `seen`: how many steps with a loss there were.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} has no training loss")

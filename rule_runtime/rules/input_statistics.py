@@ -39,8 +39,8 @@ class InputStatistics(Rule):
     How it decides:
         The rule judges the root mean square of the first input of the model, and of the targets of
         a regression. It reports:
-        * an input outside of `min_rms` to `max_rms`, or with equal elements, at `patience` saved
-          training steps in a row;
+        * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
+          row;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on.
 
     Parameters:
@@ -49,8 +49,7 @@ class InputStatistics(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Scale each input to mean 0 and variance 1 with numbers of the training data. Look at a batch
-        of what the data loader returns.
+        Scale each input to mean 0 and variance 1. Look at a batch of the data loader.
     """
 
     max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = 5.0
@@ -68,9 +67,7 @@ class InputStatistics(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at the model's inputs.
 
-        Args:
-            step: What was saved at the step.
-            memory: `inputs` and `targets`, saved steps in a row at which each was bad.
+        Memory: `inputs` and `targets`, saved steps in a row at which each was bad.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

@@ -59,12 +59,7 @@ class LearningRateTooHigh(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `weight_movement`; `streak`: findings in a row.
-
-        Raises:
-            Missing: Weights cannot be compared.
+        Memory: That of `weight_movement`; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -91,10 +86,5 @@ class LearningRateTooHigh(Rule):
             f"more in a step, more than {limit:.3g}"
         )
         measured = ("least_update_ratio", ratio, limit)
-        return finding(
-            self,
-            step,
-            (movement.rows, worst(movement.rows, movement.least_ratio, largest=True)),
-            measured,
-            message,
-        )
+        at = worst(movement.rows, movement.least_ratio, largest=True)
+        return finding(self, step, (movement.rows, at), measured, message)

@@ -72,12 +72,7 @@ class LearningRateTooLow(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved, and whether the loss fell.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `weight_movement`; `losses`: numbers of at most 32 losses.
-
-        Raises:
-            Missing: Weights cannot be compared, or no loss was saved.
+        Memory: That of `weight_movement`; `losses`: numbers of at most 32 losses.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -106,13 +101,8 @@ class LearningRateTooLow(Rule):
             f"step, less than {self.min_update_ratio:g}, and the loss has not fallen"
         )
         measured = ("median_move_per_step", median, self.min_update_ratio)
-        return finding(
-            self,
-            step,
-            (movement.rows, worst(movement.rows, slowest, largest=False)),
-            measured,
-            message,
-        )
+        at = worst(movement.rows, slowest, largest=False)
+        return finding(self, step, (movement.rows, at), measured, message)
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool:
         """Return whether a loss has fallen since the beginning, or may have within its noise."""

@@ -53,10 +53,8 @@ class LossInputMismatch(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with what they are computed from.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `ClassTallies` keeps; `losses`: of at most 32 losses, streaks and the
-                formulas that match.
+        Memory: What `ClassTallies` keeps; `losses`: of at most 32 losses, streaks and the formulas
+        that match.
         """
         if step.mode.name in ("EVAL", "PREDICT"):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")

@@ -78,13 +78,8 @@ class LossNotDecreasing(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the losses of the step with earlier ones if a comparison is due.
 
-        Args:
-            step: What was saved at the step.
-            memory: `mode` judged; `losses`: at their latest comparison the step in the mode, the
-                global step and the value.
-
-        Raises:
-            Missing: No comparison is due.
+        Memory: `mode` judged; `losses`: at their latest comparison the step in the mode, the global
+        step and the value.
         """
         names = self.collection_names + (("losses",) if self.use_losses_collection else ())
         rows = step.tensors(collections=names, regex=self.tensor_regex)

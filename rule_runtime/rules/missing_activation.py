@@ -46,9 +46,7 @@ class MissingActivation(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for pairs of linear layers.
 
-        Args:
-            step: What was saved at the step.
-            memory: `streak`: for how many saved steps there was such a pair.
+        Memory: `streak`: for how many saved steps there was such a pair.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

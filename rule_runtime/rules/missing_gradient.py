@@ -63,10 +63,8 @@ class MissingGradient(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for weights without a gradient.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: fingerprints of at most 2,048 weights that never had a gradient, and
-                for how many saved steps each weight had none.
+        Memory: `rows`: fingerprints of at most 2,048 weights that never had a gradient, and for how
+        many saved steps each weight had none.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")

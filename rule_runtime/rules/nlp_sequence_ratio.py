@@ -58,12 +58,7 @@ class NLPSequenceRatio(Rule):
         return (CollectionConfig("input_sequence", parameters),)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the percentage of each token with its threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the percentage of each token with its threshold."""
         rows = step.tensors(collections=("input_sequence",), regex=self.tensor_regex)
         if not len(rows):
             names = ", ".join(self.tensor_regex)
@@ -85,5 +80,4 @@ class NLPSequenceRatio(Rule):
             f"{value:.4g} % of the elements are the token {self.token_values[token]:g}, "
             f"more than {threshold:g} %"
         )
-        measured = ("token_percent", value, threshold)
-        return finding(self, step, (rows, at), measured, message)
+        return finding(self, step, (rows, at), ("token_percent", value, threshold), message)

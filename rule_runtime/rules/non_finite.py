@@ -72,12 +72,7 @@ class NonFinite(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for the first tensor that is not finite.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Look for the first tensor that is not finite."""
         phases = list(_phases(step))
         if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")

@@ -46,9 +46,7 @@ class OutputContract(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.
 
-        Args:
-            step: What was saved at the step.
-            memory: `losses`: for at most 32 losses, how often in a row each requirement was broken.
+        Memory: `losses`: for at most 32 losses, how often in a row each requirement was broken.
         """
         if not is_training(step):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")

@@ -55,9 +55,7 @@ class Overfit(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the validation passes that a step finishes.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `validation_passes` keeps, and how often in a row each loss was too large.
+        Memory: What `validation_passes` keeps, and how often in a row each loss was too large.
         """
         if step.step < self.start_step:
             return NotEvaluated(f"steps before start_step {self.start_step} are not judged")

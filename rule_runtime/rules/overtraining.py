@@ -47,10 +47,8 @@ class Overtraining(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the validation passes that a step finishes.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `validation_passes` keeps; the best of each loss, and the number of passes
-                since.
+        Memory: What `validation_passes` keeps; the best of each loss, and the number of passes
+        since.
         """
         passes = validation_passes(step, memory)
         if not passes:

@@ -29,7 +29,7 @@ class PlateauedLoss(CurveRule):
     How it decides:
         After `num_steps` steps the rule reports:
         * a loss that never fell by `min_fall_percent`;
-        * a loss whose saved outputs are unrelated to their targets, by the permutation test.
+        * a loss whose saved outputs are unrelated to their targets.
 
         It ignores losses with a downward trend, noisy losses and warm-ups.
 
@@ -40,7 +40,7 @@ class PlateauedLoss(CurveRule):
 
     What to try:
         Check that labels belong to their inputs and that the loss fits the task. Try another
-        learning rate. Look for layers that get no gradient.
+        learning rate. Look for layers without gradient.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
@@ -61,12 +61,7 @@ class PlateauedLoss(CurveRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their beginning, and outputs with targets.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `CurveRule`, `learning_steps` and `unrelated_outputs`.
-
-        Raises:
-            Missing: The run is too short.
+        Memory: That of `CurveRule`, `learning_steps` and `unrelated_outputs`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")

@@ -36,7 +36,7 @@ class PoorWeightInitialization(Rule):
 
     How it decides:
         The rule judges the first `steps` saved training steps. Each condition suffices:
-        * `variances`: those of ReLU inputs have a ratio above `threshold`.
+        * `variances`: ReLU inputs have variances of a ratio above `threshold`.
         * `gradients`: percentiles of a gradient differ by less than `distribution_range`.
         * `losses`: a loss does not fall for `patience` steps.
         * `scale`: half of the weights have a gain above `max_gain`.
@@ -98,9 +98,7 @@ class PoorWeightInitialization(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the step by all conditions if it is one of the first.
 
-        Args:
-            step: What was saved at the step.
-            memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
+        Memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

@@ -56,12 +56,7 @@ class ReplicaDivergence(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the workers' parameters.
 
-        Args:
-            step: What was saved at the step.
-            memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
-
-        Raises:
-            Missing: The workers have no parameter in common.
+        Memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")

@@ -92,12 +92,7 @@ class SaturatedActivation(Rule):
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest share of saturated units of the step with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the largest share of saturated units of the step with the threshold."""
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         of_layers, limit = self._of_layers(step), self.threshold_slope
@@ -137,8 +132,7 @@ class SaturatedActivation(Rule):
             f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
             f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
         )
-        measured = ("saturated_units_percent", share, limit)
-        return finding(self, step, (rows, at), measured, message)
+        return finding(self, step, (rows, at), ("saturated_units_percent", share, limit), message)
 
     @property
     def _limits(self) -> dict[str, tuple[float, float]]:

@@ -77,12 +77,7 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         return True
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the tensors of the step with those of the other runs.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the tensors of the step with those of the other runs."""
         outcomes = [self._compared(step, root) for root in self._roots]
         return min(outcomes, key=lambda outcome: _ORDER.index(type(outcome)))
 

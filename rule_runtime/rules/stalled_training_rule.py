@@ -41,9 +41,7 @@ class StalledTrainingRule(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the time since the previous step with the threshold.
 
-        Args:
-            step: What was saved at the step.
-            memory: The latest `time` so far, and its `step`.
+        Memory: The latest `time` so far, and its `step`.
         """
         if step.time is None:
             raise Missing("the files of the step have no time")

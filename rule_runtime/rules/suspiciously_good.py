@@ -78,10 +78,8 @@ class SuspiciouslyGood(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare inputs with targets, and losses with baselines.
 
-        Args:
-            step: What was saved at the step.
-            memory: `targets`, what `find_leak` keeps of each; `streaks` of language models; what
-                `boosting_losses` keeps.
+        Memory: `targets`, what `find_leak` keeps of each; `streaks` of language models; what
+        `boosting_losses` keeps.
         """
         found = [*self._leaks(step, memory.setdefault("targets", {}))]
         found += self._seen_tokens(step, memory.setdefault("streaks", {}))

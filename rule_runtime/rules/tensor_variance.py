@@ -55,12 +55,7 @@ class TensorVariance(SelectedTensorsRule):
             )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the variances of the step with the thresholds.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the variances of the step with the thresholds."""
         rows = self.judged_tensors(step)
         num_finite = rows.column("size") - num_not_finite(rows)
         largest = np.inf if self.max_threshold is None else self.max_threshold

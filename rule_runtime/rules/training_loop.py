@@ -68,9 +68,7 @@ class TrainingLoop(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for each mistake.
 
-        Args:
-            step: What was saved at the step.
-            memory: `streaks`, by measure; `rate`, the largest learning rate.
+        Memory: `streaks`, by measure; `rate`, the largest learning rate.
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")

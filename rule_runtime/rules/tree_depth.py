@@ -49,9 +49,7 @@ class TreeDepth(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the depth of the deepest tree with the threshold.
 
-        Args:
-            step: What was saved at the step.
-            memory: `max_depth` of the run, if it was saved.
+        Memory: `max_depth` of the run, if it was saved.
         """
         limits = step.tensors(regex=(f"^{_MAX_DEPTH}$",)).column("mean")
         if (limits >= 1).any():
@@ -68,8 +66,7 @@ class TreeDepth(Rule):
         if depths[at] >= threshold:
             return Passed()
         message = f"the deepest tree has depth {depths[at]:g}, less than {threshold:g}"
-        measured = ("tree_depth", depths[at], threshold)
-        return finding(self, step, (rows, at), measured, message)
+        return finding(self, step, (rows, at), ("tree_depth", depths[at], threshold), message)
 
 
 def _depth(step: StepView, worker: str, num_nodes: float) -> float:

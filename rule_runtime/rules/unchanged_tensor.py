@@ -56,12 +56,7 @@ class UnchangedTensor(SelectedTensorsRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the tensors of the step with those of the steps before.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: of at most 2,048 tensors the previous step, and the streak.
-
-        Raises:
-            Missing: No selected tensor can be compared.
+        Memory: `rows`: of at most 2,048 tensors the previous step, and the streak.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -88,13 +83,8 @@ class UnchangedTensor(SelectedTensorsRule):
             f"; {num_others} more like it" if num_others else ""
         )
         measured = ("unchanged_steps", self.num_steps, self.num_steps)
-        return finding(
-            self,
-            step,
-            (rows, worst(rows, np.where(is_issue, 0.0, np.nan), largest=True)),
-            measured,
-            message,
-        )
+        at = worst(rows, np.where(is_issue, 0.0, np.nan), largest=True)
+        return finding(self, step, (rows, at), measured, message)
 
     def _compared(
         self, step: StepView, rows: TensorRows, previous: npt.NDArray[np.int64]

@@ -49,9 +49,7 @@ class VanishingGradient(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare mean(|g|) with the threshold, and with the largest one.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 gradients has vanished.
+        Memory: `rows`: for how many saved steps each of at most 2,048 gradients has vanished.
         """
         gradients = step.fact(Gradients)
         rows, sizes = gradients.rows, gradients.sizes

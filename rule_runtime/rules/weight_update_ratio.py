@@ -53,12 +53,7 @@ class WeightUpdateRatio(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the weights of the step with those of the reference step.
 
-        Args:
-            step: What was saved at the step.
-            memory: `mode` judged, and `saved`: steps that had weights, in the mode and globally.
-
-        Raises:
-            Missing: No weight can be compared.
+        Memory: `mode` judged, and `saved`: steps that had weights, in the mode and globally.
         """
         if not is_training(step) or step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

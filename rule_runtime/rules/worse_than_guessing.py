@@ -35,10 +35,9 @@ class WorseThanGuessing(Rule):
     """Detects models that predict worse than a constant, long after the beginning.
 
     How it decides:
-        The rule compares the median of the latest 10 saved training losses with the loss of the
-        best constant predictor. It fires from `num_steps` steps on if the median exceeds
-        `max_ratio` times that, `patience` saved steps in a row. It does not report a loss that
-        still falls.
+        After `num_steps` steps, the rule compares the median of the latest 10 training losses with
+        the loss of the best constant predictor. It fires above `max_ratio` times that, unless the
+        loss still falls.
 
     Parameters:
         num_steps: Steps before the rule decides.
@@ -46,8 +45,8 @@ class WorseThanGuessing(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Lower the learning rate. Scale targets to mean 0 and variance 1. Use a smaller
-        initialisation.
+        Lower the learning rate if the loss jumps. Scale targets to mean 0 and variance 1. Check
+        that the loss fits the targets.
     """
 
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100
@@ -64,10 +63,8 @@ class WorseThanGuessing(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare training losses with those of a constant predictor.
 
-        Args:
-            step: What was saved at the step.
-            memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest
-                20, `streaks`, and `targets`, those of the latest steps.
+        Memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest 20,
+        `streaks`, and `targets`, those of the latest steps.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -102,8 +99,7 @@ class WorseThanGuessing(Rule):
             f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
             f"times {limit / self.max_ratio:.3g}, the loss of the best constant predictor"
         )
-        measured = ("loss", loss, limit)
-        return finding(self, step, (rows, at_row[series]), measured, message)
+        return finding(self, step, (rows, at_row[series]), ("loss", loss, limit), message)
 
     def _add_targets(
         self, step: StepView, series: Series, loss: float, known: dict[str, list[Any]]
