@@ -15,7 +15,7 @@ from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.loss_sides import loss_side, usual_names
 from rule_runtime.facts.losses import with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
-from rule_runtime.facts.selection import evidence, finite_means, is_training
+from rule_runtime.facts.selection import finding, finite_means, is_training
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
@@ -112,7 +112,6 @@ class CurveRule(Rule):
     Attributes:
         noun: What the numbers are.
         measure: Name of what is measured.
-        remedy: What to try first.
         num_first: First numbers of a curve that are stored.
         bin_steps: Steps whose numbers are averaged to one.
         compares_together: Whether `_detect` compares the latest `patience` numbers with those
@@ -122,7 +121,6 @@ class CurveRule(Rule):
 
     noun: ClassVar[str] = "losses"
     measure: ClassVar[str]
-    remedy: ClassVar[str]
     num_first: ClassVar[int] = 5
     bin_steps: ClassVar[int] = 1
     compares_together: ClassVar[bool] = False
@@ -192,16 +190,6 @@ class CurveRule(Rule):
     def _worst(self, step: StepView, points: Points, found: Mapping[Series, Finding]) -> IssueFound:
         """Return the finding that is farthest from its threshold."""
         names = min(found, key=lambda names: (-found[names].excess, names))
-        finding = found[names]
-        return IssueFound(
-            evidence(
-                step,
-                points.rows,
-                points.at[names],
-                measure=finding.measure or self.measure,
-                value=finding.value,
-                threshold=finding.threshold,
-                message=finding.message,
-                remedy=self.remedy,
-            )
-        )
+        worst = found[names]
+        measured = (worst.measure or self.measure, worst.value, worst.threshold)
+        return finding(self, step, (points.rows, points.at[names]), measured, worst.message)

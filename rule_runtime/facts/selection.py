@@ -30,6 +30,7 @@ __all__ = [
     "name_or_only_member",
     "num_not_finite",
     "selected_collections",
+    "what_to_try",
     "worst",
 ]
 
@@ -128,8 +129,10 @@ def finding(
     row: tuple[TensorRows, int],
     measured: tuple[str, float, float],
     message: str,
+    *,
+    remedy: str = "",
 ) -> IssueFound:
-    """Return a finding in one row, with the section `What to try` of the rule as its remedy.
+    """Return a finding in one row.
 
     Args:
         rule: The rule.
@@ -137,10 +140,9 @@ def finding(
         row: The rows, and the position of the row.
         measured: Name of what was measured, its value, and the threshold.
         message: The finding in words; it follows the tensor's name and a colon.
+        remedy: What to try first. By default it is the section `What to try` of the rule.
     """
     measure, value, threshold = measured
-    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
-    advice = next((text for _, heading, text in texts if heading), "")
     found = evidence(
         step,
         *row,
@@ -148,9 +150,19 @@ def finding(
         value=value,
         threshold=threshold,
         message=message,
-        remedy=" ".join(advice.split()),
+        remedy=remedy or what_to_try(rule),
     )
     return IssueFound(found)
+
+
+def what_to_try(rule: Rule) -> str:
+    """Return the section `What to try` of the documentation of a rule or of its base.
+
+    Args:
+        rule: The rule.
+    """
+    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
+    return " ".join(next((text for _, heading, text in texts if heading), "").split())
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:

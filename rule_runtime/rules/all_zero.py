@@ -26,14 +26,14 @@ class AllZero(SelectedTensorsRule):
     """Detects tensors whose elements are all zero, or mostly zero.
 
     How it decides:
-        The rule reports the selected tensor with the largest percentage of zero elements, if that
-        is at least `threshold`. NaN and infinite elements are not zero. Below a threshold of 100 %
-        the hook must save values.
+        The rule computes the percentage of zero elements in each selected tensor. It reports the
+        largest percentage that reaches `threshold`. NaN and infinite elements are not zero. With a
+        `threshold` below 100 % the hook must save values.
 
     Parameters:
         collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
-        threshold: Percentage of zero elements from which on a tensor is an issue.
+        threshold: Percentage of zero elements from which on a tensor is reported.
 
     What to try:
         Look for dead layers, masks that hide everything, detached parts of the graph and inputs
@@ -48,12 +48,7 @@ class AllZero(SelectedTensorsRule):
         return self.threshold < _ALL
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest percentage of zero elements with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the largest percentage of zero elements with the threshold."""
         rows = self.judged_tensors(step)
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import evidence
+from rule_runtime.facts.selection import finding
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -24,31 +24,25 @@ _MAX_CHANNELS: Final = 256
 _MIN_AXES: Final = 3
 """Axes of images: the images, the channels, and one of space or more."""
 
-_REMEDY: Final = (
-    "Subtract the mean of each channel over the training images and divide by its standard "
-    "deviation, in training and in validation."
-)
-
 
 class CheckInputImages(Rule):
     """Detects images that are not normalised to a mean of zero.
 
     How it decides:
-        The rule computes the mean of each channel over all images saved so far, of all ranks and
-        modes. After `threshold_samples` images, a mean farther from zero than `threshold_mean`
-        fires. It reports the channel farthest from zero. The variance is not judged, and elements
-        that are not finite are ignored. At most 4 inputs of at most 256 channels are judged.
+        The rule computes the mean of each channel over all images saved so far. It judges the means
+        after `threshold_samples` images. It reports the mean farthest from zero, if that is farther
+        than `threshold_mean`. The variance is not judged.
 
     Parameters:
         threshold_mean: Largest distance of a channel's mean from zero that passes.
         threshold_samples: Number of images before the rule decides.
-        regex: Regular expression of the images, in addition to the collection `input_image`. The
-            default is the name in MXNet; with other frameworks use the name of the first layer's
-            input, such as `conv1_input_0`.
+        regex: Regular expressions of images besides the collection `input_image`, such as
+            `conv1_input_0`. The default is MXNet's name.
         channel: Axis of the channels; 1 in [N, C, H, W], 3 in [N, H, W, C].
 
     What to try:
-        Normalise with the mean and standard deviation of the training images.
+        Subtract the mean of each channel over the training images and divide by its standard
+        deviation, in training and in validation.
     """
 
     threshold_mean: Annotated[float, AtLeast(0)] = 0.2
@@ -66,9 +60,7 @@ class CheckInputImages(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the images of the step to the means, and judge them.
 
-        Args:
-            step: What was saved at the step.
-            memory: `inputs`, by name: number of `images`, running means and `elements` by channel.
+        Memory: `inputs`, by name: number of `images`, running means and `elements` by channel.
         """
         rows = step.tensors(collections=("input_image",), regex=self.regex)
         if not len(rows):
@@ -112,18 +104,12 @@ class CheckInputImages(Rule):
         distance, name, channel, mean = max(means)
         if distance <= self.threshold_mean:
             return Passed()
-        issue = evidence(
-            step,
-            rows,
-            added[name],
-            measure="abs_mean_of_channel",
-            value=distance,
-            threshold=self.threshold_mean,
-            message=f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
-            f"images, farther from 0 than {self.threshold_mean:g}",
-            remedy=_REMEDY,
+        message = (
+            f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
+            f"images, farther from 0 than {self.threshold_mean:g}"
         )
-        return IssueFound(issue)
+        measured = ("abs_mean_of_channel", distance, self.threshold_mean)
+        return finding(self, step, (rows, added[name]), measured, message)
 
     def _are_images(self, images: npt.NDArray[Any], known: dict[str, Any] | None) -> bool:
         """Return whether a tensor can be judged, with the images of this name before."""

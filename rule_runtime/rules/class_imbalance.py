@@ -9,10 +9,10 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
-from rule_runtime.facts.selection import evidence
+from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
 
 if TYPE_CHECKING:
@@ -23,34 +23,27 @@ __all__ = ["ClassImbalance"]
 _ENOUGH: Final = 30
 """Labels of a class from which it can be learned: a share of them has an error of 0.09."""
 
-_REMEDY: Final = (
-    "Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often, "
-    "or get more data of them; judge by a metric that rare classes count in."
-)
-
 
 class ClassImbalance(Rule):
     """Detects rare classes among the labels, and classes that are mostly predicted wrongly.
 
     How it decides:
-        It counts the labels of all saved steps by class and mode. From `samples` labels on, it
-        fires if the ratio of the largest count to the smallest exceeds `threshold_imbalance`, or if
-        the share of wrong predictions of a class exceeds `threshold_misprediction`. Rows that
-        repeat in each step count once. With `unlike_validation`, only classes count that are more
-        than three times as rare in training as in validation, and have 5 % or more of its labels;
-        without modes, only classes with fewer than 30 labels.
+        The rule counts the labels of all saved steps by class. After `samples` labels it reports:
+        * a ratio of the largest count to the smallest above `threshold_imbalance`;
+        * a class whose share of wrong predictions is above `threshold_misprediction`.
 
     Parameters:
         threshold_imbalance: Largest ratio of the counts of two classes.
         threshold_misprediction: Largest share of wrong predictions of a class.
         samples: Labels that must have been counted.
-        unlike_validation: True to compare the ratios of training with those of validation.
+        unlike_validation: True to ignore an imbalance that validation has as well.
         argmax: True to take the largest number along the last axis of predictions as the class.
         labels_regex: Regular expression of the labels.
         predictions_regex: Regular expression of the predictions.
 
     What to try:
-        Weights for the classes, other sampling, more data of the rare ones.
+        Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often,
+        or get more data of them; judge by a metric that rare classes count in.
     """
 
     threshold_imbalance: Annotated[float, AtLeast(1)] = 10.0
@@ -74,9 +67,7 @@ class ClassImbalance(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Count the labels of the step, and judge what has been counted.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `ClassTallies` keeps.
+        Memory: What `ClassTallies` keeps.
         """
         names = (self.labels_regex, self.predictions_regex)
         found, reason = class_labels(step, *names, argmax=self.argmax)
@@ -95,13 +86,14 @@ class ClassImbalance(Rule):
             of = tallies.of(ModeKeys.EVAL, labels.name) if has_validation else None
             imbalance = self._imbalance(tally, labels.num_classes, of)
             both = (imbalance, self._misprediction(tally))
-            findings += [(labels, finding) for finding in both if finding is not None]
+            findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
         labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
         rows = step.tensors(regex=self.labels_regex)
         row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
-        return IssueFound(evidence(step, rows, row, **worst._asdict(), remedy=_REMEDY))
+        measure, value, threshold, message = worst
+        return finding(self, step, (rows, row), (measure, value, threshold), message)
 
     def _imbalance(
         self, tally: LabelTally, num_classes: int, validation: LabelTally | None

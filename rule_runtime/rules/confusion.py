@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.selection import evidence, name_or_only_member
+from rule_runtime.facts.selection import finding, name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
 
 if TYPE_CHECKING:
@@ -26,20 +26,14 @@ _Violation = tuple[str, float, float, float, str]
 _MAX_CLASSES: Final = 1024
 """Classes; it bounds the matrix to 8 MiB."""
 
-_REMEDY: Final = (
-    "Look at examples of the two classes: wrong labels, classes that overlap, too few examples of "
-    "one class. Weight the classes, collect more data, or train longer."
-)
-
 
 class Confusion(Rule):
     """Detects classes that a model mistakes for each other.
 
     How it decides:
-        The rule makes a confusion matrix of each saved step. Of the predictions of each class, the
-        share of right ones must be at least `min_diag`, and the share of each other class at most
-        `max_off_diag`. Labels are classes or one-hot rows; predictions are classes, probabilities,
-        or a score per class. Negative labels are ignored.
+        The rule makes a confusion matrix of each saved step. For each predicted class, the share of
+        right predictions must be at least `min_diag`. The share of each other class must be at most
+        `max_off_diag`.
 
     Parameters:
         category_no: Number of classes; by default the largest class found, plus one.
@@ -51,7 +45,8 @@ class Confusion(Rule):
         max_off_diag: Largest share of one other class that passes.
 
     What to try:
-        Look at the examples and their labels, weight the classes, or collect more data.
+        Look at examples of the two classes: wrong labels, classes that overlap, too few examples of
+        one class. Weight the classes, collect more data, or train longer.
     """
 
     category_no: Annotated[int | None, AtLeast(2), AtMost(_MAX_CLASSES), Unit("classes")] = None
@@ -74,12 +69,7 @@ class Confusion(Rule):
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the shares of the step's confusion matrix with the thresholds.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the shares of the step's confusion matrix with the thresholds."""
         matrices = {
             worker: matrix for worker in step.workers if (matrix := self._matrix(step, worker))
         }
@@ -97,18 +87,8 @@ class Confusion(Rule):
         measure, _, value, threshold, message, worker = min(found)
         rows = step.tensors()
         row = list(zip(rows.names, rows.workers, strict=True)).index((matrices[worker][0], worker))
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                row,
-                measure=measure,
-                value=value,
-                threshold=threshold,
-                message=f"{value:.3g} of the predictions of class {message}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"{value:.3g} of the predictions of class {message}"
+        return finding(self, step, (rows, row), (measure, value, threshold), message)
 
     def _matrix(self, step: StepView, worker: str) -> tuple[str, npt.NDArray[np.int64]] | None:
         """Return the name of predictions, and counts [K, K] of true by predicted class."""

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.tensor_change import are_identical
@@ -24,30 +24,23 @@ __all__ = ["DeadOptimizer"]
 _ACCUMULATED: Final = 250
 """Steps that are needed while no parameter has changed: gradients may be accumulated."""
 _HALF: Final = frozenset({"float16", "bfloat16"})
-_REMEDY: Final = (
-    "Give the optimizer all parameters (create it after the model is complete), check that "
-    "optimizer.step() is called, and that the learning rate of the parameter's group is not 0."
-)
 
 
 class DeadOptimizer(Rule):
     """Detects parameters that get a gradient and never change.
 
     How it decides:
-        A parameter is unchanged if all its statistics equal those of the saved training step
-        before. The rule reports a parameter that has never changed, for `patience` saved steps in a
-        row with a gradient other than zero. While no parameter has changed at all, 250 steps are
-        needed, since gradients may be accumulated.
-
-        Biases before a normalisation (their gradient is rounding) are not judged. In half
-        precision, tensors whose elements are so similar that rounding may stop them are not either.
+        The rule compares the statistics of each parameter at saved training steps. It reports a
+        parameter that never changed, after `patience` steps with a gradient other than zero. If no
+        parameter changed at all, it waits for 250 steps. It ignores parameters that rounding may
+        keep from changing.
 
     Parameters:
         patience: Saved steps in a row without a change.
 
     What to try:
-        Create the optimizer after the last change of the model, with all its parameters; check its
-        parameter groups and the loss scaler.
+        Give the optimizer all parameters (create it after the model is complete), check that
+        optimizer.step() is called, and that the learning rate of the parameter's group is not 0.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 5
@@ -61,14 +54,9 @@ class DeadOptimizer(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare each parameter with the training step before.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `since_previous_step`; `rows`: at most 2,048 parameters, whether they
-                have changed, and their streaks; `first`: the first step that was compared;
-                `has_moved`: whether any parameter has changed.
-
-        Raises:
-            Missing: No parameter has a gradient, or there is nothing to compare with.
+        Memory: That of `since_previous_step`; `rows`: at most 2,048 parameters, whether they have
+        changed, and their streaks; `first`: the first step that was compared; `has_moved`: whether
+        any parameter has changed.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
@@ -91,20 +79,13 @@ class DeadOptimizer(Rule):
         if not is_dead.any() or not (memory["has_moved"] or num_steps >= _ACCUMULATED):
             return Passed()
         at = worst(pairs.rows, np.where(is_dead, streaks, np.nan), largest=True)
-        return IssueFound(
-            evidence(
-                step,
-                pairs.rows,
-                at,
-                measure="unchanged_saved_steps",
-                value=float(streaks[at]),
-                threshold=self.patience,
-                message=f"has a gradient, of mean size {gradients.of(pairs.rows)[at]:.3g}, and has "
-                f"not changed for {streaks[at]} saved steps ({int(is_dead.sum())} of "
-                f"{len(pairs.rows)} parameters)",
-                remedy=_REMEDY,
-            )
+        message = (
+            f"has a gradient, of mean size {gradients.of(pairs.rows)[at]:.3g}, and has "
+            f"not changed for {streaks[at]} saved steps ({int(is_dead.sum())} of "
+            f"{len(pairs.rows)} parameters)"
         )
+        measured = ("unchanged_saved_steps", float(streaks[at]), self.patience)
+        return finding(self, step, (pairs.rows, at), measured, message)
 
 
 def _learns(gradients: Gradients, parameters: TensorRows) -> npt.NDArray[np.bool_]:

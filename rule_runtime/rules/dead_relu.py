@@ -23,20 +23,18 @@ class DeadRelu(Rule):
     """Detects layers most of whose ReLU units are not active.
 
     How it decides:
-        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead at a training step
-        if less than `threshold_inactivity` percent of its outputs are not zero. The rule reports
-        the layer with the largest share of dead units, if that is above `threshold_layer`. The
-        outputs are those of the collection `relu_output`, saved with values.
+        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead if less than
+        `threshold_inactivity` percent of its outputs are not zero. The rule reports the layer with
+        most dead units, if their share is above `threshold_layer`.
 
     Parameters:
-        tensor_regex: Regular expressions of further outputs of ReLU layers.
+        tensor_regex: Regular expressions of outputs besides the collection `relu_output`.
         threshold_inactivity: Share of non-zero outputs below which a unit is dead.
         threshold_layer: Share of dead units above which a layer is reported.
 
     What to try:
-        Lower the learning rate (one large step can push a layer's inputs below zero for good), use
-        a Kaiming initialisation, normalise the layer's inputs, or use an activation that is not
-        flat below zero, such as LeakyReLU, ELU or GELU.
+        Lower the learning rate, use a Kaiming initialisation, normalise the layer's inputs, or use
+        LeakyReLU, ELU or GELU.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_output",)
@@ -53,12 +51,7 @@ class DeadRelu(Rule):
         return (CollectionConfig("relu_output", parameters),)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest share of dead units of the step with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the largest share of dead units of the step with the threshold."""
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)

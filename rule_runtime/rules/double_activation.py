@@ -31,13 +31,11 @@ class DoubleActivation(Rule):
     """Detects activations that are applied to what went through one already.
 
     How it decides:
-        A tensor is reported after `patience` saved training steps in a row if it is:
-
-        * the input of CrossEntropyLoss or BCEWithLogitsLoss with the extremes of a tanh or sigmoid
-          of a module's output;
-        * any tensor with the extremes of an activation of an activation of a module's output.
-
-        OutputContract judges a softmax or ReLU before these losses.
+        The rule compares minima and maxima of saved tensors. It reports these after `patience`
+        saved training steps in a row:
+        * the input of CrossEntropyLoss or BCEWithLogitsLoss is a tanh or sigmoid of a module's
+          output;
+        * a tensor is an activation of an activation of a module's output.
 
     Parameters:
         patience: Saved steps in a row.
@@ -54,9 +52,7 @@ class DoubleActivation(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at what losses and activations get.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect.
+        Memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

@@ -26,9 +26,9 @@ class ExplodingTensor(SelectedTensorsRule):
     """Detects tensors with NaN or infinite elements.
 
     How it decides:
-        The rule counts the NaN and infinite elements of each selected tensor, and reports the
-        tensor with the largest share of them. Finite values never count, however large. The tables
-        of XGBoost's trees are ignored unless you select them.
+        The rule counts NaN and infinite elements. It reports the tensor with the largest share of
+        them. Finite values never count, however large they are. The tables of XGBoost's trees are
+        ignored unless you select them.
 
     Parameters:
         collection_names: Collections to judge; by default all saved tensors.
@@ -45,12 +45,7 @@ class ExplodingTensor(SelectedTensorsRule):
     only_nan: bool = False
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for tensors with elements that are not finite.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Look for tensors with elements that are not finite."""
         rows = self.judged_tensors(step)
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import evidence, finite_means
+from rule_runtime.facts.selection import finding, finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -21,21 +21,14 @@ __all__ = ["FeatureImportanceOverweight"]
 _MAX_NAMES: Final = 5
 """Further features that a finding names."""
 
-_REMEDY: Final = (
-    "Check whether the most important features leak the label. Otherwise train without them, "
-    "sample columns (colsample_bytree), or regularise more."
-)
-
 
 class FeatureImportanceOverweight(Rule):
     """Detects models that rely on a few features.
 
     How it decides:
         At each saved round, the rule computes the share of the `nfeatures` largest importances in
-        the sum of all importances. A share above `threshold` fires. Each type of importance that
-        the pattern selects (weight, gain, cover, ...) is judged by itself. Rounds before
-        `start_step` are not evaluated, nor are models that use too few features: the share of a few
-        among few is always large.
+        the sum of all. A share above `threshold` fires. Each type of importance (weight, gain,
+        cover, ...) is judged by itself.
 
     Parameters:
         threshold: Largest share that passes.
@@ -45,7 +38,8 @@ class FeatureImportanceOverweight(Rule):
         min_features: Smallest number of features with an importance; at least `nfeatures` + 1.
 
     What to try:
-        Check whether a feature leaks the label. Drop or regularise the most important features.
+        Check whether the most important features leak the label. Otherwise train without them,
+        sample columns (colsample_bytree), or regularise more.
     """
 
     threshold: Annotated[float, GreaterThan(0), AtMost(1)] = 0.8
@@ -57,12 +51,7 @@ class FeatureImportanceOverweight(Rule):
     collections = (CollectionConfig("feature_importance", {"save_interval": "500"}),)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the share of the most important features with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the share of the most important features with the threshold."""
         if step.mode_step < self.start_step:
             return NotEvaluated(f"rounds before start_step={self.start_step} are not evaluated")
         rows = step.tensors(regex=self.tensor_regex)
@@ -81,18 +70,12 @@ class FeatureImportanceOverweight(Rule):
         names = [rows.names[at].rpartition("/")[2] for at in others[: self.nfeatures - 1]]
         too = f", with {', '.join(names[:_MAX_NAMES])}" if names else ""
         too += f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        issue = evidence(
-            step,
-            rows,
-            first,
-            measure="importance_share",
-            value=share,
-            threshold=self.threshold,
-            message=f"the most important feature{too + ',' if too else ''} has {share:.3g} of the "
-            f"importance of {len(others) + 1} features, more than {self.threshold:g}",
-            remedy=_REMEDY,
+        message = (
+            f"the most important feature{too + ',' if too else ''} has {share:.3g} of the "
+            f"importance of {len(others) + 1} features, more than {self.threshold:g}"
         )
-        return IssueFound(issue)
+        measured = ("importance_share", share, self.threshold)
+        return finding(self, step, (rows, first), measured, message)
 
 
 def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:

@@ -14,7 +14,7 @@ from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated,
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_sides import is_share_of_errors
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.facts.selection import declared
+from rule_runtime.facts.selection import declared, what_to_try
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
@@ -37,10 +37,6 @@ _LEARNING_STEPS: Final = 90
 """Steps after which training should have learned: nearly two epochs of 50 steps."""
 
 _SETTLING: Final = f"moving averages of Keras's batch normalisation need {_SETTLED_STEPS} steps"
-_REMEDY: Final = (
-    "Use more data or augmentation, a smaller model, weight decay or dropout, or stop earlier; "
-    "check that both sets were made in the same way."
-)
 _CHECK_LABELS: Final = "Check that labels belong to their inputs, and that both sets are alike."
 
 
@@ -48,12 +44,11 @@ class GeneralisationGap(Rule):
     """Detects validation losses far above those of training, or never better than a baseline.
 
     How it decides:
-        The baseline is the loss of the best constant predictor or, if unknown, the training loss at
-        the beginning. The rule compares mean losses of validation passes with it, and with the mean
-        training loss since the previous pass. It fires, `patience` passes in a row, if:
-        * validation exceeds training by `gap_percent` of the baseline, and by `ratio`; the roots of
-          squared errors are compared;
-        * none of 3 passes or more was better than the baseline.
+        The baseline is the loss of the best constant predictor, if known. The rule reports these
+        after `patience` validation passes in a row:
+        * the validation loss exceeds the training loss by `gap_percent` of the baseline, and by the
+          factor `ratio`;
+        * of 3 passes or more, none was better than the baseline.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the baseline.
@@ -61,7 +56,8 @@ class GeneralisationGap(Rule):
         patience: Validation passes in a row, or saved rounds of XGBoost.
 
     What to try:
-        More data or augmentation, a smaller model, weight decay or dropout, an earlier stop.
+        Use more data or augmentation, a smaller model, weight decay or dropout, or stop earlier;
+        check that both sets were made in the same way.
     """
 
     gap_percent: Annotated[float, GreaterThan(0), Unit("% of the baseline")] = 25.0
@@ -77,10 +73,8 @@ class GeneralisationGap(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the validation passes that a step finishes.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `validation_passes` keeps: of each loss its first, lowest and latest
-                passes, and how often in a row it was bad.
+        Memory: What `validation_passes` keeps: of each loss its first, lowest and latest passes,
+        and how often in a row it was bad.
         """
         passes = validation_passes(step, memory, with_targets=True)
         if not passes:
@@ -118,7 +112,7 @@ class GeneralisationGap(Rule):
             text=f"the validation loss is {one.validation:.3g} and the training loss "
             f"{one.training:.3g}: a gap of {gap:.3g} % of the baseline {baseline.loss:.3g}, more "
             f"than {self.gap_percent:g} %",
-            remedy=_REMEDY,
+            remedy=what_to_try(self),
         )
 
 

@@ -27,9 +27,9 @@ class GradientNormExplosion(CurveRule):
     """Detects gradients whose norm grows many times over.
 
     How it decides:
-        The usual norm of all gradients of a worker is the median of the 20 saved before or, if
-        larger, of the first 5. The norm must not exceed `growth_factor` times the usual one at
-        `patience` saved steps in a row. Gradients are those before clipping.
+        The rule computes the norm of all gradients of a rank, before clipping. The usual norm is
+        the median of the 20 before or, if that is larger, of the first 5. More than `growth_factor`
+        times that fires, at `patience` saved steps in a row.
 
     Parameters:
         patience: Saved steps in a row.
@@ -37,7 +37,8 @@ class GradientNormExplosion(CurveRule):
         weight_factor: Accepted and ignored.
 
     What to try:
-        Gradient clipping, a lower learning rate or a warm-up; gated cells in recurrent networks.
+        Clip gradients by their norm, lower the learning rate or warm it up. In recurrent networks
+        use gated cells or an orthogonal initialisation.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
@@ -47,11 +48,6 @@ class GradientNormExplosion(CurveRule):
     collections = (CollectionConfig("gradients", {"save_interval": "10"}),)
     noun = "norms of gradients"
     measure = "norm_of_all_gradients"
-    remedy = (
-        "Clip gradients by their norm, lower the learning rate or warm it up. In recurrent "
-        "networks use gated cells or an orthogonal initialisation. Look at the batches of these "
-        "steps."
-    )
     compares_together = True
 
     @property

@@ -58,18 +58,17 @@ class IneffectiveSteps(Rule):
     """Detects optimizer steps that change no weight.
 
     How it decides:
-        The hook counts optimizer steps. The rule reports
-
+        The rule uses the hook's counts of optimizer steps. It reports:
         * `patience` steps in a row that the loss scaler skipped while the loss scale is below 1, or
-          twice as many at any scale (a high first scale skips a dozen steps);
-        * `patience` steps in a row without a gradient, or of optimizers that hold no parameter of
-          the model, if all saved weights are equal at three saved steps in a row.
+          twice as many at any scale;
+        * `patience` steps in a row without a gradient or without a parameter of the model, if no
+          saved weight changes.
 
     Parameters:
         patience: Optimizer steps in a row without effect.
 
     What to try:
-        See the finding: it depends on the cause.
+        Follow the remedy of the finding: it depends on the cause.
     """
 
     # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.
@@ -80,12 +79,7 @@ class IneffectiveSteps(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at the counts of the step, and whether weights have changed.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `since_previous_step`; `streak`: saved steps without a change.
-
-        Raises:
-            Missing: No counts or no weights were saved.
+        Memory: That of `since_previous_step`; `streak`: saved steps without a change.
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")

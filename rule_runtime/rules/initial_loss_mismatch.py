@@ -18,7 +18,7 @@ from rule_runtime.engine.outcome import (
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.losses import LOSS_INPUTS, Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import finding, is_training
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -32,35 +32,26 @@ _TIMES_UNSURE: Final = 2.0
 """Times `max_ratio` for losses that look like a cross entropy by their inputs only."""
 _NEGATIVE: Final = -1e-4
 """Losses above it may be below 0 by rounding."""
-_REMEDY: Final = (
-    "Check that the loss fits the outputs and targets (logits or probabilities, log_softmax before "
-    "NLLLoss, sum or mean over the batch), scale inputs and targets, and initialise the last layer "
-    "with small weights."
-)
 
 
 class InitialLossMismatch(Rule):
     """Finds first losses that do not fit an untrained model.
 
     How it decides:
-        The loss at the first training step is compared with that of outputs that are all 0:
-        ln(classes) for a cross entropy, ln 2 for a binary one, and the mean square of the targets,
-        or its root, but at least 1, for a regression. It fires if the loss is more than `max_ratio`
-        times as large, or twice that if only the inputs show that it is a cross entropy.
-
-        A loss that is larger than a mean over these outputs can be is a sum, or is scaled by the
-        script. It is not reported.
-
-        A loss that cannot be negative fires if it is below 0 at one of the first `num_points` saved
-        training steps.
+        The rule compares the loss at the first training step with the loss of outputs that are all
+        0. That is ln(classes) for a cross entropy, ln 2 for a binary one, and follows from the mean
+        square of the targets for a regression. The rule reports:
+        * a first loss more than `max_ratio` times as large, unless it is a sum or was scaled;
+        * a loss below 0 that cannot be negative, at the first `num_points` saved steps.
 
     Parameters:
         max_ratio: Times the loss of outputs that are all 0.
         num_points: First saved losses that must not be negative.
 
     What to try:
-        Compare outputs and targets with what the loss takes. Scale targets to variance 1. Divide a
-        summed loss by the batch size. Initialise the last layer with smaller weights.
+        Check that the loss fits the outputs and targets (logits or probabilities, log_softmax
+        before NLLLoss, sum or mean over the batch), scale inputs and targets, and initialise the
+        last layer with small weights.
     """
 
     max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of zero outputs")] = 3.0
@@ -75,9 +66,7 @@ class InitialLossMismatch(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the first losses.
 
-        Args:
-            step: What was saved at the step.
-            memory: `seen`: how many steps with a loss there were.
+        Memory: `seen`: how many steps with a loss there were.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} has no training loss")
@@ -91,7 +80,7 @@ class InitialLossMismatch(Rule):
         for loss in losses:
             if loss.value < _NEGATIVE and _NEVER_NEGATIVE.match(loss.name):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
-                return _finding(step, loss, 0.0, message)
+                return self._found(step, loss, 0.0, message)
         is_first = not seen and step.mode_step == 0
         judged = [
             loss
@@ -112,24 +101,13 @@ class InitialLossMismatch(Rule):
         worst = max(large, key=lambda loss: loss.value / self._limit(loss))
         limit, zero = self._limit(worst), worst.zero_output_loss
         message = f"begins at {worst.value:.4g}, more than {limit / zero:g} times {zero:.3g}, the "
-        return _finding(step, worst, limit, f"{message}loss of outputs that are all 0")
+        return self._found(step, worst, limit, f"{message}loss of outputs that are all 0")
 
     def _limit(self, loss: Loss) -> float:
         """Return the largest first loss that is no issue; NaN if that is unknown."""
         is_sure = loss.kind is not LossKind.LOOKS_LIKE_CLASSES
         return self.max_ratio * loss.zero_output_loss * (1 if is_sure else _TIMES_UNSURE)
 
-
-def _finding(step: StepView, loss: Loss, threshold: float, message: str) -> IssueFound:
-    return IssueFound(
-        evidence(
-            step,
-            step.fact(Losses).rows,
-            loss.row,
-            measure="initial_loss",
-            value=loss.value,
-            threshold=threshold,
-            message=message,
-            remedy=_REMEDY,
-        )
-    )
+    def _found(self, step: StepView, loss: Loss, limit: float, message: str) -> IssueFound:
+        row = (step.fact(Losses).rows, loss.row)
+        return finding(self, step, row, ("initial_loss", loss.value, limit), message)

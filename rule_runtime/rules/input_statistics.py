@@ -13,7 +13,7 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import all_calls, are_bits, root_mean_square, target_scales
 from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InputStatistics"]
 
-_REMEDY: Final = (
-    "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
-    "by 255; look at a batch of what the data loader returns."
-)
 _TARGETS: Final = (
     "Scale the targets to mean 0 and variance 1, and the outputs back; or begin with the mean of "
     "the targets as the last layer's bias."
@@ -41,11 +37,11 @@ class InputStatistics(Rule):
     """Detects inputs and targets of a model that are not scaled, or that do not vary.
 
     How it decides:
-        It judges the first input of the model, if it has real numbers and a layer gets it
-        unchanged. It fires if the root mean square is more than `max_rms` or less than `min_rms`,
-        or all elements are equal, `patience` saved training steps in a row. It also fires if from
-        step 50 on targets of a loss of numbers have a root mean square of more than ten times
-        `max_rms` and ten times that of the outputs.
+        The rule judges the root mean square of the first input of the model, and of the targets of
+        a regression. It reports:
+        * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
+          row;
+        * targets above ten times `max_rms` and ten times the outputs, from step 50 on.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -53,7 +49,7 @@ class InputStatistics(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Scale inputs by mean and standard deviation of the training data, or by a first layer.
+        Scale each input to mean 0 and variance 1. Look at a batch of the data loader.
     """
 
     max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = 5.0
@@ -71,9 +67,7 @@ class InputStatistics(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at the model's inputs.
 
-        Args:
-            step: What was saved at the step.
-            memory: `inputs` and `targets`, saved steps in a row at which each was bad.
+        Memory: `inputs` and `targets`, saved steps in a row at which each was bad.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -121,17 +115,8 @@ class InputStatistics(Rule):
         message += f"{self.min_rms:g} and {self.max_rms:g}"
         if std[at] == 0:
             message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
-        issue = evidence(
-            step,
-            rows,
-            at,
-            measure="rms",
-            value=rms[at],
-            threshold=self.max_rms if rms[at] > self.max_rms else self.min_rms,
-            message=message,
-            remedy=_REMEDY,
-        )
-        return IssueFound(issue)
+        measured = ("rms", rms[at], self.max_rms if rms[at] > self.max_rms else self.min_rms)
+        return finding(self, step, (rows, at), measured, message)
 
     def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
         """Return whether something is bad `patience` times in a row, this time included."""

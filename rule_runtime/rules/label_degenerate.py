@@ -11,7 +11,7 @@ from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.labels import SORTED_SHARE, Labels, LabelSeries, OtherLabels, labels_of
 from rule_runtime.facts.losses import LOSS_INPUTS, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -28,31 +28,27 @@ _NOT_RARE: Final = 0.049
 _LEARNED: Final = 0.1
 """Share of the first loss below which a constant label is learned."""
 
-_REMEDY: Final = (
-    "Look at what the data loader returns as labels: a wrong column, a mapping of all names to one "
-    "number, a file that is sorted and not shuffled."
-)
-_SHUFFLE: Final = "Shuffle the rows in each epoch, as `shuffle=True` of a data loader does."
-
 
 class LabelDegenerate(Rule):
     """Detects labels that are the same in all rows, or in all rows of each batch.
 
     How it decides:
-        It fires if all labels of `samples` rows or more in `patience` saved training steps or more
-        are equal. If the label is 0 or 1, ten times as many rows are needed, as other classes may
-        be rare; not if 5 % or more of the labels of validation differ. Targets of a loss count once
-        the loss is below a tenth of its first value. It also fires if half or more of the saved
-        batches have one class each, and three or more classes occur.
+        The rule reports:
+        * labels that are all equal, after `samples` rows and `patience` saved training steps (ten
+          times as many rows if the label is 0 or 1);
+        * sorted rows: half or more of the saved batches have one class each, and three or more
+          classes occur.
+
+        Targets of a loss count once the loss is below a tenth of its first value.
 
     Parameters:
         samples: Rows after which labels must have two values.
         patience: Saved steps after which they must.
-        labels_regex: Regular expressions of tensors that are labels, besides the collection
-            `labels` and the targets of losses.
+        labels_regex: Regular expressions of labels, besides the collection `labels` and targets.
 
     What to try:
-        Look at a batch of what the data loader returns; shuffle data that is sorted by class.
+        Look at the labels that the data loader returns. A wrong column or mapping makes them equal.
+        Use shuffle=True if rows are sorted by class.
     """
 
     samples: Annotated[int, AtLeast(2), Unit("rows")] = 500
@@ -69,10 +65,8 @@ class LabelDegenerate(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the labels of a training step; remember those of other modes.
 
-        Args:
-            step: What was saved at the step.
-            memory: Of at most 32 tensors each `series`, what is known of the labels of training,
-                and `others`, of those of other modes.
+        Memory: Of at most 32 tensors each `series`, what is known of the labels of training, and
+        `others`, of those of other modes.
         """
         owners = {loss.owner for loss in step.fact(Losses).losses}
         targets = (f"^{re.escape(owner)}_input_1$" for owner in sorted(owners))
@@ -98,7 +92,7 @@ class LabelDegenerate(Rule):
             known[key] = list(series)
             is_one = self._is_one_label(series, each, OtherLabels(*others.get(each.key, ())))
             if is_one or series.is_sorted:
-                found.append(_issue(step, rows, each, series, is_one=is_one))
+                found.append(self._found(step, rows, each, series, is_one=is_one))
         return found[0] if found else Passed()
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
@@ -112,24 +106,17 @@ class LabelDegenerate(Rule):
         is_data = has_others or (labels.are_data and is_learned)
         return is_data and series.rows >= self.samples * (_RARE if may_be_rare else 1)
 
-
-def _issue(
-    step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
-) -> IssueFound:
-    """Return the finding of one label in all rows, or of one class in each batch."""
-    message = f"is {labels.statistics.low:g} in all of {int(series.rows)} rows so far"
-    if not is_one:
-        message = f"has one class only in {series.one_class} of the {series.batches} batches saved "
-        message += "so far, and not always the same: rows are sorted by class"
-    return IssueFound(
-        evidence(
-            step,
-            rows,
-            labels.at,
-            measure="distinct_labels" if is_one else "share_of_batches_of_one_class",
-            value=1.0 if is_one else series.one_class / series.batches,
-            threshold=2.0 if is_one else SORTED_SHARE,
-            message=message,
-            remedy=_REMEDY if is_one else _SHUFFLE,
+    def _found(
+        self, step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
+    ) -> IssueFound:
+        """Return the finding of one label in all rows, or of one class in each batch."""
+        if is_one:
+            message = f"is {labels.statistics.low:g} in all of {int(series.rows)} rows so far"
+            return finding(self, step, (rows, labels.at), ("distinct_labels", 1.0, 2.0), message)
+        share = series.one_class / series.batches
+        message = (
+            f"has one class only in {series.one_class} of the {series.batches} batches saved so "
+            "far, and not always the same: rows are sorted by class"
         )
-    )
+        measured = ("share_of_batches_of_one_class", share, SORTED_SHARE)
+        return finding(self, step, (rows, labels.at), measured, message)

@@ -8,7 +8,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tree_rate import tree_rate
 from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
 
@@ -35,17 +35,17 @@ class LearningRateTooHigh(Rule):
     """Detects updates that change most weights by a large part of themselves in every step.
 
     How it decides:
-        Changes of a weight's norm, extremes, mean and standard deviation between saved steps bound
-        its update ratio from below. The median bound of the weights that changed must exceed
-        `max_update_ratio` at `patience` saved steps in a row, and 2 / t for changes since step t.
-        Boosted trees are judged by `eta`, which must not exceed 1.
+        The rule computes how far each weight moved at least, from the changes of its statistics. It
+        fires if the median movement in a step exceeds `max_update_ratio` at `patience` saved steps
+        in a row. The limit is higher in the first steps. Boosted trees are reported if `eta`
+        exceeds 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
         patience: Saved steps in a row.
 
     What to try:
-        A tenth of the learning rate, a warm-up, or gradient clipping.
+        Lower the learning rate tenfold, warm it up, or clip gradients.
     """
 
     max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25
@@ -59,12 +59,7 @@ class LearningRateTooHigh(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `weight_movement`; `streak`: findings in a row.
-
-        Raises:
-            Missing: Weights cannot be compared.
+        Memory: That of `weight_movement`; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -86,16 +81,10 @@ class LearningRateTooHigh(Rule):
         needed = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
         if streak(memory, is_bad=ratio > limit) < needed:
             return Passed()
-        return IssueFound(
-            evidence(
-                step,
-                movement.rows,
-                worst(movement.rows, movement.least_ratio, largest=True),
-                measure="least_update_ratio",
-                value=ratio,
-                threshold=limit,
-                message=f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
-                f"more in a step, more than {limit:.3g}",
-                remedy="Lower the learning rate tenfold, warm it up, or clip gradients.",
-            )
+        message = (
+            f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
+            f"more in a step, more than {limit:.3g}"
         )
+        measured = ("least_update_ratio", ratio, limit)
+        at = worst(movement.rows, movement.least_ratio, largest=True)
+        return finding(self, step, (movement.rows, at), measured, message)

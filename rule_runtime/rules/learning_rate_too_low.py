@@ -10,7 +10,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_curves import training_points
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, what_to_try, worst
 from rule_runtime.facts.tree_rate import tree_rate
 from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
 from rule_runtime.numerics.robust import noise
@@ -36,21 +36,18 @@ _LEAST_RATE_OF_TREES: Final = 1e-3
 _ROUNDS: Final = 20
 """Boosting rounds after which the fall of the loss is judged."""
 
-_REMEDY: Final = (
-    "Raise the learning rate tenfold, unless a schedule has lowered it on purpose. Check whether "
-    "gradients vanish on their way to the first layers."
-)
-
 
 class LearningRateTooLow(Rule):
     """Detects updates so small that nothing is learned.
 
     How it decides:
-        The movement of a weight is estimated from its extremes, mean and standard deviation. Its
-        median over the weights that moved must be below `min_update_ratio`, now and on average over
-        `num_steps` steps or more, and not rise as in a warm-up. No loss may have fallen by
-        `max_fall_percent`, or be so noisy that it may have. Boosted trees are reported if `eta` is
-        below 0.001 and no loss has fallen after 20 rounds.
+        The rule estimates how far each weight moves in a step, from the changes of its statistics.
+        It fires if all of these hold:
+        * The median movement is below `min_update_ratio`, now and over `num_steps` steps, and does
+          not grow as in a warm-up.
+        * No loss has fallen by `max_fall_percent`, or may have within its noise.
+
+        Boosted trees are reported if `eta` is below 0.001 and no loss has fallen after 20 rounds.
 
     Parameters:
         min_update_ratio: Movement in a step, in parts of the weight's root mean square.
@@ -58,7 +55,8 @@ class LearningRateTooLow(Rule):
         max_fall_percent: Fall of the loss from which on the run counts as learning.
 
     What to try:
-        Ten times the learning rate. Look at the schedule.
+        Raise the learning rate tenfold, unless a schedule has lowered it on purpose. Check whether
+        gradients vanish on their way to the first layers.
     """
 
     min_update_ratio: Annotated[float, GreaterThan(0), Unit("of the rms per step")] = 1e-4
@@ -74,12 +72,7 @@ class LearningRateTooLow(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved, and whether the loss fell.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `weight_movement`; `losses`: numbers of at most 32 losses.
-
-        Raises:
-            Missing: Weights cannot be compared, or no loss was saved.
+        Memory: That of `weight_movement`; `losses`: numbers of at most 32 losses.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -94,7 +87,7 @@ class LearningRateTooLow(Rule):
                 measure="learning_rate",
                 value=value,
                 threshold=_LEAST_RATE_OF_TREES,
-                remedy=_REMEDY,
+                remedy=what_to_try(self),
             )
         movement = weight_movement(step, memory)
         median = median_of_moving(movement.moved)
@@ -103,19 +96,13 @@ class LearningRateTooLow(Rule):
         if has_fallen or not is_slow or not is_settled:
             return Passed()
         slowest = np.where(movement.moved > 0, movement.moved, np.nan)
-        return IssueFound(
-            evidence(
-                step,
-                movement.rows,
-                worst(movement.rows, slowest, largest=False),
-                measure="median_move_per_step",
-                value=median,
-                threshold=self.min_update_ratio,
-                message=f"moved least; the median weight moves by {median:.3g} of its size in a "
-                f"step, less than {self.min_update_ratio:g}, and the loss has not fallen",
-                remedy=_REMEDY,
-            )
+        message = (
+            f"moved least; the median weight moves by {median:.3g} of its size in a "
+            f"step, less than {self.min_update_ratio:g}, and the loss has not fallen"
         )
+        measured = ("median_move_per_step", median, self.min_update_ratio)
+        at = worst(movement.rows, slowest, largest=False)
+        return finding(self, step, (movement.rows, at), measured, message)
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool:
         """Return whether a loss has fallen since the beginning, or may have within its noise."""

@@ -21,27 +21,24 @@ class LossDiverging(CurveRule):
     """Detects training losses that rise and stay high.
 
     How it decides:
-        Above the beginning: the latest 30 saved losses are all higher than the first one by
-        `rise_percent`. Above the best: the latest 8 are all higher than the best 10 in a row of
-        these 30, by `rise_percent` of the loss at the beginning, and do not fall again. Either rise
-        must be four times the scatter. Losses that are not positive, or whose targets are all the
-        same, are not judged. If a worker has several losses, all of them must diverge.
+        The rule fires if one of these holds at `patience` saved steps in a row:
+        * The latest 30 losses are all higher than the first one by `rise_percent`.
+        * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
+
+        Either rise must be four times the scatter. Of several losses, all must diverge.
 
     Parameters:
-        patience: How many saved steps in a row.
-        rise_percent: The rise, in percent of the loss at the beginning.
+        patience: Saved steps in a row.
+        rise_percent: The rise, in percent of the first loss.
 
     What to try:
-        A lower learning rate, a warm-up, gradient clipping. Resume from the last good checkpoint.
+        Lower the learning rate or warm it up, clip gradients, and resume from the last good
+        checkpoint.
     """
 
     rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 50.0
 
     measure = "loss_rise_percent"
-    remedy = (
-        "Lower the learning rate or warm it up, clip gradients, and resume from the last good "
-        "checkpoint."
-    )
 
     @property
     def _window(self) -> tuple[int, int]:

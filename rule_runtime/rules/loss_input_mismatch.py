@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_distances import distances_to_classes
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
-from rule_runtime.facts.selection import evidence
+from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -25,14 +25,10 @@ class LossInputMismatch(Rule):
     """Detects losses that a wrong formula computes, and distances to numbers of classes.
 
     How it decides:
-        * Formula: the loss is recomputed from saved values of outputs and targets. It equals a
-          wrong formula of a table, such as the mean over all pairs, and no right one, at two steps
-          with values.
-        * Class numbers: a distance, such as MSELoss, compares one output with labels that are
-          numbers of 3 to 32 classes, each about as frequent, at `patience` saved training steps in
-          a row.
-
-        OutputContract judges shapes and ranges.
+        The rule reports:
+        * a loss that equals a wrong formula, such as the mean over all pairs, and no right one;
+        * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
+          `patience` saved training steps in a row.
 
     Parameters:
         samples: Labels to count before they can be numbers of classes.
@@ -40,7 +36,7 @@ class LossInputMismatch(Rule):
         labels_regex: Regular expressions of tensors that are labels.
 
     What to try:
-        Compare the formula of the loss with its documentation; use a loss of classes for classes.
+        Compare the formula of the loss with its documentation. Use a loss of classes for classes.
     """
 
     samples: Annotated[int, AtLeast(1), Unit("labels")] = 40
@@ -57,10 +53,8 @@ class LossInputMismatch(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with what they are computed from.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `ClassTallies` keeps; `losses`: of at most 32 losses, streaks and the
-                formulas that match.
+        Memory: What `ClassTallies` keeps; `losses`: of at most 32 losses, streaks and the formulas
+        that match.
         """
         if step.mode.name in ("EVAL", "PREDICT"):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
@@ -81,7 +75,7 @@ class LossInputMismatch(Rule):
                 message = f"is a distance to labels that are numbers of {num_classes} classes"
                 remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
                 measured = ("classes", float(num_classes or 0), 2.0)
-                found.append((loss, measured, message, remedy))
+                found.append((loss, measured, message, remedy=remedy))
             values = losses.values(loss)
             is_judged |= values is not None
             if values is None or not loss.is_only:
@@ -96,16 +90,5 @@ class LossInputMismatch(Rule):
             )
         if not found:
             return Passed()
-        loss, (measure, value, threshold), message, remedy = found[0]
-        return IssueFound(
-            evidence(
-                step,
-                losses.rows,
-                loss.row,
-                measure=measure,
-                value=value,
-                threshold=threshold,
-                message=message,
-                remedy=remedy,
-            )
-        )
+        loss, measured, message, remedy = found[0]
+        return finding(self, step, (losses.rows, loss.row), measured, message, remedy=remedy)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import evidence, finite_means, selected_collections
+from rule_runtime.facts.selection import finding, finite_means, selected_collections
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -24,16 +24,13 @@ _PRIORITY: Final = ("EVAL", "TRAIN", "GLOBAL")
 _MAX_LOSSES: Final = 1024
 """Losses of all workers together; it bounds the memory."""
 
-_REMEDY: Final = "Change the learning rate, check that labels match inputs, or raise num_steps."
-
 
 class LossNotDecreasing(Rule):
     """Detects losses that do not fall by a given percentage over a given number of steps.
 
     How it decides:
-        Each loss is compared with its value `num_steps` steps or more before. The fall, (previous -
-        current) / |previous|, must be at least `diff_percent`. Steps of one evaluation pass are not
-        compared with each other.
+        The rule compares each loss with its value `num_steps` steps or more before. The fall,
+        (previous - current) / |previous|, must be at least `diff_percent`.
 
     Parameters:
         collection_names: Collections whose tensors are losses.
@@ -42,10 +39,10 @@ class LossNotDecreasing(Rule):
         num_steps: Steps between two losses that are compared.
         diff_percent: The least fall, in percent of the previous loss.
         increase_threshold_percent: The rise in percent that is reported as a rise.
-        mode: The mode to judge; EVAL once it has losses, otherwise TRAIN, if not given.
+        mode: The mode to judge; by default EVAL once it has losses, otherwise TRAIN.
 
     What to try:
-        Another learning rate, a warm-up or a schedule. Raise `num_steps` if the loss is noisy.
+        Change the learning rate, check that labels match inputs, or raise num_steps.
     """
 
     collection_names: tuple[str, ...] = ()
@@ -81,13 +78,8 @@ class LossNotDecreasing(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the losses of the step with earlier ones if a comparison is due.
 
-        Args:
-            step: What was saved at the step.
-            memory: `mode` judged; `losses`: at their latest comparison the step in the mode, the
-                global step and the value.
-
-        Raises:
-            Missing: No comparison is due.
+        Memory: `mode` judged; `losses`: at their latest comparison the step in the mode, the global
+        step and the value.
         """
         names = self.collection_names + (("losses",) if self.use_losses_collection else ())
         rows = step.tensors(collections=names, regex=self.tensor_regex)
@@ -103,18 +95,13 @@ class LossNotDecreasing(Rule):
             return Passed()
         is_rise = -fall > self.increase_threshold_percent
         moved = f"rose by {-fall:.3g} %" if fall < 0 else f"fell by {fall:.3g} %"
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="loss_increase_percent" if is_rise else "loss_decrease_percent",
-                value=-fall if is_rise else fall,
-                threshold=self.increase_threshold_percent if is_rise else self.diff_percent,
-                message=f"{moved}, and should have fallen by {self.diff_percent:g} %, {change}",
-                remedy=_REMEDY,
-            )
+        message = f"{moved}, and should have fallen by {self.diff_percent:g} %, {change}"
+        measured = (
+            "loss_increase_percent" if is_rise else "loss_decrease_percent",
+            -fall if is_rise else fall,
+            self.increase_threshold_percent if is_rise else self.diff_percent,
         )
+        return finding(self, step, (rows, at), measured, message)
 
     def _judged_mode(self, step: StepView, memory: Memory) -> str:
         """Return the mode to judge; with another mode the comparison begins anew."""

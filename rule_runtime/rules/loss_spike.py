@@ -21,10 +21,13 @@ class LossSpike(CurveRule):
     """Detects training losses that jump far above their latest level.
 
     How it decides:
-        The last `patience` saved losses are compared with the `num_points` before them. Each must
-        exceed their median by `num_deviations` robust standard deviations, by twice the largest
-        excess before, and by `rise_percent` of the loss at the beginning. If a worker has several
-        losses, all of them must spike.
+        The rule compares the last `patience` saved losses with the median of the `num_points`
+        before them. Each must exceed it by all of these:
+        * `num_deviations` robust standard deviations;
+        * twice the largest excess before;
+        * `rise_percent` of the loss at the beginning.
+
+        Of several losses, all must spike.
 
     Parameters:
         patience: How many saved losses in a row must be high.
@@ -33,8 +36,8 @@ class LossSpike(CurveRule):
         rise_percent: The rise, in percent of the loss at the beginning.
 
     What to try:
-        Gradient clipping, a lower learning rate, a longer warm-up. Look at the batches of these
-        steps and resume from the checkpoint before without them.
+        Clip gradients, lower the learning rate or warm it up longer. Look at the batches of these
+        steps, and resume from the checkpoint before without them.
     """
 
     num_points: Annotated[int, AtLeast(5), Unit("saved steps")] = 20
@@ -42,10 +45,6 @@ class LossSpike(CurveRule):
     rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 20.0
 
     measure = "loss"
-    remedy = (
-        "Clip gradients, lower the learning rate or warm it up longer. Look at the batches of "
-        "these steps, and resume from the checkpoint before without them."
-    )
     compares_together = True
 
     @property

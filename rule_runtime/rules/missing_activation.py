@@ -27,14 +27,10 @@ class MissingActivation(Rule):
     """Detects a linear layer whose output goes straight into another linear layer.
 
     How it decides:
-        The rule recognises linear layers and convolutions by their shapes. It reports a pair after
-        `patience` saved steps if the output of the first is the input of the second, unchanged or
-        after dropout. With normalisation or pooling between, two such pairs are needed, and a
-        quarter of the linear layers must begin one.
-
-        A pair is ignored if the width between is smaller than both others (a bottleneck), if
-        another module takes the same signal, if a module around both returns it, or if a function
-        such as a sum may have used it.
+        The rule compares the statistics of outputs and inputs of linear layers and convolutions. It
+        reports a pair after `patience` saved steps if the output of the first is the input of the
+        second, unchanged or after dropout. With normalisation or pooling between, it needs two such
+        pairs. It ignores bottlenecks, and outputs that something else uses too.
 
     Parameters:
         patience: Saved steps in a row.
@@ -50,9 +46,7 @@ class MissingActivation(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for pairs of linear layers.
 
-        Args:
-            step: What was saved at the step.
-            memory: `streak`: for how many saved steps there was such a pair.
+        Memory: `streak`: for how many saved steps there was such a pair.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

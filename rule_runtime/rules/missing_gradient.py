@@ -32,25 +32,21 @@ class MissingGradient(Rule):
     """Detects weights that get no gradient, or one of zero, while others get one.
 
     How it decides:
-        A weight is reported after `patience` saved steps in a row in one of these states, while
-        other weights have a gradient:
-
+        The rule reports a weight after `patience` saved steps in a row in one of these states:
         * Its gradient is exactly zero, and a layer with a gradient is called later.
-        * It has no gradient, never had one and never changed. Its layer is called before all
-          layers with a gradient, or at least `absent_percent` of the weights are like it.
-
-        Weights with requires_grad=False count only if they look as initialised and their layer is
-        called before all layers with a gradient.
+        * It never had a gradient and never changed. Its layer is called before all layers with a
+          gradient, or `absent_percent` of the weights are like it.
+        * It is frozen, looks as initialised, and is called first.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
         absent_percent: Share of the weights that must lack a gradient for that to count.
-        ignore_regex: Regular expressions of weights that are frozen on purpose.
+        ignore_regex: Regular expressions of weights to ignore.
 
     What to try:
-        Look for detach(), no_grad(), .data or NumPy between this layer and the loss, for an output
-        that is not used, for dead units after the layer, and for requires_grad=False. If the weight
-        is frozen on purpose, name it in ignore_regex.
+        Look for detach(), no_grad(), .data or NumPy between this layer and the loss, for unused
+        outputs, dead units and requires_grad=False. If the weight is frozen on purpose, name it in
+        ignore_regex.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
@@ -67,10 +63,8 @@ class MissingGradient(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for weights without a gradient.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: fingerprints of at most 2,048 weights that never had a gradient, and
-                for how many saved steps each weight had none.
+        Memory: `rows`: fingerprints of at most 2,048 weights that never had a gradient, and for how
+        many saved steps each weight had none.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.selection import finding, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -18,30 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["NLPSequenceRatio"]
 
-_REMEDY: Final = (
-    "If the token is padding, batch sequences of similar length, or pad to the longest of the "
-    "batch. If it is the unknown token, use a larger or a subword vocabulary."
-)
-
 
 class NLPSequenceRatio(Rule):
     """Detects input sequences that consist mostly of one token, such as padding.
 
     How it decides:
-        At each saved step, the rule compares the percentage of each token in each input with the
-        token's threshold. A larger percentage fires. It reports the token and input that exceed
-        their threshold the most. Each batch is judged by itself.
+        At each saved step, the rule computes the percentage of each token in each input. It reports
+        the token and input that exceed the token's threshold the most.
 
     Parameters:
-        tensor_regex: Regular expressions of the inputs, in addition to the collection
-            `input_sequence`. The default is the name in MXNet; with other frameworks use the name
-            of the embedding's input, such as `embedding_input_0`.
+        tensor_regex: Regular expressions of inputs besides the collection `input_sequence`, such as
+            `embedding_input_0`. The default is MXNet's name.
         token_values: Tokens to count.
         token_thresholds_percent: For each token, the largest percentage that passes.
 
     What to try:
-        Batch sequences of similar length, pad to the longest of the batch, or use another
-        vocabulary.
+        If the token is padding, batch sequences of similar length, or pad to the longest of the
+        batch. If it is the unknown token, use a larger or a subword vocabulary.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*embedding0_input_0",)
@@ -65,12 +58,7 @@ class NLPSequenceRatio(Rule):
         return (CollectionConfig("input_sequence", parameters),)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the percentage of each token with its threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the percentage of each token with its threshold."""
         rows = step.tensors(collections=("input_sequence",), regex=self.tensor_regex)
         if not len(rows):
             names = ", ".join(self.tensor_regex)
@@ -88,18 +76,8 @@ class NLPSequenceRatio(Rule):
         if excess[at, token] <= 0:
             return Passed()
         value, threshold = percents[at, token], self.token_thresholds_percent[token]
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="token_percent",
-                value=value,
-                threshold=threshold,
-                message=(
-                    f"{value:.4g} % of the elements are the token {self.token_values[token]:g}, "
-                    f"more than {threshold:g} %"
-                ),
-                remedy=_REMEDY,
-            )
+        message = (
+            f"{value:.4g} % of the elements are the token {self.token_values[token]:g}, "
+            f"more than {threshold:g} %"
         )
+        return finding(self, step, (rows, at), ("token_percent", value, threshold), message)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means, num_not_finite
+from rule_runtime.facts.selection import describe_not_finite, finding, finite_means, num_not_finite
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -47,17 +47,15 @@ class NonFinite(Rule):
     """Detects the first tensor of a step, in the order of execution, that is not finite.
 
     How it decides:
-        The rule looks for NaN and infinite elements in parameters, optimizer state, layer inputs
-        and outputs, losses and gradients. It reports the first such tensor in the order of
-        execution, because the others follow from it. It ignores:
-
-        * infinite layer inputs and outputs, because masks are infinite on purpose;
-        * NaN in inputs alone while the loss is finite, because the model masks them;
-        * gradients that no optimizer used, until `patience` steps in a row were skipped;
-        * one of several losses alone, while another loss and the gradients are finite.
+        The rule looks for NaN and infinite elements. It reports the first tensor that has any. It
+        ignores:
+        * infinite inputs and outputs of layers, because masks are infinite;
+        * NaN in inputs alone while the loss is finite;
+        * gradients that no optimizer used, up to `patience` steps in a row;
+        * one of several losses alone, while the gradients are finite.
 
     Parameters:
-        patience: Skipped steps in a row that are an issue.
+        patience: Skipped steps in a row that are reported.
 
     What to try:
         Follow the remedy of the finding: it depends on which tensor was the first.
@@ -74,12 +72,7 @@ class NonFinite(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for the first tensor that is not finite.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Look for the first tensor that is not finite."""
         phases = list(_phases(step))
         if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
@@ -94,18 +87,8 @@ class NonFinite(Rule):
             message += f"; it is the first of {len(bad)} such tensors"
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure=measure,
-                value=value,
-                threshold=0.0,
-                message=message,
-                remedy=_REMEDIES[phase],
-            )
-        )
+        measured, remedy = (measure, value, 0.0), _REMEDIES[phase]
+        return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
 
 def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:

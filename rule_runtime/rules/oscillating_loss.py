@@ -18,19 +18,20 @@ class OscillatingLoss(CurveRule):
     """Detects training losses that swing widely and do not fall.
 
     How it decides:
-        The scatter between neighbours among the latest `num_points` saved losses must exceed
-        `amplitude_percent` of the loss at the beginning. The relative difference of neighbours must
-        also exceed every one among the first 10, so the noise of small batches does not count. The
-        loss must have no downward trend and be above half of its beginning. Workers with
-        several losses are not judged, as in an adversarial training.
+        The rule looks at the latest `num_points` saved losses. It fires if all of these hold:
+        * Their scatter exceeds `amplitude_percent` of the loss at the beginning.
+        * Neighbours differ more than among the first 10.
+        * They have no downward trend and stay above half of the beginning.
+
+        Ranks with several losses are not judged.
 
     Parameters:
-        patience: How many saved steps in a row.
+        patience: Saved steps in a row.
         num_points: Saved losses whose scatter is measured.
         amplitude_percent: The scatter, in percent of the loss at the beginning.
 
     What to try:
-        A lower learning rate, a larger batch, gradient clipping.
+        Lower the learning rate, take larger batches or clip gradients.
     """
 
     num_points: Annotated[int, AtLeast(10), Unit("saved steps")] = 20
@@ -39,7 +40,6 @@ class OscillatingLoss(CurveRule):
     )
 
     measure = "loss_scatter_percent"
-    remedy = "Lower the learning rate, take larger batches or clip gradients."
     num_first = 10
     needs_single_curve = True
 

@@ -25,17 +25,17 @@ class OutputContract(Rule):
     """Detects outputs, targets and losses that do not fit together, such as a second softmax.
 
     How it decides:
-        A table says what each kind of loss requires of the outputs and targets that it compares:
-        their range, shape, sum of a row and number of units. The rule compares the statistics of
-        each saved training step with it. It reports a requirement that is broken at `patience`
-        saved steps in a row, or at `range_patience` if an untrained model may break it by chance.
+        A table says what each loss requires of its outputs and targets: range, shape, sum of a row,
+        number of units. The rule compares the statistics of each saved training step with it. It
+        reports a broken requirement after `patience` steps, or after `range_patience` if chance may
+        break it.
 
     Parameters:
-        patience: Saved steps in a row at which an exact requirement is broken.
-        range_patience: Saved steps in a row at which outputs stay in a range, or are constant.
+        patience: Saved steps in a row with a broken requirement.
+        range_patience: The same for outputs that stay in a range, or are constant.
 
     What to try:
-        The finding names the two lines of code to change.
+        Change the two lines of code that the finding names.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
@@ -46,9 +46,7 @@ class OutputContract(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.
 
-        Args:
-            step: What was saved at the step.
-            memory: `losses`: for at most 32 losses, how often in a row each requirement was broken.
+        Memory: `losses`: for at most 32 losses, how often in a row each requirement was broken.
         """
         if not is_training(step):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import selected_collections
+from rule_runtime.facts.selection import selected_collections, what_to_try
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
@@ -16,29 +16,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Overfit"]
 
-_REMEDY: Final = (
-    "Stop where the validation loss was smallest. Get more data or augment it, add weight decay or "
-    "dropout, or take a smaller model (XGBoost: a smaller max_depth, a larger min_child_weight, "
-    "subsampling)."
-)
-
 
 class Overfit(Rule):
     """Detects a validation loss that is larger than the training loss by more than a given share.
 
     How it decides:
-        The validation loss is the mean of a validation pass, the EVAL steps since the last TRAIN
-        step. The training loss is the mean since the previous pass. The rule fires if (validation -
-        training) / training exceeds `ratio_threshold` in `patience` passes in a row.
+        The rule compares the mean loss of each validation pass with the mean training loss since
+        the previous pass. It fires if (validation - training) / training exceeds `ratio_threshold`
+        in `patience` passes in a row.
 
     Parameters:
-        tensor_regex: Regular expressions of the losses; the collection `losses` if not given.
-        start_step: Global step before which nothing is judged.
-        patience: Validation passes in a row with a ratio above the threshold.
-        ratio_threshold: The largest ratio that is no issue.
+        tensor_regex: Regular expressions of the losses; by default the collection `losses`.
+        start_step: First global step to judge.
+        patience: Validation passes in a row.
+        ratio_threshold: The largest ratio that passes.
 
     What to try:
-        Early stopping, more or augmented data, weight decay, dropout, a smaller model.
+        Stop where the validation loss was smallest. Get more data or augment it, add weight decay
+        or dropout, or take a smaller model (XGBoost: a smaller max_depth, a larger
+        min_child_weight, subsampling).
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
@@ -59,9 +55,7 @@ class Overfit(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the validation passes that a step finishes.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `validation_passes` keeps, and how often in a row each loss was too large.
+        Memory: What `validation_passes` keeps, and how often in a row each loss was too large.
         """
         if step.step < self.start_step:
             return NotEvaluated(f"steps before start_step {self.start_step} are not judged")
@@ -84,7 +78,7 @@ class Overfit(Rule):
                 text=f"the validation loss {one.validation:.6g} is larger than the training loss "
                 f"{one.training:.6g} by a ratio of {-ratio:.3g}, more than "
                 f"{self.ratio_threshold:g}{times}",
-                remedy=_REMEDY,
+                remedy=what_to_try(self),
             )
         if all(one.training <= 0 for one in passes):
             return NotEvaluated(f"the mean training loss for {passes[0].loss} is not above zero")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.selection import what_to_try
 from rule_runtime.facts.validation_passes import validation_passes
 
 if TYPE_CHECKING:
@@ -15,29 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Overtraining"]
 
-_REMEDY: Final = (
-    "Stop here and take the model of the best evaluation (early stopping), or lower the learning "
-    "rate. If the loss still falls slowly, lower delta or raise the patience."
-)
-
 
 class Overtraining(Rule):
     """Detects runs that continue although the validation loss has stopped improving.
 
     How it decides:
-        As early stopping does, with mean losses of validation passes. A pass improves on the best
-        one if its loss is smaller by more than `delta`. The rule fires when `patience_validation`
-        passes in a row did not improve the validation loss, or when `patience_train` passes in a
-        row improved neither loss.
+        The rule works like early stopping. A validation pass improves on the best one if its mean
+        loss is smaller by more than `delta`. The rule fires after `patience_validation` passes
+        without a better validation loss, or `patience_train` passes in which neither loss is
+        better.
 
     Parameters:
-        patience_train: Validation passes without improvement of both losses that make an issue.
-        patience_validation: Validation passes without improvement of the validation loss that make
-            an issue.
-        delta: The improvement of a loss that counts as one, in units of the loss.
+        patience_train: Passes in a row without improvement of either loss.
+        patience_validation: Passes in a row without improvement of the validation loss.
+        delta: Smallest improvement, in units of the loss.
 
     What to try:
-        Early stopping with the best checkpoint; a lower learning rate or a schedule.
+        Stop here and take the model of the best evaluation (early stopping), or lower the learning
+        rate. If the loss still falls slowly, lower delta or raise the patience.
     """
 
     patience_train: Annotated[int, AtLeast(1), Unit("validation passes")] = 5
@@ -51,10 +47,8 @@ class Overtraining(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the validation passes that a step finishes.
 
-        Args:
-            step: What was saved at the step.
-            memory: What `validation_passes` keeps; the best of each loss, and the number of passes
-                since.
+        Memory: What `validation_passes` keeps; the best of each loss, and the number of passes
+        since.
         """
         passes = validation_passes(step, memory)
         if not passes:
@@ -78,7 +72,7 @@ class Overtraining(Rule):
             text=f"the validation loss, now {one.validation:.6g}, has not improved on "
             f"{one.notes['best_validation']:.6g} by {self.delta:g} in {-num_stale} "
             f"evaluations{too}",
-            remedy=_REMEDY,
+            remedy=what_to_try(self),
         )
 
     def _num_stale(self, notes: dict[str, Any], side: str, value: float) -> int:

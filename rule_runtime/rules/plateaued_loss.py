@@ -27,33 +27,28 @@ class PlateauedLoss(CurveRule):
     """Detects training losses that hardly fall, or whose outputs are unrelated to their targets.
 
     How it decides:
-        After `num_steps` steps the loss must have fallen by `min_fall_percent` at some time. Losses
-        with a downward trend, or too noisy to decide, are not reported. If outputs and targets are
-        saved, the loss is also reported if the two are unrelated by the permutation test. While
-        weights move faster and faster, as in a warm-up, nothing is reported.
+        After `num_steps` steps the rule reports:
+        * a loss that never fell by `min_fall_percent`;
+        * a loss whose saved outputs are unrelated to their targets.
+
+        It ignores losses with a downward trend, noisy losses and warm-ups.
 
     Parameters:
-        patience: How many bins in a row.
+        patience: Bins of 5 steps in a row.
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
         min_fall_percent: The fall, in percent of the loss at the beginning.
 
     What to try:
-        Check that labels belong to their inputs and that the loss fits the task. Try a higher
+        Check that labels belong to their inputs and that the loss fits the task. Try another
         learning rate. Look for layers without gradient.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
     num_steps: Annotated[int, AtLeast(15), Unit("steps")] = 150
-    min_fall_percent: Annotated[
-        float, GreaterThan(0), LessThan(100), Unit("% of the loss at the beginning")
-    ] = 5.0
+    min_fall_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 5.0
 
     noun = f"means of {_BIN_STEPS} steps"
     measure = "loss_fall_percent"
-    remedy = (
-        "Check that labels belong to their inputs and that the loss fits the task. Try another "
-        "learning rate. Look for layers that get no gradient."
-    )
     num_first = LEVEL
     bin_steps = _BIN_STEPS
 
@@ -64,12 +59,7 @@ class PlateauedLoss(CurveRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their beginning, and outputs with targets.
 
-        Args:
-            step: What was saved at the step.
-            memory: That of `CurveRule`, `learning_steps` and `unrelated_outputs`.
-
-        Raises:
-            Missing: The run is too short.
+        Memory: That of `CurveRule`, `learning_steps` and `unrelated_outputs`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")

@@ -35,29 +35,25 @@ class PoorWeightInitialization(Rule):
     """Detects badly initialised weights in the first steps.
 
     How it decides:
-        Each condition suffices, in the first `steps` saved training steps:
-
-        * `variances`: the variances of the inputs of two ReLU layers have a ratio above
-          `threshold`.
-        * `gradients`: the 5th and 95th percentile of a gradient are less than
-          `distribution_range` apart.
-        * `losses`: a loss has not fallen below its minimum for `patience` steps.
-        * `scale` (step 0): half of the weights have a gain above `max_gain`.
-        * `symmetry` (step 0): half of the weights are constant, so that units stay equal.
+        The rule judges the first `steps` saved training steps. Each condition suffices:
+        * `variances`: ReLU inputs have variances of a ratio above `threshold`.
+        * `gradients`: percentiles of a gradient differ by less than `distribution_range`.
+        * `losses`: a loss does not fall for `patience` steps.
+        * `scale`: half of the weights have a gain above `max_gain`.
+        * `symmetry`: half of the weights are constant.
 
     Parameters:
         activation_inputs_regex: Regular expressions of further inputs of ReLU layers.
-        threshold: Ratio of the largest variance to the smallest that is too large.
-        distribution_range: Distance of percentiles of a gradient that is too small.
+        threshold: Largest ratio of two variances.
+        distribution_range: Smallest distance of the 5th and 95th percentile.
         patience: Steps without a smaller loss that are too many.
-        steps: Number of first saved steps that are judged.
+        steps: First saved steps to judge.
         conditions: Names of the conditions; by default those of SageMaker Debugger.
-        max_gain: Gain of a weight above which it is too large.
+        max_gain: Largest gain of a weight.
 
     What to try:
         Use an initialisation that fits the activation (Kaiming for ReLU, Xavier for tanh and
-        sigmoid), normalise inputs and activations, scale residual branches down, and check the
-        learning rate.
+        sigmoid), normalise inputs and activations, and check the learning rate.
     """
 
     activation_inputs_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_input",)
@@ -102,9 +98,7 @@ class PoorWeightInitialization(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the step by all conditions if it is one of the first.
 
-        Args:
-            step: What was saved at the step.
-            memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
+        Memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

@@ -9,10 +9,10 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_statistics
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -24,30 +24,25 @@ _ALONE: Final = (
     "no parameter was saved by two ranks: one rank wrote, or the ranks divide the model among them"
 )
 _UNLIKE: Final = "no parameter was saved with the same size by two workers"
-_REMEDY: Final = (
-    "Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is set), "
-    "for parameters that were registered after DistributedDataParallel, for no_sync() without an "
-    "end, and for faulty memory. Continue from the last checkpoint on which all ranks agree."
-)
 
 
 class ReplicaDivergence(Rule):
     """Detects replicas of a model that are no longer equal.
 
     How it decides:
-        The rule compares minimum, maximum, mean, l1 and l2 of each parameter that several ranks of
-        a pipeline stage saved with the same size. The difference is relative to the largest
-        magnitude. It reports a difference above `rtol` for `patience` saved steps in a row, if all
-        parameters were equal at an earlier step. Parameters that differ from the start are shards
-        of one model and are not judged.
+        The rule compares the statistics of each parameter that several ranks saved. It reports a
+        relative difference above `rtol` at `patience` saved steps in a row, if all parameters were
+        equal before.
 
     Parameters:
         rtol: Relative difference up to which statistics count as equal.
         patience: Saved steps in a row.
 
     What to try:
-        Broadcast parameters from rank 0 and compare again; look at the log of each rank at the step
-        of the finding.
+        Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is
+        set), for parameters that were registered after DistributedDataParallel, for no_sync()
+        without an end, and for faulty memory. Continue from the last checkpoint on which all ranks
+        agree.
     """
 
     rtol: Annotated[float, AtLeast(0), Unit("relative difference")] = 1e-4
@@ -61,12 +56,7 @@ class ReplicaDivergence(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the workers' parameters.
 
-        Args:
-            step: What was saved at the step.
-            memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
-
-        Raises:
-            Missing: The workers have no parameter in common.
+        Memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
@@ -86,19 +76,12 @@ class ReplicaDivergence(Rule):
             return Passed()
         at = worst(rows, difference, largest=True)
         num_parameters = len({rows.names[row] for row in np.flatnonzero(differs)})
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="relative_difference",
-                value=float(difference[at]),
-                threshold=self.rtol,
-                message=f"differs between workers by {difference[at]:.3g} of its size, as "
-                f"{num_parameters} of {len(set(rows.names))} parameters; they were equal before",
-                remedy=_REMEDY,
-            )
+        message = (
+            f"differs between workers by {difference[at]:.3g} of its size, as "
+            f"{num_parameters} of {len(set(rows.names))} parameters; they were equal before"
         )
+        measured = ("relative_difference", float(difference[at]), self.rtol)
+        return finding(self, step, (rows, at), measured, message)
 
 
 def _differences(step: StepView, rows: TensorRows) -> np.ndarray:

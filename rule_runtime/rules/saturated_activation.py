@@ -38,26 +38,25 @@ class SaturatedActivation(Rule):
     """Detects tanh and sigmoid layers most of whose units are saturated.
 
     How it decides:
-        A unit is saturated at a training step if less than `threshold_inactivity` percent of its
-        inputs lie between the limits of its activation. The rule reports the layer with the largest
-        share of saturated units, if that is above `threshold_layer`. The inputs are those of the
-        collections `tanh_input` and `sigmoid_input`.
+        A unit is saturated if less than `threshold_inactivity` percent of its inputs lie between
+        the limits of its activation. The rule reports the layer with the largest share of saturated
+        units, if that is above `threshold_layer`.
 
     Parameters:
-        collection_names: Further collections to judge.
+        collection_names: Collections to judge besides `tanh_input` and `sigmoid_input`.
         tensor_regex: Regular expressions of further inputs to judge.
         threshold_tanh_min: Lower limit of the inputs of tanh.
         threshold_tanh_max: Upper limit of the inputs of tanh.
         threshold_sigmoid_min: Lower limit of the inputs of sigmoid.
         threshold_sigmoid_max: Upper limit of the inputs of sigmoid.
-        threshold_inactivity: Share of inputs within the limits below which a unit is saturated.
-        threshold_layer: Share of saturated units above which a layer is reported.
-        judge_answers: Whether activations whose output goes into a loss are judged.
-        threshold_slope: Least mean slope of the outputs of a recurrent layer at step 0; 0 for any.
+        threshold_inactivity: Least share of inputs within the limits.
+        threshold_layer: Largest share of saturated units.
+        judge_answers: True to judge activations whose output goes into a loss.
+        threshold_slope: Least mean slope of a recurrent layer at step 0; 0 for any.
 
     What to try:
         Use a Xavier initialisation, normalise inputs and activations, lower the learning rate, or
-        use an activation that does not saturate, such as ReLU or GELU.
+        use ReLU or GELU.
     """
 
     collection_names: tuple[str, ...] = ()
@@ -93,12 +92,7 @@ class SaturatedActivation(Rule):
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest share of saturated units of the step with the threshold.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the largest share of saturated units of the step with the threshold."""
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         of_layers, limit = self._of_layers(step), self.threshold_slope
@@ -138,8 +132,7 @@ class SaturatedActivation(Rule):
             f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
             f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
         )
-        measured = ("saturated_units_percent", share, limit)
-        return finding(self, step, (rows, at), measured, message)
+        return finding(self, step, (rows, at), ("saturated_units_percent", share, limit), message)
 
     @property
     def _limits(self) -> dict[str, tuple[float, float]]:

@@ -10,7 +10,7 @@ from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passe
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.selection import finding, worst
 from rule_runtime.facts.tensor_changes import (
     TensorPairs,
     compare,
@@ -28,11 +28,6 @@ __all__ = ["SimilarAcrossRuns"]
 _TOLERANCE: Final = Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)  # numpy.allclose's
 _ORDER: Final = (IssueFound, Passed, NotEvaluated)
 """The outcome of several runs is the first of these."""
-_REMEDY: Final = (
-    "Compare code, data, seeds, hyperparameters and library versions of the two runs. The first "
-    "step and layer that differ show the cause. Small differences that grow come from "
-    "non-deterministic kernels or another number of workers."
-)
 
 
 class SimilarAcrossRuns(SelectedTensorsRule):
@@ -40,18 +35,13 @@ class SimilarAcrossRuns(SelectedTensorsRule):
 
     How it decides:
         The rule compares each selected tensor with the one of the same name, worker and step of
-        each other run, by numpy.allclose(this, other, equal_nan=True). It reports the first tensor
-        by name that differs, with its largest difference. Tensors, workers and steps that one run
-        lacks are ignored, and so are empty tensors and texts. Where values were not saved, a tensor
-        differs only if its statistics prove it.
-
-        The other runs must be next to this one: in the same bucket or file system, under the folder
-        that holds this job.
+        each other run, by numpy.allclose. It reports the first tensor by name that differs. Tensors
+        and steps that one run lacks are ignored.
 
     Parameters:
         collection_names: Collections to compare; by default all saved tensors.
         tensor_regex: Regular expressions of further tensors to compare.
-        other_trials: The other runs: names of jobs that write next to this one, paths or URIs.
+        other_trials: Names of jobs that write next to this one, or paths or URIs of such runs.
         other_trial_0: A further run, as the service passes it on.
         other_trial_1: A further run.
         other_trial_2: A further run.
@@ -59,7 +49,9 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         other_trial_4: A further run.
 
     What to try:
-        Compare code, data, seeds and versions of the two runs; use deterministic algorithms.
+        Compare code, data, seeds, hyperparameters and library versions of the two runs. The first
+        step and layer that differ show the cause. Small differences that grow come from
+        non-deterministic kernels or another number of workers.
     """
 
     must_select = False
@@ -85,12 +77,7 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         return True
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the tensors of the step with those of the other runs.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the tensors of the step with those of the other runs."""
         outcomes = [self._compared(step, root) for root in self._roots]
         return min(outcomes, key=lambda outcome: _ORDER.index(type(outcome)))
 
@@ -112,19 +99,12 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         at = worst(pairs.rows, np.where(is_different, 0.0, np.nan), largest=True)
         value = largest_difference(pairs, at)
         by = f"by {value:.3g} or more" if np.isfinite(value) else "in shape, kind or finiteness"
-        return IssueFound(
-            evidence(
-                step,
-                pairs.rows,
-                at,
-                measure="max_difference",
-                value=value,
-                threshold=_TOLERANCE.atol,
-                message=f"differs {by} from run {root} at its step {other.step}; "
-                f"{int(is_different.sum())} of {len(rows)} tensors differ",
-                remedy=_REMEDY,
-            )
+        message = (
+            f"differs {by} from run {root} at its step {other.step}; "
+            f"{int(is_different.sum())} of {len(rows)} tensors differ"
         )
+        measured = ("max_difference", value, _TOLERANCE.atol)
+        return finding(self, step, (pairs.rows, at), measured, message)
 
     @property
     def _roots(self) -> list[str]:

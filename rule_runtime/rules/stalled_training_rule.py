@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.selection import what_to_try
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["StalledTrainingRule"]
 
-_REMEDY: Final = (
-    "Find out where the training hangs: data loading, a checkpoint, or a rank that the others wait "
-    "for. If it is only slow, save more often or raise threshold."
-)
-
 
 class StalledTrainingRule(Rule):
     """Detects training runs that save nothing for longer than a given time.
 
     How it decides:
-        The rule compares the start times of saved steps. A gap of more than `threshold` seconds
-        between two of them fires. While a run is silent, the evaluator reports the seconds since
-        the last output, and more than `threshold` seconds fire. The time before the first saved
-        step and after the end of the run does not count. Files of the original client have no
-        times and are not evaluated.
+        The rule reports a gap of more than `threshold` seconds between two saved steps. While a run
+        is silent, the time since the last output counts. The time before the first saved step does
+        not.
 
     Parameters:
         threshold: Longest time without output that passes.
         judge_gaps: False to ignore a stall after which the training continued.
-        stop_training_on_fire: Accepted and ignored; use the action StopTraining.
-        training_job_name_prefix: Accepted and ignored; use the action StopTraining.
+        stop_training_on_fire: Accepted and ignored.
+        training_job_name_prefix: Accepted and ignored.
 
     What to try:
-        Read the log and the stack traces of all ranks. Use a shorter saving interval.
+        Find out where the training hangs: data loading, a checkpoint, or a rank that the others
+        wait for. If it is only slow, save more often or raise threshold.
     """
 
     threshold: Annotated[int, GreaterThan(0), Unit("s")] = 1800
@@ -46,9 +41,7 @@ class StalledTrainingRule(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the time since the previous step with the threshold.
 
-        Args:
-            step: What was saved at the step.
-            memory: The latest `time` so far, and its `step`.
+        Memory: The latest `time` so far, and its `step`.
         """
         if step.time is None:
             raise Missing("the files of the step have no time")
@@ -79,5 +72,5 @@ class StalledTrainingRule(Rule):
             measure="seconds_without_output",
             value=seconds,
             threshold=self.threshold,
-            remedy=_REMEDY,
+            remedy=what_to_try(self),
         )

@@ -41,13 +41,14 @@ class SuspiciouslyGood(Rule):
     """Detects target leakage: inputs that hold the target, and models that see their targets.
 
     How it decides:
-        * Inputs: it fires if one column alone predicts a number with a skill of 0.95 and no other
-          column comes near, if a number is a sum of columns, or if columns have a value for each
-          class. `rows` different examples must show it, four times as many for classes.
-        * Language models: it fires if the loss at the last place is 1.5 times that before, or if
-          the targets are the input and nearly known, `patience` batches in a row.
-        * Gradient-boosted trees: it fires if a validation loss is below `max_loss_percent` of the
-          baseline, and at most 1.1 times the training loss, `patience` rounds in a row.
+        The rule reports:
+        * inputs, if one column predicts the target, or if the target is a sum of columns;
+        * language models that lose much more at the last place than before, or that know targets
+          equal to their input;
+        * gradient-boosted trees with a validation loss below `max_loss_percent` of the baseline and
+          close to the training loss.
+
+        It ignores easy tasks, which several columns predict.
 
     Parameters:
         max_loss_percent: Validation loss of boosted trees, in percent of the first training loss
@@ -77,10 +78,8 @@ class SuspiciouslyGood(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare inputs with targets, and losses with baselines.
 
-        Args:
-            step: What was saved at the step.
-            memory: `targets`, what `find_leak` keeps of each; `streaks` of language models; what
-                `boosting_losses` keeps.
+        Memory: `targets`, what `find_leak` keeps of each; `streaks` of language models; what
+        `boosting_losses` keeps.
         """
         found = [*self._leaks(step, memory.setdefault("targets", {}))]
         found += self._seen_tokens(step, memory.setdefault("streaks", {}))

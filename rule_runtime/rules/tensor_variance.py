@@ -22,13 +22,13 @@ class TensorVariance(SelectedTensorsRule):
     """Detects tensors whose variance is too large or too small.
 
     How it decides:
-        The rule compares the variance of the finite elements of each selected tensor with the
-        thresholds. It reports the tensor that exceeds a threshold by the largest ratio.
+        The rule computes the variance of the finite elements of each selected tensor. It reports
+        the tensor that exceeds a threshold by the largest ratio.
 
     Parameters:
         collection_names: Collections to judge; required without `tensor_regex`.
         tensor_regex: Regular expressions of tensors to judge.
-        max_threshold: Largest variance that passes; required without `min_threshold`.
+        max_threshold: Largest variance that passes.
         min_threshold: Smallest variance that passes; required without `max_threshold`.
 
     What to try:
@@ -55,12 +55,7 @@ class TensorVariance(SelectedTensorsRule):
             )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the variances of the step with the thresholds.
-
-        Args:
-            step: What was saved at the step.
-            memory: Not used.
-        """
+        """Compare the variances of the step with the thresholds."""
         rows = self.judged_tensors(step)
         num_finite = rows.column("size") - num_not_finite(rows)
         largest = np.inf if self.max_threshold is None else self.max_threshold

@@ -40,22 +40,19 @@ class TrainingLoop(Rule):
     """Detects mistakes in the training loop: uncleared gradients, missing steps, wrong modes.
 
     How it decides:
-        It reports at `patience` saved steps in a row that
-
-        * gradients of the step before were there when the backward pass began;
-        * `idle_passes` backward passes ran without an optimizer step, and 10 times as many as
-          any step accumulated;
-        * two batches of validation had a loss in training mode, with dropout or batch
-          normalisation;
-        * the learning rate is 0 after it was larger;
-        * all ranks of data-parallel training got the same inputs.
+        The rule reports these after `patience` saved steps in a row:
+        * Gradients of the step before were there when the backward pass began.
+        * `idle_passes` backward passes ran without an optimizer step.
+        * Two batches of validation had a loss in training mode.
+        * The learning rate is 0 after it was larger.
+        * All ranks of data-parallel training got the same inputs.
 
     Parameters:
         patience: Saved steps in a row.
         idle_passes: Backward passes without an optimizer step.
 
     What to try:
-        See the finding: it depends on the mistake.
+        Follow the remedy of the finding: it depends on the mistake.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
@@ -71,9 +68,7 @@ class TrainingLoop(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for each mistake.
 
-        Args:
-            step: What was saved at the step.
-            memory: `streaks`, by measure; `rate`, the largest learning rate.
+        Memory: `streaks`, by measure; `rate`, the largest learning rate.
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.selection import finding, worst
 from rule_runtime.numerics.tree_depth import deepest
 
 if TYPE_CHECKING:
@@ -22,26 +22,21 @@ _MAX_DEPTH: Final = "hyperparameters/max_depth"
 _MAX_NODES: Final = 1 << 20
 """Nodes of a round; more would take some hundred megabytes as text."""
 
-_REMEDY: Final = (
-    "XGBoost rejects splits. Stop the boosting here, lower gamma, min_child_weight or the learning "
-    "rate, or set this rule's depth to the max_depth that you intended."
-)
-
 
 class TreeDepth(Rule):
     """Detects boosting rounds whose trees are too shallow.
 
     How it decides:
-        At each saved round, the rule follows the links between nodes to find the depth of the
-        deepest tree; a tree of one leaf has depth 0. A depth below `depth` fires. If
-        `hyperparameters/max_depth` was saved and is lower, it replaces `depth`. Rounds of more than
-        a million nodes are not evaluated.
+        The rule finds the depth of the deepest tree of each saved round. A tree of one leaf has
+        depth 0. A depth below `depth` fires. If `hyperparameters/max_depth` was saved and is lower,
+        it replaces `depth`.
 
     Parameters:
         depth: Depth that the deepest tree of a round must reach.
 
     What to try:
-        Lower gamma, min_child_weight or the learning rate, or train fewer rounds.
+        XGBoost rejects splits. Stop the boosting here, lower gamma, min_child_weight or the
+        learning rate, or set this rule's depth to the max_depth that you intended.
     """
 
     depth: Annotated[float, GreaterThan(0), Unit("levels")] = 4.0
@@ -54,9 +49,7 @@ class TreeDepth(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the depth of the deepest tree with the threshold.
 
-        Args:
-            step: What was saved at the step.
-            memory: `max_depth` of the run, if it was saved.
+        Memory: `max_depth` of the run, if it was saved.
         """
         limits = step.tensors(regex=(f"^{_MAX_DEPTH}$",)).column("mean")
         if (limits >= 1).any():
@@ -72,18 +65,8 @@ class TreeDepth(Rule):
         threshold = min(self.depth, memory.get("max_depth", self.depth))
         if depths[at] >= threshold:
             return Passed()
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="tree_depth",
-                value=depths[at],
-                threshold=threshold,
-                message=f"the deepest tree has depth {depths[at]:g}, less than {threshold:g}",
-                remedy=_REMEDY,
-            )
-        )
+        message = f"the deepest tree has depth {depths[at]:g}, less than {threshold:g}"
+        return finding(self, step, (rows, at), ("tree_depth", depths[at], threshold), message)
 
 
 def _depth(step: StepView, worker: str, num_nodes: float) -> float:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Unit
 from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.tensor_change import Tolerance
@@ -20,22 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["UnchangedTensor"]
 
-_REMEDY: Final = (
-    "Check that the optimizer was given the parameter and that its learning rate is not zero, that "
-    "the loss depends on it (no detach, no frozen layer), and that the data loader does not return "
-    "the same batch again and again."
-)
-
 
 class UnchangedTensor(SelectedTensorsRule):
     """Detects tensors that do not change over several saved steps.
 
     How it decides:
-        The rule compares each selected tensor at a training step with the previous step at which
-        it was saved, by numpy.allclose. A tensor is reported if it is close to the previous one
-        `num_steps` - 1 times in a row. Weights and biases without a gradient, at a step with
-        gradients of others, are frozen and ignored. Where values were not saved, a tensor is
-        unchanged if all its statistics are equal.
+        The rule compares each selected tensor with its previous saved training step, by
+        numpy.allclose. It reports a tensor that is close to the previous one `num_steps` - 1 times
+        in a row. It ignores frozen weights. Without saved values it compares statistics.
 
     Parameters:
         collection_names: Collections to judge. This or `tensor_regex` must be given.
@@ -46,8 +38,9 @@ class UnchangedTensor(SelectedTensorsRule):
         equal_nan: Whether a NaN equals a NaN.
 
     What to try:
-        Check that the optimizer has the parameter and a learning rate above zero, that the loss
-        depends on it, and that batches differ.
+        Check that the optimizer was given the parameter and that its learning rate is not zero,
+        that the loss depends on it (no detach, no frozen layer), and that the data loader does not
+        return the same batch again and again.
     """
 
     num_steps: Annotated[int, AtLeast(2), AtMost(128), Unit("saved steps")] = 3
@@ -63,12 +56,7 @@ class UnchangedTensor(SelectedTensorsRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the tensors of the step with those of the steps before.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: of at most 2,048 tensors the previous step, and the streak.
-
-        Raises:
-            Missing: No selected tensor can be compared.
+        Memory: `rows`: of at most 2,048 tensors the previous step, and the streak.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -86,24 +74,16 @@ class UnchangedTensor(SelectedTensorsRule):
         is_issue = is_unchanged & ~frozen_rows(step, rows) if is_unchanged.any() else is_unchanged
         if not is_issue.any():
             if not (is_unchanged | is_different).any():
-                raise Missing(
-                    f"no selected tensor can be compared over {self.num_steps} saved steps yet"
-                )
+                reason = f"no selected tensor can be compared over {self.num_steps} saved steps yet"
+                raise Missing(reason)
             return Passed()
         num_others = int(is_issue.sum()) - 1
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                worst(rows, np.where(is_issue, 0.0, np.nan), largest=True),
-                measure="unchanged_steps",
-                value=self.num_steps,
-                threshold=self.num_steps,
-                message=f"unchanged at the last {self.num_steps} steps that have it"
-                + (f"; {num_others} more like it" if num_others else ""),
-                remedy=_REMEDY,
-            )
+        message = f"unchanged at the last {self.num_steps} steps that have it" + (
+            f"; {num_others} more like it" if num_others else ""
         )
+        measured = ("unchanged_steps", self.num_steps, self.num_steps)
+        at = worst(rows, np.where(is_issue, 0.0, np.nan), largest=True)
+        return finding(self, step, (rows, at), measured, message)
 
     def _compared(
         self, step: StepView, rows: TensorRows, previous: npt.NDArray[np.int64]

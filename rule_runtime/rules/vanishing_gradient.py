@@ -26,13 +26,8 @@ class VanishingGradient(Rule):
     """Detects gradients whose mean absolute value is next to zero.
 
     How it decides:
-        The rule reports the smallest gradient whose mean(|g|) is below `threshold`. Gradients that
-        are not finite are ignored, and those of biases before a normalisation, which are zero by
-        construction.
-
-        With `max_share` below 1 mean(|g|) must also be below that share of the rank's largest
-        gradient. Gradients of zero of layers called after all others with a gradient are ignored,
-        because their loss may not count yet.
+        The rule reports the smallest gradient whose mean(|g|) is below `threshold` and below
+        `max_share` of the rank's largest gradient. It ignores biases before a normalisation.
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
@@ -54,9 +49,7 @@ class VanishingGradient(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare mean(|g|) with the threshold, and with the largest one.
 
-        Args:
-            step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 gradients has vanished.
+        Memory: `rows`: for how many saved steps each of at most 2,048 gradients has vanished.
         """
         gradients = step.fact(Gradients)
         rows, sizes = gradients.rows, gradients.sizes

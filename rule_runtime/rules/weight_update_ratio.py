@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, frozen_rows, update_ratios
 
 if TYPE_CHECKING:
@@ -20,31 +20,25 @@ __all__ = ["WeightUpdateRatio"]
 _MAX_STEPS: Final = 128
 """Saved steps that may become a reference step; of more, every second one is dropped."""
 
-_REMEDY: Final = (
-    "Too large: lower the learning rate, warm it up, clip gradients. Too small: raise the learning "
-    "rate, check that it is not zero and that the optimizer has the parameter, and look for "
-    "vanishing gradients."
-)
-
 
 class WeightUpdateRatio(Rule):
     """Detects weights whose updates are too large or too small for them.
 
     How it decides:
-        The ratio mean(|w - w_ref|) / (mean(|w|) + `epsilon`) of each weight is compared with the
-        thresholds. It is not divided by the steps between, so the thresholds depend on the saving
-        interval. Weights that did not change at all are reported if they have a gradient, or if no
-        gradient was saved and no other weight changed.
+        The rule compares mean(|w - w_ref|) / (mean(|w|) + `epsilon`) of each weight with both
+        thresholds. The ratio covers all steps since w_ref, so the thresholds depend on the saving
+        interval. Weights that did not change at all count unless they seem frozen.
 
     Parameters:
-        num_steps: Steps over which the change is measured; from the saved step before if not given.
+        num_steps: Steps between w_ref and w; by default from the saved step before.
         large_threshold: Ratio above which an update is too large.
         small_threshold: Ratio below which an update is too small.
         epsilon: What is added to the magnitude of the weights.
 
     What to try:
-        Too large: a smaller learning rate, a warm-up, gradient clipping. Too small: a larger
-        learning rate; check that the optimizer has the parameter.
+        Too large: lower the learning rate, warm it up, clip gradients. Too small: raise the
+        learning rate, check that it is not zero and that the optimizer has the parameter, and look
+        for vanishing gradients.
     """
 
     num_steps: Annotated[int | None, AtLeast(1), Unit("steps")] = None
@@ -59,12 +53,7 @@ class WeightUpdateRatio(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the weights of the step with those of the reference step.
 
-        Args:
-            step: What was saved at the step.
-            memory: `mode` judged, and `saved`: steps that had weights, in the mode and globally.
-
-        Raises:
-            Missing: No weight can be compared.
+        Memory: `mode` judged, and `saved`: steps that had weights, in the mode and globally.
         """
         if not is_training(step) or step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -87,18 +76,9 @@ class WeightUpdateRatio(Rule):
             at = worst(pairs.rows, ratio, largest=bool(is_large))
             sign, threshold = (">", limits[1]) if is_large else ("<", limits[0])
             message = f"update / weight {ratio[at]:.3g} {sign} {threshold:g}"
-            return IssueFound(
-                evidence(
-                    step,
-                    pairs.rows,
-                    at,
-                    measure="update_ratio",
-                    value=ratio[at],
-                    threshold=threshold,
-                    message=f"{message}, since step {reference.step}",
-                    remedy=_REMEDY,
-                )
-            )
+            message = f"{message}, since step {reference.step}"
+            measured = ("update_ratio", ratio[at], threshold)
+            return finding(self, step, (pairs.rows, at), measured, message)
         if not is_normal.any() and np.isnan(ratio).all():
             raise Missing(
                 f"no weight can be compared with step {reference.step}: save their values "

@@ -10,13 +10,13 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.trend import is_falling
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
 from rule_runtime.facts.losses import LOSS_INPUTS, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import evidence, finite_means, is_training
+from rule_runtime.facts.selection import finding, finite_means, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
 
 if TYPE_CHECKING:
@@ -30,29 +30,23 @@ _WINDOW: Final = 10
 _NUM_LATEST: Final = 20
 """Latest saved losses whose ranks show whether the loss falls."""
 
-_REMEDY: Final = (
-    "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
-    "variance 1; initialise the last layer small; check that the loss fits the targets."
-)
-
 
 class WorseThanGuessing(Rule):
     """Detects models that predict worse than a constant, long after the beginning.
 
     How it decides:
-        It compares the median of the latest 10 saved training losses with the loss of the best
-        constant predictor: ln(number of classes) for a cross entropy, the variance of the targets
-        for MSELoss, its root for L1Loss, SmoothL1Loss and HuberLoss. It fires from `num_steps`
-        steps on if the median exceeds `max_ratio` times that, `patience` saved steps in a row. A
-        loss that still falls is not reported.
+        After `num_steps` steps, the rule compares the median of the latest 10 training losses with
+        the loss of the best constant predictor. It fires above `max_ratio` times that, unless the
+        loss still falls.
 
     Parameters:
-        num_steps: Steps after which a model must be better than a constant.
+        num_steps: Steps before the rule decides.
         max_ratio: Largest ratio to the loss of the best constant predictor.
         patience: Saved steps in a row.
 
     What to try:
-        A lower learning rate; targets of mean 0 and variance 1; a smaller initialisation.
+        Lower the learning rate if the loss jumps. Scale targets to mean 0 and variance 1. Check
+        that the loss fits the targets.
     """
 
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100
@@ -69,10 +63,8 @@ class WorseThanGuessing(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare training losses with those of a constant predictor.
 
-        Args:
-            step: What was saved at the step.
-            memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest
-                20, `streaks`, and `targets`, those of the latest steps.
+        Memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest 20,
+        `streaks`, and `targets`, those of the latest steps.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -103,19 +95,11 @@ class WorseThanGuessing(Rule):
             return Passed()
         series = max(found, key=lambda series: (found[series][0] / found[series][1], series))
         loss, limit = found[series]
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at_row[series],
-                measure="loss",
-                value=loss,
-                threshold=limit,
-                message=f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
-                f"times {limit / self.max_ratio:.3g}, the loss of the best constant predictor",
-                remedy=_REMEDY,
-            )
+        message = (
+            f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
+            f"times {limit / self.max_ratio:.3g}, the loss of the best constant predictor"
         )
+        return finding(self, step, (rows, at_row[series]), ("loss", loss, limit), message)
 
     def _add_targets(
         self, step: StepView, series: Series, loss: float, known: dict[str, list[Any]]

@@ -91,7 +91,7 @@ def test_labels_that_are_all_the_same_are_found(tmp_path: Path) -> None:
 
 def test_a_softmax_ahead_of_a_cross_entropy_is_found(tmp_path: Path) -> None:
     model = network(last=nn.Softmax(1))
-    assert "DoubleActivation" in findings(tmp_path, model, noisy_classes(), F.cross_entropy)
+    assert "OutputContract" in findings(tmp_path, model, noisy_classes(), F.cross_entropy)
 
 
 def test_a_sigmoid_ahead_of_another_one_is_found(tmp_path: Path) -> None:
