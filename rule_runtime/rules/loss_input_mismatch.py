@@ -75,7 +75,7 @@ class LossInputMismatch(Rule):
                 message = f"is a distance to labels that are numbers of {num_classes} classes"
                 remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
                 measured = ("classes", float(num_classes or 0), 2.0)
-                found.append((loss, measured, message, remedy=remedy))
+                found.append((loss, measured, message, remedy))
             values = losses.values(loss)
             is_judged |= values is not None
             if values is None or not loss.is_only:
