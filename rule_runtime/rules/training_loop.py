@@ -37,7 +37,7 @@ class _Sign(NamedTuple):
 
 
 class TrainingLoop(Rule):
-    """Detects mistakes in the training loop: uncleared gradients, missing steps, wrong modes.
+    """Detects mistakes in the training loop, such as gradients that are not cleared.
 
     How it decides:
         The rule reports these after `patience` saved steps in a row:

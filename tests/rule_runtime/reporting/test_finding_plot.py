@@ -27,7 +27,8 @@ RULES = [
     name for name, rule in available_rules().items() if rule.__module__.startswith("rule_runtime.")
 ]
 NOT_DRAWN = {
-    "abs_mean_of_channel", "distinct_labels", "imbalance", "layers_without_activation",
+    "abs_mean_of_channel", "distinct_labels", "gradients_left", "imbalance",
+    "layers_without_activation",
     "max_difference", "max_off_diag", "percentile_range", "relative_difference",
     "saturated_units_percent", "seconds_without_output", "token_percent", "tree_depth",
 }  # fmt: skip
