@@ -129,8 +129,10 @@ def finding(
     row: tuple[TensorRows, int],
     measured: tuple[str, float, float],
     message: str,
+    *,
+    remedy: str = "",
 ) -> IssueFound:
-    """Return a finding in one row, with the section `What to try` of the rule as its remedy.
+    """Return a finding in one row.
 
     Args:
         rule: The rule.
@@ -138,6 +140,7 @@ def finding(
         row: The rows, and the position of the row.
         measured: Name of what was measured, its value, and the threshold.
         message: The finding in words; it follows the tensor's name and a colon.
+        remedy: What to try first. By default it is the section `What to try` of the rule.
     """
     measure, value, threshold = measured
     found = evidence(
@@ -147,7 +150,7 @@ def finding(
         value=value,
         threshold=threshold,
         message=message,
-        remedy=what_to_try(rule),
+        remedy=remedy or what_to_try(rule),
     )
     return IssueFound(found)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_distances import distances_to_classes
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
-from rule_runtime.facts.selection import evidence
+from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -88,16 +88,5 @@ class LossInputMismatch(Rule):
             )
         if not found:
             return Passed()
-        loss, (measure, value, threshold), message, remedy = found[0]
-        return IssueFound(
-            evidence(
-                step,
-                losses.rows,
-                loss.row,
-                measure=measure,
-                value=value,
-                threshold=threshold,
-                message=message,
-                remedy=remedy,
-            )
-        )
+        loss, measured, message, remedy = found[0]
+        return finding(self, step, (losses.rows, loss.row), measured, message, remedy=remedy)

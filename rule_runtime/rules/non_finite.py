@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means, num_not_finite
+from rule_runtime.facts.selection import describe_not_finite, finding, finite_means, num_not_finite
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -87,18 +87,8 @@ class NonFinite(Rule):
             message += f"; it is the first of {len(bad)} such tensors"
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure=measure,
-                value=value,
-                threshold=0.0,
-                message=message,
-                remedy=_REMEDIES[phase],
-            )
-        )
+        measured, remedy = (measure, value, 0.0), _REMEDIES[phase]
+        return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
 
 def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:

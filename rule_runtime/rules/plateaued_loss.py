@@ -45,9 +45,7 @@ class PlateauedLoss(CurveRule):
 
     patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
     num_steps: Annotated[int, AtLeast(15), Unit("steps")] = 150
-    min_fall_percent: Annotated[
-        float, GreaterThan(0), LessThan(100), Unit("% of the loss at the beginning")
-    ] = 5.0
+    min_fall_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 5.0
 
     noun = f"means of {_BIN_STEPS} steps"
     measure = "loss_fall_percent"

@@ -74,9 +74,8 @@ class UnchangedTensor(SelectedTensorsRule):
         is_issue = is_unchanged & ~frozen_rows(step, rows) if is_unchanged.any() else is_unchanged
         if not is_issue.any():
             if not (is_unchanged | is_different).any():
-                raise Missing(
-                    f"no selected tensor can be compared over {self.num_steps} saved steps yet"
-                )
+                reason = f"no selected tensor can be compared over {self.num_steps} saved steps yet"
+                raise Missing(reason)
             return Passed()
         num_others = int(is_issue.sum()) - 1
         message = f"unchanged at the last {self.num_steps} steps that have it" + (
