@@ -32,6 +32,8 @@ _MAX_VALUES: Final = 64
 """Values that are classes; more are numbers."""
 _MARKED: Final = 0.8
 """Share of the classes that must have marks, or all but one; in healthy inputs an eighth has."""
+_GAP: Final = 2.0
+"""Distance of a class from the others, in its own width; clusters of easy tasks are nearer."""
 _ROWS_OF_CLASS: Final = 3
 """Rows of a class; one or two have values of their own in many columns, by chance."""
 _EXACT: Final = 1e-6
@@ -96,7 +98,7 @@ def find_leak(
     if not _are_enough(state.setdefault("examples", []), examples, min_examples):
         return None
     is_near = any(skill >= _NEAR for at, skill in by_column.items() if at not in found)
-    is_shared = 2 * len(found) > columns.shape[1]
+    is_shared = not are_classes and 2 * len(found) > columns.shape[1]
     is_easy = is_near or is_shared or by_order >= _LEAKS
     leak = Leak([] if is_easy else found, state["rows"])
     state.clear()
@@ -152,7 +154,7 @@ def marked_columns(
     """Return the columns that mark four of five classes, or all but one, in all rows so far.
 
     A column marks a class if the range of its rows is apart from those of all other classes, by at
-    least its own width. Each column is returned that marks alone, or else all that do so together.
+    least twice its own width. Each column is returned that marks alone, or else all that do so together.
 
     Args:
         state: The range of each class in each column, in earlier batches. Changed in place.
@@ -195,7 +197,7 @@ def _marks(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool
         # Negative where ranges overlap.
         gaps = np.maximum(low[others] - high[at], low[at] - high[others])
         gap = gaps.min(0, initial=np.inf)
-        marks[at] = (gap > 0) & (gap >= high[at] - low[at])
+        marks[at] = (gap > 0) & (gap >= _GAP * (high[at] - low[at]))
     return marks
 
 
