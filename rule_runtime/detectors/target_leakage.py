@@ -154,7 +154,8 @@ def marked_columns(
     """Return the columns that mark four of five classes, or all but one, in all rows so far.
 
     A column marks a class if the range of its rows is apart from those of all other classes, by at
-    least twice its own width. Each column is returned that marks alone, or else all that do so together.
+    least twice its own width. Each column that marks alone is returned, or else all that do so
+    together.
 
     Args:
         state: The range of each class in each column, in earlier batches. Changed in place.
