@@ -83,9 +83,11 @@ def judged(path: Path) -> dict[str, Evaluation]:
 
 def test_a_sound_training_passes(tmp_path: Path) -> None:
     evaluations = judged(train(tmp_path / "sound", 0.1))
-    unjudged = {name: e.last_reason for name, e in evaluations.items() if not e.evaluated}
+    unjudged = {
+        name: e.counts.last_reason for name, e in evaluations.items() if not e.counts.evaluated
+    }
     assert not unjudged.keys() & JUDGE
-    assert not [name for name, e in evaluations.items() if e.failure]
+    assert not [name for name, e in evaluations.items() if e.counts.failure]
     assert not {name: e.evidence for name, e in evaluations.items() if e.evidence}
 
 
@@ -108,8 +110,8 @@ def test_sound_inputs_are_evaluated_and_pass(data: str, tmp_path: Path) -> None:
     evaluations = judged(train(tmp_path / "sound", 0.01, data))
     judging = {"InputStatistics", "SuspiciouslyGood"}
     assert not {name: evaluations[name].evidence for name in judging if evaluations[name].evidence}
-    assert evaluations["SuspiciouslyGood"].evaluated
-    assert bool(evaluations["InputStatistics"].evaluated) is (data == "sound")
+    assert evaluations["SuspiciouslyGood"].counts.evaluated
+    assert bool(evaluations["InputStatistics"].counts.evaluated) is (data == "sound")
 
 
 @pytest.mark.parametrize("learning_rate", [1e30], ids=["far too high"])

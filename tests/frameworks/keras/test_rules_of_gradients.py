@@ -72,7 +72,7 @@ def told(path: Path, rule: Rule) -> str:
     for view in views_of(path):
         evaluation.feed(view)
     assert evaluation.counts.evaluated
-    assert not evaluation.failure
+    assert not evaluation.counts.failure
     return evaluation.evidence.sentence if evaluation.evidence else ""
 
 
