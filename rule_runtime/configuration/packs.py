@@ -146,7 +146,6 @@ _RECOMMENDED: Final = Pack(
         "LearningRateTooLow": {},
         "DeadOptimizer": {},
         "IneffectiveSteps": {},
-        "TrainingLoop": {},
         "OutputContract": {},
         "MissingGradient": {},
         "ReplicaDivergence": {},

@@ -118,6 +118,7 @@ def test_nothing_is_found_in_healthy_runs(runs: dict[tuple[str, int], Path], int
     needs_something_else = {
         "ClassImbalance",  # labels and predictions, which the script saves
         "DeadRelu",  # values, not statistics
+        "LossInputMismatch",  # values of outputs and targets
         "ReplicaDivergence",  # more than one worker
         "SaturatedActivation",  # tanh or sigmoid layers
         "SuspiciouslyGood",  # values of inputs

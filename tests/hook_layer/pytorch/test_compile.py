@@ -380,6 +380,6 @@ def test_inputs_by_keyword_are_saved(trial: WrittenTrial, is_compiled: bool) -> 
         np.testing.assert_array_equal(values["fc_input_0"], x)
         np.testing.assert_array_equal(values["pair_input_0"], values["fc_output_0"])
         np.testing.assert_array_equal(values["pair_input_1"], 2 * values["fc_output_0"])
-        np.testing.assert_array_equal(values["MSELoss_input_0"], target)
-        np.testing.assert_array_equal(values["MSELoss_input_1"], values["Keywords_output_0"])
+        np.testing.assert_array_equal(values["MSELoss_input_0"], values["Keywords_output_0"])
+        np.testing.assert_array_equal(values["MSELoss_input_1"], target)
     assert not hook.report().errors
