@@ -110,7 +110,7 @@ def listed_parts(
     Args:
         store: The trial's root.
         after: The step after which the listing begins.
-        is_wanted: Returns whether the file of a step and worker is to be read.
+        is_wanted: Returns whether to read the file of a step and worker.
         size: Returns after how many of these a part ends.
         is_over: Returns whether the listing ends before a step.
     """

@@ -282,7 +282,6 @@ CONTRACT: Final = (
         0,
         "compares {v} pairs, each output with each target: outputs {o}, targets {t}",
         "Give outputs and targets the same shape: outputs.squeeze(-1).",
-        "Give targets the shape of the outputs: y[:, None].",
     ),
     Requirement(
         "target",

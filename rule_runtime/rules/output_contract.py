@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.losses import LOSS_INPUTS, Input, Loss, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
 from rule_runtime.facts.output_contract import CONTRACT, Requirement
-from rule_runtime.facts.selection import evidence, is_training
+from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OutputContract"]
 
@@ -62,8 +62,15 @@ class OutputContract(Rule):
             if loss.key in states or len(states) < MAX_SERIES:
                 state = states.setdefault(loss.key, {})
                 found += [
-                    _finding(step, (losses.rows, loss), pair, *broken)
-                    for broken in self._broken(loss, pair, state)
+                    finding(
+                        self,
+                        step,
+                        (losses.rows, loss.row),
+                        (requirement.measure, value, requirement.limit),
+                        requirement.text(*pair, value),
+                        remedy=requirement.remedy(loss),
+                    )
+                    for requirement, value in self._broken(loss, pair, state)
                 ]
         return found[0] if found else Passed()
 
@@ -85,24 +92,3 @@ def _pair(loss: Loss) -> tuple[Input, Input] | None:
     if outputs is None or targets is None or None in (outputs.shape, targets.shape):
         return None
     return outputs, targets
-
-
-def _finding(
-    step: StepView,
-    loss: tuple[TensorRows, Loss],
-    pair: tuple[Input, Input],
-    requirement: Requirement,
-    value: float,
-) -> IssueFound:
-    return IssueFound(
-        evidence(
-            step,
-            loss[0],
-            loss[1].row,
-            measure=requirement.measure,
-            value=value,
-            threshold=requirement.limit,
-            message=requirement.text(*pair, value),
-            remedy=requirement.remedy(loss[1]),
-        )
-    )

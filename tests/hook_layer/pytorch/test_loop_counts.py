@@ -18,13 +18,17 @@ LEFT = "optimizer_steps/gradients_left"
 IN_TRAINING_MODE = "optimizer_steps/validation_passes_in_training_mode"
 
 
+def _new_hook(folder: Path) -> Hook:
+    config = SaveConfig(save_interval=1)
+    return Hook(folder, save_config=config, include_collections=["optimizer_steps"])
+
+
 def _left(folder: Path, train: Step, num_steps: int = 5) -> list[float]:
     """Return what the hook counted at each step but the first, after which nothing can be left."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     optimizer = SGD(model.parameters(), 0.01)
-    config = SaveConfig(save_interval=1)
-    hook = Hook(folder, save_config=config, include_collections=["optimizer_steps"])
+    hook = _new_hook(folder)
     hook.register_module(model)
     hook.register_optimizer(optimizer)
     for _ in range(num_steps):
@@ -98,11 +102,7 @@ def test_gradients_that_are_never_cleared_are_left(tmp_path: Path) -> None:
 def test_accumulation_is_judged_at_its_first_backward_pass_only(tmp_path: Path) -> None:
     model = nn.Linear(3, 1)
     optimizer = SGD(model.parameters(), 0.01)
-    hook = Hook(
-        tmp_path,
-        save_config=SaveConfig(save_interval=1),
-        include_collections=["optimizer_steps"],
-    )
+    hook = _new_hook(tmp_path)
     hook.register_module(model)  # without the optimizer each forward pass is a step
     for step in range(12):
         model(torch.randn(8, 3)).square().mean().backward()
@@ -118,11 +118,7 @@ def test_accumulation_is_judged_at_its_first_backward_pass_only(tmp_path: Path) 
 def test_several_optimizers_of_a_model_are_not_judged(tmp_path: Path) -> None:
     model = nn.ModuleDict({"a": nn.Linear(3, 1), "b": nn.Linear(3, 1)})
     optimizers = {name: SGD(part.parameters(), 0.01) for name, part in model.items()}
-    hook = Hook(
-        tmp_path,
-        save_config=SaveConfig(save_interval=1),
-        include_collections=["optimizer_steps"],
-    )
+    hook = _new_hook(tmp_path)
     for part in model.values():
         hook.register_module(part)
     for step in range(6):
@@ -139,16 +135,11 @@ def test_several_optimizers_of_a_model_are_not_judged(tmp_path: Path) -> None:
 def test_an_optimizer_may_have_no_learning_rate(tmp_path: Path) -> None:
     model = nn.Linear(3, 1)
     optimizer = SGD(model.parameters(), 0.01)
-    hook = Hook(
-        tmp_path,
-        save_config=SaveConfig(save_interval=1),
-        include_collections=["optimizer_steps"],
-    )
+    hook = _new_hook(tmp_path)
     hook.register_module(model)
     hook.register_optimizer(optimizer)
     for _ in range(3):
         model(torch.randn(8, 3)).square().mean().backward()
-        optimizer.param_groups[0]["lr"] = 0.01
         optimizer.step()
         optimizer.zero_grad()
     optimizer.register_step_post_hook(
@@ -163,8 +154,7 @@ def test_an_optimizer_may_have_no_learning_rate(tmp_path: Path) -> None:
 def test_sparse_gradients_are_not_looked_at(tmp_path: Path) -> None:
     model = nn.EmbeddingBag(10, 3, sparse=True)
     optimizer = SGD(model.parameters(), 0.01)
-    config = SaveConfig(save_interval=1)
-    hook = Hook(tmp_path, save_config=config, include_collections=["optimizer_steps"])
+    hook = _new_hook(tmp_path)
     hook.register_module(model)
     for _ in range(3):
         model(torch.randint(0, 10, (4, 2))).mean().backward()
@@ -181,8 +171,7 @@ def _validated(
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), *parts, nn.Linear(4, 1))
     criterion = nn.MSELoss()
-    config = SaveConfig(save_interval=1)
-    hook = Hook(folder, save_config=config, include_collections=["optimizer_steps"])
+    hook = _new_hook(folder)
     hook.register_module(model)
     optimizer = SGD(model.parameters(), 0.01)
     hook.register_optimizer(optimizer)
@@ -249,8 +238,7 @@ def test_the_learning_rate_of_the_step_is_saved(tmp_path: Path) -> None:
     model = nn.Linear(3, 1)
     optimizer = SGD([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias]}], 0.01)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
-    config = SaveConfig(save_interval=1)
-    hook = Hook(tmp_path, save_config=config, include_collections=["optimizer_steps"])
+    hook = _new_hook(tmp_path)
     hook.register_module(model)
     hook.register_optimizer(optimizer)
     for _ in range(3):
