@@ -28,13 +28,15 @@ HEAVY = {
 }
 
 
-def run(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    python: Path | str, *arguments: str, limit_s: float = 300
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(python), *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=limit_s,
         check=False,
     )
 
@@ -78,7 +80,8 @@ def test_the_hook_layer_works_with_the_oldest_numpy() -> None:
     assert done.stdout.strip() == "1.23.5"
     arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *WHERE_OLDEST]
     arguments += ["-k", "not Contract and not documentation"]  # they take minutes
-    tests = run(OLDEST_PYTHON, *arguments)
+    arguments += ["-o", "faulthandler_timeout=200"]  # shows where a test hangs
+    tests = run(OLDEST_PYTHON, *arguments, limit_s=1200)
     assert tests.returncode == 0, tests.stdout[-3000:]
     assert " passed" in tests.stdout
 
