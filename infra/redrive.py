@@ -24,6 +24,7 @@ from infra.app import project_context
 from infra.setting_checks import PREFIX
 from infra.waiting_events import counted, described, event_of
 from lambdas.contracts.environment import RULE_QUEUE_URLS
+from lambdas.contracts.queue_list import resolve_queue_urls
 
 __all__ = ["Waiting", "main"]
 
@@ -122,8 +123,7 @@ def _waiting(stack: str) -> dict[str, Waiting]:
 def _rule_queues(function: str) -> Mapping[str, str]:
     """Return the rules' queues, from the settings of a function that wakes evaluators."""
     told = boto3.client("lambda").get_function_configuration(FunctionName=function)
-    urls: dict[str, str] = json.loads(told["Environment"]["Variables"][RULE_QUEUE_URLS])
-    return urls
+    return resolve_queue_urls(json.loads(told["Environment"]["Variables"][RULE_QUEUE_URLS]))
 
 
 def _dead_letters_of(queue_url: str) -> str:

@@ -25,12 +25,13 @@ MAX_CUSTOM_RULES_BYTES = 1500
 MAX_BUCKETS = 16
 """Room for their names in an event pattern, and for their ARNs in the policy of a role."""
 MAX_LISTS_BYTES = 3800
-"""Room for the lists of queues and of buckets together, likewise."""
+"""Room for the lists of rules and of buckets together, likewise."""
 LONGEST_BUCKET_NAME = 63
 
-MAX_QUEUE_LIST_BYTES = 3300
-"""Room for the list of the rules' queues, of the 4096 bytes that Lambda allows for variables."""
-QUEUE_URL_BYTES = len("https://sqs.us-gov-west-1.amazonaws.com/123456789012/Stepwatch--")
+MAX_RULE_LIST_BYTES = 3300
+"""Room for the longest list of the rules, of the 4096 bytes that Lambda allows for variables."""
+LISTED_RULE_BYTES = len('"": "Stepwatch--RuleEvaluatorLogs12345678-123456789012", ')
+"""Of a rule's log group in that list, besides the stage and the rule's name, which occurs twice."""
 
 
 def wrong(key: str, value: Any, error: SettingError) -> str:
@@ -139,15 +140,14 @@ def _too_many_buckets(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _too_many_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
-    quotes_and_commas = len('"": "", ')
-    stage = len(values.get("stage", "dev"))
-    # Those of jobs have queues, too; a function that jobs may not use costs little room.
+    besides_names = LISTED_RULE_BYTES + len(values.get("stage", "dev"))
+    # Those of jobs are listed, too; a function that jobs may not use costs little room.
     names = (*rule_names, JOB_RULES, CUSTOM_RULES)
-    size = sum(QUEUE_URL_BYTES + stage + 2 * len(name) + quotes_and_commas for name in names)
+    size = sum(besides_names + 2 * len(name) for name in names)
     buckets = sum(len(name) + 1 for name in _bucket_names(values))
-    if size > MAX_QUEUE_LIST_BYTES or size + buckets > MAX_LISTS_BYTES:
+    if size > MAX_RULE_LIST_BYTES or size + buckets > MAX_LISTS_BYTES:
         allowed = (
-            "fewer rules, or shorter names: the list of their queues does not fit into a "
+            "fewer rules, or shorter names: the list of their log groups does not fit into a "
             f"function's environment; deploy some of them under another {PREFIX}stage"
         )
         yield wrong("rules", f"{len(rule_names)} rules", SettingError(allowed))

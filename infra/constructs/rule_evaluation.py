@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
@@ -78,8 +79,11 @@ class RuleQueues:
     by_rule: Mapping[str, sqs.Queue]
 
     def urls(self) -> str:
-        """Return the environment variable that names them to a function."""
-        return json.dumps({rule: queue.queue_url for rule, queue in self.by_rule.items()})
+        """Return the environment variable that lists them: the first by its URL, others by name."""
+        listed = {rule: queue.queue_name for rule, queue in self.by_rule.items()}
+        for rule, queue in islice(self.by_rule.items(), 1):
+            listed[rule] = queue.queue_url
+        return json.dumps(listed)
 
     def allow_sending(self, function: StepwatchFunction) -> None:
         """Allow a function to send messages to every one of them."""

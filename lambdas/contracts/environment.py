@@ -94,7 +94,10 @@ WORKER_WAIT_STEPS: Final = "STEPWATCH_WORKER_WAIT_STEPS"
 """evaluate_rule: later steps of other workers that must wait too before a worker is given up."""
 
 RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
-"""sweep, finish_job: JSON object of the evaluators' queue URLs by rule configuration name."""
+"""sweep, finish_job: JSON object of the evaluators' queues by rule configuration name.
+
+The first one is a URL; the others are names of queues of the same account and Region.
+"""
 
 MAX_SILENCE_S: Final = "STEPWATCH_MAX_SILENCE_S"
 """sweep: seconds without output after which a run without an end marker counts as ended."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
+from lambdas.contracts.queue_list import resolve_queue_urls
 from lambdas.contracts.stopping import OPT_IN, STOP_POLICIES, STOP_TAG
 from lambdas.shared.environment_reader import CustomRules, EnvironmentReader, SettingsError
 from rule_runtime.engine.outcome import RuleStatus
@@ -181,7 +182,7 @@ class FinishJobSettings:
         settings = cls(
             state_table_name=reader.text(environment.STATE_TABLE_NAME),
             tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
-            rule_queue_urls=reader.texts(environment.RULE_QUEUE_URLS),
+            rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
         )
         reader.raise_problems()
         return settings
@@ -214,7 +215,7 @@ class SweepSettings:
         settings = cls(
             state_table_name=reader.text(environment.STATE_TABLE_NAME),
             tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
-            rule_queue_urls=reader.texts(environment.RULE_QUEUE_URLS),
+            rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
             max_silence_s=reader.number(environment.MAX_SILENCE_S, default=_MAX_SILENCE_S),
         )
         reader.raise_problems()

@@ -147,6 +147,7 @@ _RECOMMENDED: Final = Pack(
         "DeadOptimizer": {},
         "IneffectiveSteps": {},
         "OutputContract": {},
+        "TrainingLoop": {},
         "MissingGradient": {},
         "ReplicaDivergence": {},
         "DeadRelu": {"threshold_layer": 80.0},

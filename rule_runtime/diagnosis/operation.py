@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Final
+from urllib.parse import urljoin
 
 from rule_runtime.diagnosis.asking import asked
 from rule_runtime.diagnosis.finding import Finding, Verdict
@@ -89,8 +90,10 @@ def _queues(aws: Aws, outputs: Mapping[str, str]) -> dict[str, str]:
     }
     function = outputs["FinishJobFunctionName"]
     found = aws.call("lambda", "get_function_configuration", FunctionName=function)
-    rules = json.loads(found["Environment"]["Variables"].get(_RULE_QUEUE_URLS, "{}"))
-    for rule, url in rules.items():
+    listed = json.loads(found["Environment"]["Variables"].get(_RULE_QUEUE_URLS, "{}"))
+    first = next(iter(listed.values()), "")
+    for rule, queue in listed.items():
+        url = urljoin(first, queue)  # all but the first may be names of the same account
         policy = json.loads(_attributes(aws, url, ["RedrivePolicy"])["RedrivePolicy"])
         # The queue of dead letters is one of the same account and Region.
         name = policy["deadLetterTargetArn"].rpartition(":")[2]

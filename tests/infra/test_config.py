@@ -336,10 +336,10 @@ def test_too_many_buckets_are_a_mistake() -> None:
 
 
 def test_buckets_and_rules_share_a_functions_environment() -> None:
-    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(33)}
-    assert len(read(rules=rules).rules) == 33
+    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(40)}
+    assert len(read(rules=rules).rules) == 40
     (mistake,) = mistakes(rules=rules, tensor_buckets=[f"{n:063}" for n in range(14)])
-    assert mistake.startswith("stepwatch:rules = '33 rules': allowed: fewer rules")
+    assert mistake.startswith("stepwatch:rules = '40 rules': allowed: fewer rules")
 
 
 @pytest.mark.parametrize(

@@ -97,17 +97,25 @@ def test_stops_are_followed_up_each_minute(template: Template) -> None:
     assert json.loads(target["Input"]) == {"detail-type": "Stop Confirmation Due"}
 
 
+def attribute_of(token: dict[str, Any]) -> str:
+    """Return resource and attribute that a function of CloudFormation stands for."""
+    return f"{token['Ref']}:Ref" if "Ref" in token else ":".join(token["Fn::GetAtt"])
+
+
 @pytest.mark.parametrize("part", ["Sweep", "FinishJob"])
 def test_who_wakes_evaluators_knows_every_queue(
     template: Template, rules: dict[str, Any], part: str
 ) -> None:
     queues = resources(template, "AWS::SQS::Queue")
     told = variables(template, part)[environment.RULE_QUEUE_URLS]
-    text = "".join(p if isinstance(p, str) else f"<{p['Ref']}>" for p in told["Fn::Join"][1])
-    urls = json.loads(text)
-    assert urls.keys() == rules.keys() | {JOB_RULES}
-    for rule, url in urls.items():
-        queue = queues[url.strip("<>")]
+    parts = (p if isinstance(p, str) else attribute_of(p) for p in told["Fn::Join"][1])
+    listed = json.loads("".join(parts))
+    assert listed.keys() == rules.keys() | {JOB_RULES}
+    (url, *names) = listed.values()
+    assert url.endswith(":Ref")
+    assert all(name.endswith(":QueueName") for name in names)
+    for rule, queue_attribute in listed.items():
+        queue = queues[queue_attribute.partition(":")[0]]
         assert "RedrivePolicy" in queue, "not the dead letters"
         assert queue["QueueName"] == f"Stepwatch-dev-{rule.replace('#', '_')}"
 

@@ -56,7 +56,7 @@ def test_evaluator_with_a_queue() -> None:
 WATCH = {
     environment.STATE_TABLE_NAME: "states",
     environment.TENSOR_BUCKET_NAMES: "tensors",
-    environment.RULE_QUEUE_URLS: '{"A": "https://a", "B": "https://b"}',
+    environment.RULE_QUEUE_URLS: '{"A": "https://sqs/1/S-A", "B": "S-B", "C": "https://c/2/C"}',
 }
 
 
@@ -67,7 +67,11 @@ def test_sweep_and_finish_job() -> None:
     ):
         assert settings.state_table_name == "states"
         assert settings.tensor_bucket_names == {"tensors"}
-        assert settings.rule_queue_urls == {"A": "https://a", "B": "https://b"}
+        assert settings.rule_queue_urls == {
+            "A": "https://sqs/1/S-A",
+            "B": "https://sqs/1/S-B",
+            "C": "https://c/2/C",
+        }
     assert SweepSettings.from_environment(WATCH).max_silence_s == 24 * 3600
     shorter = WATCH | {environment.MAX_SILENCE_S: "7200"}
     assert SweepSettings.from_environment(shorter).max_silence_s == 7200

@@ -106,7 +106,7 @@ class TestDeployedRules:
         job = prepare(job_name="job", output_path=OUTPUT, hook_config=hook)
         (warning,) = job.warnings
         assert caplog.messages == [warning]
-        assert "21 of the 28 rules of the pack recommended" in warning
+        assert "22 of the 29 rules of the pack recommended" in warning
         missing = sorted(WANTED.keys() - {"gradients", "losses"})
         assert f"does not save {', '.join(missing)}" in warning
         assert "rules='recommended'" in warning
