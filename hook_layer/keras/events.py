@@ -187,7 +187,11 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
             inside = self._inside_of(model, kind, original)
             if inside is None:
                 return original(*args)
-            result, named = inside.run(original, args)
+            try:
+                result, named = inside.run(original, args)
+            except Exception:
+                self._capture_inside(inside.seen())  # inputs of a loss may show why it failed
+                raise
         finally:
             self._is_in_step = False
         self._capture_inside(named)

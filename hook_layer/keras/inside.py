@@ -87,6 +87,10 @@ class BaseInside:
         """
         raise NotImplementedError
 
+    def seen(self) -> dict[str, Any]:
+        """Return the tensors of a step that failed, by name; none of a traced one."""
+        return {} if self._is_traced else self._met.named()
+
     # What `WatchedModel` tells -------------------------------------------------------------------
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:

@@ -134,7 +134,6 @@ class WatchedModel:
 
         @wraps(call)
         def watched(loss: Any, y_true: Any, y_pred: Any, *weight: Any, **kwargs: Any) -> Any:
-            value = call(loss, y_true, y_pred, *weight, **kwargs)
             kind = loss_name(loss)
             counts[kind] += 1
             name = f"{kind}{counts[kind] if counts[kind] > 1 else ''}Loss"
@@ -142,6 +141,7 @@ class WatchedModel:
             for number, tensor in enumerate(map(_as_tensor, inputs)):
                 if keras.ops.is_tensor(tensor):
                     self._sink.take(f"{name}_input_{number}", [tensor])
+            value = call(loss, y_true, y_pred, *weight, **kwargs)
             self._sink.take(f"{name}_output_0", [value])
             return value
 

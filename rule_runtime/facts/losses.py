@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 
@@ -47,6 +48,7 @@ INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
+_TARGETS: Final = "_input_1"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
 _OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
@@ -264,7 +266,8 @@ class Losses:
         self.rows: TensorRows = rows.select(is_judged)
         self._means = finite_means(self.rows).tolist()
         self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
-        self._inputs = described(step.tensors(regex=(r"_input_[01]$",)))
+        self._input_rows = step.tensors(regex=(r"_input_[01]$",))
+        self._inputs = described(self._input_rows)
         if _FUNCTION in self.rows.names:
             self._add_outputs_of_models()
         self._known: dict[tuple[str, str], Loss] = {}
@@ -285,6 +288,18 @@ class Losses:
                 continue
             if _num_classes(own[0], targets) is not None:
                 self._inputs.setdefault(("Loss_input_0", worker), own[0])
+
+    def failed(self) -> list[tuple[Loss, tuple[TensorRows, int]]]:
+        """Return losses without a value whose inputs were saved, with the row of their targets.
+
+        The script ended with an error in them.
+        """
+        found = []
+        for row, (name, worker) in enumerate(_pairs(self._input_rows)):
+            pair = (name.removesuffix(_TARGETS) + _FIRST_CALL, worker)
+            if name.endswith(f"Loss{_TARGETS}") and pair not in self._places:
+                found.append((self.find(*pair), (self._input_rows, row)))
+        return found
 
     def find(self, name: str, worker: str) -> Loss:
         """Return what is known of a loss, saved at this step or not.
@@ -311,12 +326,12 @@ class Losses:
         kind = LossKind.UNKNOWN if num_classes is None else LossKind.LOOKS_LIKE_CLASSES
         if named is not None:
             kind = LossKind[str(named.lastgroup).upper()]
+        is_of_keras = worker in self._of_keras or framework_of(self._step) is Framework.KERAS
         if num_classes is None and outputs is not None and len(outputs.shape or ()) > 1:
-            num_classes = (outputs.shape or ())[-1 if worker in self._of_keras else 1]
+            num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
         is_only = self.rows.workers.count(worker) == 1
-        is_of_keras = worker in self._of_keras
         compared = (outputs, targets, num_classes)
         return Loss(name, worker, row, value, kind, *compared, is_only, is_of_keras)
 

@@ -267,6 +267,7 @@ CONTRACT: Final = (
         0,
         "gets labels that are all {v}, which it ignores",
         "Check how labels and padding are made: -100 marks what must not count.",
+        may_be_chance=True,
     ),
     Requirement(
         "target_sum",

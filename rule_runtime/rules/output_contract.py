@@ -26,19 +26,19 @@ class OutputContract(Rule):
 
     How it decides:
         A table says what each loss requires of its outputs and targets: range, shape, sum of a row,
-        number of units. The rule compares the statistics of each saved training step with it. It
-        reports a broken requirement after `patience` steps, or after `range_patience` if chance may
-        break it.
+        number of units. The rule compares the statistics of each saved training step with it, also
+        of a step in which the loss failed with an error. It reports a broken requirement after
+        `patience` steps, or after `range_patience` if chance may break it.
 
     Parameters:
         patience: Saved steps in a row with a broken requirement.
-        range_patience: The same for outputs that stay in a range, or are constant.
+        range_patience: The same for what chance may break, such as the range of outputs.
 
     What to try:
         Change the two lines of code that the finding names.
     """
 
-    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
     collections = (CollectionConfig("losses", {"save_interval": "10"}), LOSS_INPUTS)
@@ -51,21 +51,22 @@ class OutputContract(Rule):
         if not is_training(step):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
         losses = step.fact(Losses)
-        if not losses.losses:
+        listed = [(loss, (losses.rows, loss.row)) for loss in losses.losses] + losses.failed()
+        if not listed:
             raise missing_loss(step)
-        known = [(loss, pair) for loss in losses.losses if (pair := _pair(loss)) is not None]
+        known = [(*one, pair) for one in listed if (pair := _pair(one[0])) is not None]
         if not known:
             raise Missing("no inputs of losses were saved", how_to_save_loss_inputs(step))
         states = memory.setdefault("losses", {})
         found = []
-        for loss, pair in known:
+        for loss, row, pair in known:
             if loss.key in states or len(states) < MAX_SERIES:
                 state = states.setdefault(loss.key, {})
                 found += [
                     finding(
                         self,
                         step,
-                        (losses.rows, loss.row),
+                        row,
                         (requirement.measure, value, requirement.limit),
                         requirement.text(*pair, value),
                         remedy=requirement.remedy(loss),

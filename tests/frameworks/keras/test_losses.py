@@ -96,3 +96,15 @@ def test_losses_are_not_watched_unless_a_collection_needs_them(tmp_path: Path) -
     names = create_trial(str(tmp_path)).tensor_names()
     assert "loss" in names
     assert not [name for name in names if "Loss" in name]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="others compute in a graph")
+def test_the_inputs_of_a_loss_that_fails_are_saved(tmp_path: Path) -> None:
+    def train(hook: KerasHook) -> None:
+        model = keras.Sequential([keras.layers.Dense(1, "sigmoid")])
+        model.compile("sgd", "binary_crossentropy")
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            fitted(model, hook, 1)
+
+    labels = saved(tmp_path, train).tensor("BinaryCrossentropyLoss_input_1").value(0)
+    assert labels.max() > 1

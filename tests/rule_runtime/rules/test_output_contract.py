@@ -170,18 +170,35 @@ def test_what_fits_is_not_reported(loss: str, outputs: Make, targets: Make) -> N
     assert not found_at(OutputContract(), run_of(loss, outputs, targets))
 
 
-def test_it_is_found_at_the_second_saved_step() -> None:
+def test_it_is_found_at_the_first_saved_step() -> None:
     trial = run_of("CrossEntropyLoss", lambda r: softmax(scores(r)), classes)
-    assert found_at(OutputContract(), trial)[0] == 10
+    assert found_at(OutputContract(), trial)[0] == 0
 
 
-def test_one_step_is_no_finding() -> None:
+@pytest.mark.parametrize(("highest", "steps"), [(3, [0]), (1, [])])
+def test_a_step_in_which_the_loss_failed_is_judged(highest: int, steps: list[int]) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("^loss$",))
+    random = np.random.default_rng(0)
+    targets = random.integers(0, highest + 1, ROWS)
+    trial.step(
+        0,
+        {
+            "BinaryCrossentropyLoss_input_0": sigmoid(unit(random)),
+            "BinaryCrossentropyLoss_input_1": targets.astype(np.float32),
+        },
+        mode_step=0,
+    )
+    assert found_at(OutputContract(), trial) == steps
+
+
+def test_a_patience_is_waited_for() -> None:
     steps = iter([softmax(scores(np.random.default_rng(0)))])
 
     def first_only(random: np.random.Generator) -> Array:
         return next(steps, scores(random))
 
-    assert not found_at(OutputContract(), run_of("CrossEntropyLoss", first_only, classes))
+    assert not found_at(OutputContract(patience=2), run_of("CrossEntropyLoss", first_only, classes))
 
 
 def test_without_inputs_of_losses_the_reason_says_how_to_get_them() -> None:
