@@ -105,7 +105,10 @@ class TrainingLoop(Rule):
         if passes is not None:
             most = largest_count(step, "backward_passes_per_step") or 1
             limit = max(self.idle_passes, _MANY_TIMES * most)
-            message = f"no weight changes: optimizer.step() was not called for {passes:,.0f} backward passes"
+            message = (
+                "no weight changes: optimizer.step() was not called for "
+                f"{passes:,.0f} backward passes"
+            )
             remedy = "Call optimizer.step() after backward(); look for a condition that skips it."
             yield _Sign("backward_passes_since", passes, limit, message, remedy)
         validated = largest_count(step, "validation_passes_in_training_mode")
