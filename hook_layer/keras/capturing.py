@@ -8,7 +8,7 @@ from typing import Any
 
 from hook_layer.capture import CapturedTensor, TensorBackend
 from hook_layer.collection_manager import TensorPlan
-from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
@@ -88,6 +88,9 @@ class KerasCapture(BaseHook):
             self._wants_variables_of = model  # the step is going to build it
             return
         self._capture_named(names.weights)
+        if optimizer is not None and any(c.name == OPTIMIZER_STEPS for c in self._due):
+            rate = {f"{OPTIMIZER_STEPS}/learning_rate": optimizer.learning_rate}
+            self._capture_named(rate, (OPTIMIZER_STEPS,))
         if with_state:
             self._capture_optimizer_variables(optimizer.variables)
 

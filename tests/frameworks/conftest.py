@@ -29,8 +29,11 @@ class SessionResults:
         self.contract: list[dict[str, str]] = []
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        name = getattr(getattr(item, "function", None), "contract_property", None)
-        if name is not None and isinstance(item, pytest.Function):
+        if not isinstance(item, pytest.Function):
+            return
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        name = parameters.get("fact", getattr(item.function, "contract_property", None))
+        if name is not None:
             adapter = getattr(item.cls, "adapter", "")
             item.user_properties += [("adapter", adapter), ("property", name)]
 

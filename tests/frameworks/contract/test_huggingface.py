@@ -19,7 +19,15 @@ from transformers import (
 from hook_layer.huggingface import StepwatchCallback
 from hook_layer.original_api import OriginalApi
 from hook_layer.pytorch import Hook
-from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
+from hook_layer.testing.hook_contract import (
+    HookContract,
+    OnStep,
+    Trained,
+    TrainingUnderTest,
+    digest_of,
+    nothing,
+)
+from rule_runtime.testing.fact_contract import FactContract
 
 torch.set_num_threads(1)
 logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -50,7 +58,7 @@ class KeptLosses(Trainer):
         return loss
 
 
-class TestHuggingFace(HookContract):
+class HuggingFaceTraining(TrainingUnderTest):
     adapter = "Hugging Face"
     hook_type = Hook
     loss_name = "Loss_output_0"
@@ -106,3 +114,13 @@ class TestHuggingFace(HookContract):
         if evaluations:
             trainer.evaluate(data[: 4 * evaluations])
         return Trained(digest_of(p.detach() for p in model.parameters()), tuple(trainer.losses))
+
+
+class TestHuggingFace(HuggingFaceTraining, HookContract):
+    """The contract of hooks."""
+
+
+class TestFactsOfHuggingFace(HuggingFaceTraining, FactContract):
+    """The facts that rules know."""
+
+    missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}

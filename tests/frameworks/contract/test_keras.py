@@ -11,6 +11,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.keras import KerasHook
 from hook_layer.original_api import OriginalApi
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
+from rule_runtime.testing.fact_contract import FactContract
 
 ROWS = 4
 
@@ -71,4 +72,35 @@ class TestKeras(HookContract):
         if evaluations:
             rows = ROWS * evaluations
             model.evaluate(np.resize(data, (rows, 3)), np.resize(targets, (rows, 1)), **options)
+        return Trained(digest_of(model.get_weights()), tuple(script.losses))
+
+
+class TestFactsOfKeras(FactContract):
+    """The facts that rules know of a classifier with sample weights."""
+
+    adapter = TestKeras.adapter
+    hook_type = KerasHook
+    missing_facts = {
+        "optimizer steps": "Keras's own loop takes a step in each batch: there is nothing to count"
+    }
+
+    def train(
+        self,
+        hook: OriginalApi | None,
+        *,
+        steps: int,
+        evaluations: int = 0,
+        on_step: OnStep = nothing,
+    ) -> Trained:
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        random = np.random.default_rng(0)
+        data = random.normal(size=(ROWS * steps, 3)).astype(np.float32)
+        labels, weights = random.integers(0, 4, len(data)), random.random(len(data))
+        script = Script(on_step)
+        options: Any = {"batch_size": ROWS, "verbose": 0, "callbacks": [script, hook]}
+        rows = ROWS * evaluations
+        validation = data[:rows], labels[:rows], weights[:rows]
+        model.fit(data, labels, sample_weight=weights, validation_data=validation, **options)
         return Trained(digest_of(model.get_weights()), tuple(script.losses))

@@ -14,7 +14,15 @@ from torch.utils.data import DataLoader, TensorDataset
 from hook_layer.lightning import StepwatchCallback
 from hook_layer.original_api import OriginalApi
 from hook_layer.pytorch import Hook
-from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
+from hook_layer.testing.hook_contract import (
+    HookContract,
+    OnStep,
+    Trained,
+    TrainingUnderTest,
+    digest_of,
+    nothing,
+)
+from rule_runtime.testing.fact_contract import FactContract
 
 torch.set_num_threads(1)
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -54,7 +62,7 @@ class Script(Callback):
         self.on_step(trainer.global_step - 1)
 
 
-class TestLightning(HookContract):
+class LightningTraining(TrainingUnderTest):
     adapter = "Lightning"
     hook_type = Hook
     loss_name = "Loss_output_0"
@@ -101,3 +109,13 @@ class TestLightning(HookContract):
                 model, DataLoader(TensorDataset(*data[: 5 * evaluations]), 5), verbose=False
             )
         return Trained(digest_of(p.detach() for p in model.parameters()), tuple(model.losses))
+
+
+class TestLightning(LightningTraining, HookContract):
+    """The contract of hooks."""
+
+
+class TestFactsOfLightning(LightningTraining, FactContract):
+    """The facts that rules know."""
+
+    missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}

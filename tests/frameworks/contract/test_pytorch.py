@@ -7,7 +7,15 @@ from torch import nn
 
 from hook_layer.original_api import OriginalApi
 from hook_layer.pytorch import Hook, modes
-from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
+from hook_layer.testing.hook_contract import (
+    HookContract,
+    OnStep,
+    Trained,
+    TrainingUnderTest,
+    digest_of,
+    nothing,
+)
+from rule_runtime.testing.fact_contract import FactContract
 
 torch.set_num_threads(1)
 
@@ -24,7 +32,7 @@ class Net(nn.Module):
         return outputs
 
 
-class TestPyTorch(HookContract):
+class PyTorchTraining(TrainingUnderTest):
     adapter = "PyTorch"
     hook_type = Hook
     loss_name = "CrossEntropyLoss_output_0"
@@ -68,3 +76,13 @@ class TestPyTorch(HookContract):
             for _ in range(evaluations):
                 criterion(model(torch.randn(5, 6)), torch.randint(3, (5,)))
         return Trained(digest_of(p.detach() for p in model.parameters()), tuple(losses))
+
+
+class TestPyTorch(PyTorchTraining, HookContract):
+    """The contract of hooks."""
+
+
+class TestFactsOfPyTorch(PyTorchTraining, FactContract):
+    """The facts that rules know."""
+
+    missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}

@@ -12,7 +12,9 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.original_api import OriginalApi
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 from hook_layer.xgboost import Hook
+from rule_runtime.testing.fact_contract import FactContract
 
+NO_NETWORK = "boosted trees have none"
 PARAMETERS = {"eta": 0.3, "max_depth": 3, "nthread": 1, "subsample": 0.8, "seed": 7}
 
 
@@ -100,3 +102,39 @@ class TestXGBoost(HookContract):
         for name in ("predict", "get_score", "trees_to_dataframe", "get_dump"):
             add(name)
         return steps
+
+
+class TestFactsOfXGBoost(FactContract):
+    """The facts that rules know of a classifier with sample weights."""
+
+    adapter = "XGBoost"
+    hook_type = Hook
+    num_evaluations = 0
+    missing_facts = {
+        "sample weights": "the hook for XGBoost does not save them",
+        "weights": NO_NETWORK,
+        "gradients": NO_NETWORK,
+        "optimizer steps": NO_NETWORK,
+    }
+
+    def train(
+        self,
+        hook: OriginalApi | None,
+        *,
+        steps: int,
+        evaluations: int = 0,
+        on_step: OnStep = nothing,
+    ) -> Trained:
+        assert isinstance(hook, Hook)
+        assert not evaluations
+        random = np.random.default_rng(0)
+        features, labels = random.normal(size=(80, 4)), random.integers(0, 3, 80)
+        data = xgboost.DMatrix(features, labels, weight=random.random(80))
+        validation = xgboost.DMatrix(features[:20], labels[:20])
+        parameters = {"objective": "multi:softprob", "num_class": 3, "eta": 0.3, "nthread": 1}
+        hook.hyperparameters = parameters
+        hook.train_data, hook.validation_data = data, validation
+        evals = [(data, "train"), (validation, "validation")]
+        callbacks: list[Any] = [Script(on_step), hook]
+        xgboost.train(parameters, data, steps, evals=evals, verbose_eval=False, callbacks=callbacks)
+        return Trained("", ())
