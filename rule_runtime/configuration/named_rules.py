@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from rule_runtime.configuration.collection_config import CollectionConfig
@@ -17,7 +18,10 @@ Rules: TypeAlias = "str | Iterable[Rule | str] | Mapping[str, Rule]"
 
 
 def collections_for(
-    rules: Rules = "recommended", save_interval: int | None = None
+    rules: Rules = "recommended",
+    save_interval: int | None = None,
+    *,
+    begins_densely: bool | None = None,
 ) -> tuple[CollectionConfig, ...]:
     """Return what a hook must save for rules.
 
@@ -29,6 +33,9 @@ def collections_for(
         rules: Name of a pack; or rules, and names of built-in rules; or a dict of names and rules.
         save_interval: Steps between two that are saved. Default: as the pack says, which is 10
             steps for `recommended` and for single rules.
+        begins_densely: Whether every training step up to 10 and every second one up to 50 is saved
+            as well. Default: as the pack says where no `save_interval` is given, which is True for
+            `recommended` and for single rules; False where one is given.
 
     Raises:
         ValueError: A rule or pack does not exist, no rule is given, or rules ask for what cannot
@@ -38,6 +45,8 @@ def collections_for(
     pack = find_pack(rules if isinstance(rules, str) else "recommended")
     if save_interval is not None:
         pack = pack.with_interval(save_interval)
+    if begins_densely is not None:
+        pack = replace(pack, begins_densely=begins_densely)
     return pack.collections_for(named_rules(rules).values())
 
 
