@@ -109,7 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reasons", action="store_true", help="print why rules judge nothing")
     given = parser.parse_args(arguments)
     chosen = [task for task in TASKS if task.name in given.task]
-    print("| task | steps | rules that judge | findings | KiB stored |", "|---|---|---|---|---|", sep="\n")
+    print(
+        "| task | steps | rules that judge | findings | KiB stored |",
+        "|---|---|---|---|---|",
+        sep="\n",
+    )
     has_found = False
     for num_steps in given.steps:
         runs = [watch(task, num_steps, given.root) for task in chosen]
