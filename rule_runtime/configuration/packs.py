@@ -71,7 +71,7 @@ class Pack:
         """
         asked = [config for rule in rules for config in rule.requires()]
         joined = merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
-        return tuple(CollectionConfig(of.name, self._timed(of)) for of in joined)
+        return merged(CollectionConfig(of.name, self._timed(of)) for of in joined)
 
     def with_interval(self, save_interval: int) -> Pack:
         """Return the pack with exactly this interval between steps that are saved.
