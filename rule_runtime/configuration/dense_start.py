@@ -11,7 +11,8 @@ from typing import Final
 
 __all__ = ["DENSE_STEPS", "beginning_densely", "without_dense_start"]
 
-DENSE_STEPS: Final = (*range(11), *range(12, 51, 2))
+_EACH: Final = 10
+DENSE_STEPS: Final = (*range(_EACH + 1), *range(_EACH + 2, 51, 2))
 """Every step up to 10 and every second one up to 50: 31 steps, of which 6 are multiples of 10."""
 _KEYS: Final = ("train.save_steps", "global.save_steps")
 
@@ -24,13 +25,15 @@ def beginning_densely(parameters: Mapping[str, str], every: int = 1) -> dict[str
 
     Args:
         parameters: The parameters.
-        every: Only multiples of this number are saved: values are larger than statistics.
+        every: After step 10 only multiples of this number are saved.
     """
     first, end = int(parameters.get("start_step", 0)), parameters.get("end_step")
     steps = [
         step
         for step in DENSE_STEPS
-        if step % every == 0 and step >= first and (end is None or step < int(end))
+        if (step <= _EACH or step % every == 0)
+        and step >= first
+        and (end is None or step < int(end))
     ]
     if not steps or "save_interval" not in parameters:
         return dict(parameters)

@@ -89,8 +89,8 @@ class Pack:
     def _timed(self, config: CollectionConfig) -> dict[str, str]:
         """Return the parameters with the steps of the pack.
 
-        Values of activations are saved more rarely, and also at the start at multiples of
-        `save_interval` only.
+        Values of activations are saved more rarely, after step 10 at multiples of `save_interval`
+        at most.
         """
         parameters = dict(config.parameters)
         has_values = parameters.get("save_raw_tensor") == "True"

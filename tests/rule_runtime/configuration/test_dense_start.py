@@ -23,7 +23,7 @@ def test_every_step_up_to_10_and_every_second_one_up_to_50() -> None:
 @pytest.mark.parametrize(
     ("parameters", "every", "listed"),
     [
-        ({"save_interval": "100"}, 10, "0,10,20,30,40,50"),
+        ({"save_interval": "100"}, 10, "0,1,2,3,4,5,6,7,8,9,10,20,30,40,50"),
         ({"save_interval": "10", "end_step": "5"}, 1, "0,1,2,3,4"),
         ({"save_interval": "10", "start_step": "46"}, 1, "46,48,50"),
         ({"save_interval": "10", "start_step": "100"}, 1, None),
