@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.dense_start import without_dense_start
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
@@ -34,8 +35,8 @@ def collections_for(
         save_interval: Steps between two that are saved. Default: as the pack says, which is 10
             steps for `recommended` and for single rules.
         begins_densely: Whether every training step up to 10 and every second one up to 50 is saved
-            as well. Default: as the pack says where no `save_interval` is given, which is True for
-            `recommended` and for single rules; False where one is given.
+            as well. Default: only without `save_interval`, only as the pack says, and only of
+            collections without values, as a script's hook has no byte budget unless it sets one.
 
     Raises:
         ValueError: A rule or pack does not exist, no rule is given, or rules ask for what cannot
@@ -47,7 +48,15 @@ def collections_for(
         pack = pack.with_interval(save_interval)
     if begins_densely is not None:
         pack = replace(pack, begins_densely=begins_densely)
-    return pack.collections_for(named_rules(rules).values())
+    found = pack.collections_for(named_rules(rules).values())
+    if begins_densely is not None:
+        return found
+    return tuple(
+        CollectionConfig(each.name, without_dense_start(each.parameters))
+        if each.parameters.get("save_raw_tensor") == "True"
+        else each
+        for each in found
+    )
 
 
 def named_rules(rules: Rules) -> Mapping[str, Rule]:

@@ -70,6 +70,16 @@ def test_a_dense_start_unless_an_interval_is_given(
     assert stepwatch.create_trial(str(tmp_path)).tensor("Sequential_0.weight").steps() == steps
 
 
+def test_values_begin_densely_only_if_that_is_asked_for() -> None:
+    def dense(**arguments: Any) -> set[bool]:
+        collections = stepwatch.collections_for("recommended", **arguments)
+        values = [each for each in collections if each.parameters["save_raw_tensor"] == "True"]
+        return {"train.save_steps" in each.parameters for each in values}
+
+    assert dense() == {False}
+    assert dense(begins_densely=True) == {True}
+
+
 @pytest.mark.parametrize("rules", ["recomended", ["NonFinit"], [], [3]])
 def test_what_is_no_rule_is_refused(rules: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
