@@ -30,7 +30,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 
-__all__ = ["FIRST_STEPS", "main"]
+__all__ = ["FIRST_STEPS", "first_steps_of", "main"]
 
 FIRST_STEPS: Final = Path(__file__).resolve().parent / "first_steps.json"
 _PACK: Final = find_pack("recommended")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     trials = sorted(given.folder.glob(f"*/*/*-{_PACK.name}-*/trial"))
     with ProcessPoolExecutor(given.jobs, initializer=os.nice, initargs=(10,)) as pool:
-        found = _earliest(pool.map(_first_steps, trials))
+        found = _earliest(pool.map(first_steps_of, trials))
     FIRST_STEPS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
     print(f"{len(found)} rules judged one of {len(trials)} runs")
     return 0
@@ -65,8 +65,12 @@ def _earliest(runs: Iterable[First]) -> First:
     return earliest
 
 
-def _first_steps(trial: Path) -> First:
-    """Return the first steps of one run."""
+def first_steps_of(trial: Path) -> First:
+    """Return the first steps of one run, by rule.
+
+    Args:
+        trial: Where its files are.
+    """
     evaluations = {name: Evaluation.fresh(rule) for name, rule in _rules().items()}
     first: First = {}
     for step, view in _saved_views(trial):
