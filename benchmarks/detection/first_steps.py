@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given = parser.parse_args(arguments)
     trials = sorted(given.folder.glob(f"*/*/*-{_PACK.name}-*/trial"))
-    with ProcessPoolExecutor(given.jobs, initializer=os.nice, initargs=(10,)) as pool:
+    with ProcessPoolExecutor(given.jobs) as pool:
         found = _earliest(pool.map(first_steps_of, trials))
     FIRST_STEPS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
     print(f"{len(found)} rules judged one of {len(trials)} runs")
