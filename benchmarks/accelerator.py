@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -122,7 +123,7 @@ def _read_loss() -> Attachment:
 
 def _pack(folder: Path) -> Attachment:
     """Return a hook that saves what the recommended pack asks for, in every tenth step."""
-    pack = find_pack("recommended")
+    pack = replace(find_pack("recommended"), begins_densely=False)
     document = {
         "LocalPath": str(folder),
         "HookParameters": {"save_interval": "10"},

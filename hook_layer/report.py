@@ -63,6 +63,7 @@ class HookReport:
                 ("steps not delivered", writer.steps_undelivered),
                 ("other files not delivered", writer.files_undelivered),
                 ("steps that TensorBoard lacks", writer.tensorboard_steps_lost),
+                ("steps with merged calls", writer.steps_shortened),
                 ("tensors left out", writer.tensors_left_out),
                 ("tensors that came too late", self.late_tensors),
             ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import sys
 import types
@@ -32,6 +33,7 @@ from tools.generated_text import bring_up_to_date  # noqa: E402
 README = ROOT / "rule_runtime" / "rules" / "README.md"
 REFERENCE = ROOT / "docs" / "reference" / "rules.md"
 RESULTS = ROOT / "benchmarks" / "detection" / "RESULTS.md"
+FIRST_STEPS = ROOT / "benchmarks" / "detection" / "first_steps.json"
 BAR = "\\|"  # within a table
 ITEM = "* "
 PARAMETERS = "Parameters"
@@ -63,6 +65,10 @@ commas. [Detection](../explanation/detection.md) says how well the rules detect 
 
 Most rules need statistics alone; `save_raw_tensor` marks rules that read the tensors themselves. A
 rule without the data it needs is *not evaluated*, and says why.
+
+*First steps* are measured: the smallest of all runs of [the benchmark](../explanation/detection.md)
+that are saved as the pack `recommended` [begins](hook-configuration.md#dense-start). Runs with long
+epochs or small batches take longer.
 """
 
 
@@ -164,7 +170,8 @@ def _section(name: str, rule: type[Rule]) -> str:
     parts += [
         f"**{title}.**{_as_markdown(texts[title])}\n" for title in texts if title != PARAMETERS
     ]
-    parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _in_packs(rule)]
+    parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _first_steps(name)]
+    parts.append(_in_packs(rule))
     return "\n".join(part for part in parts if part)
 
 
@@ -231,6 +238,15 @@ def _saved(rule: type[Rule]) -> str:
         settings = ", ".join(f"`{key}` = `{value}`" for key, value in config.parameters.items())
         told.append(_name(config) + (f" ({settings})" if settings else ""))
     return f"**The hook must save** {'; '.join(told)}.\n" if told else ""
+
+
+def _first_steps(name: str) -> str:
+    """Return from which step a rule judges, as the benchmark measured it."""
+    measured = json.loads(FIRST_STEPS.read_text()).get(name, {})
+    if not measured:
+        return "**First steps.** Not measured: no run of the benchmark has what the rule needs.\n"
+    found = f"; its earliest finding is at step {measured['finds']}" if "finds" in measured else ""
+    return f"**First steps.** The rule judges from training step {measured['judges']}{found}.\n"
 
 
 def _in_packs(rule: type[Rule]) -> str:

@@ -77,7 +77,7 @@ def watch(path: Path, *options: str) -> Outcome:
         verdict = Path(folder) / "verdict.json"
         command = [str(ROOT / ".venv/bin/stepwatch"), "run", "--output", "json"]
         command += ["--output-file", str(verdict), "--out-dir", f"{folder}/run"]
-        command += ["--save-interval", "10", "--", str(binaries / "python"), str(path), *options]
+        command += ["--", str(binaries / "python"), str(path), *options]
         run = subprocess.run(
             command, check=False, cwd=folder, env=env, capture_output=True, text=True
         )

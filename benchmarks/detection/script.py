@@ -18,7 +18,6 @@ __all__ = ["script_program"]
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _FRAMEWORKS: Final = _ROOT / ".venv-frameworks" / "bin" / "python"
 _IN_MAIN_ENVIRONMENT: Final = ("torch", "xgb")
-_SAVE_INTERVAL: Final = 10
 _LIMIT_S: Final = 300
 _STOPPED_BY_FINDING: Final = 1
 """Exit status of `stepwatch run` with findings."""
@@ -39,7 +38,7 @@ def _train(path: Path, run: Run) -> float:
     is_own = path.stem.startswith(_IN_MAIN_ENVIRONMENT)
     python = sys.executable if is_own else str(_FRAMEWORKS)
     session = run.folder.with_name("session")
-    options = [f"--save-interval={_SAVE_INTERVAL}", "--stop=never", f"--out-dir={session}"]
+    options = ["--stop=never", f"--out-dir={session}"]
     watch = [str(Path(sys.executable).with_name("stepwatch")), "run", *options]
     ended = subprocess.run(
         [*watch, "--", python, str(path), str(run.seed)],

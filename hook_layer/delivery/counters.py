@@ -17,6 +17,8 @@ class WriterCounters:
         steps_undelivered: Steps that could not be stored, nor kept to be stored later.
         steps_spooled: Steps that had to wait on local disk, since the store was away.
         steps_in_spool: Those of them that wait there still.
+        steps_shortened: Steps with too many tensors for readers: the calls of a module have one
+            entry.
         spool_folder: Where; None while nothing waits.
         tensors_written: Tensors in written steps.
         tensors_left_out: Tensors of written steps, or values of them, that could not be encoded.
@@ -36,6 +38,7 @@ class WriterCounters:
     steps_undelivered: int = 0
     steps_spooled: int = 0
     steps_in_spool: int = 0
+    steps_shortened: int = 0
     spool_folder: str | None = None
     tensors_written: int = 0
     tensors_left_out: int = 0

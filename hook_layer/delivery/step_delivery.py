@@ -32,6 +32,9 @@ from hook_layer.delivery.small_files import SmallFiles
 from hook_layer.delivery.spool_folder import SpoolTarget, StepFiles
 from hook_layer.delivery.step_files import EncodedStep, RunIdentity, encode_step
 from hook_layer.delivery.store_health import StoreHealth
+from hook_layer.format.errors import IndexTooLongError
+from hook_layer.format.index import IndexFile
+from hook_layer.format.merged_calls import shortened
 from hook_layer.format.paths import event_key, index_key
 from hook_layer.storage.base import Buffers, Store, StoreRefusedError
 
@@ -220,12 +223,34 @@ class StepDelivery:
             before = max(before, self._in_flight[1])
         skipped = number - before - 1
         try:
-            index = encoded.index(self._identity, number, skipped).encode()
-        except Exception as error:  # noqa: BLE001 - longer than any reader takes
+            index = self._index_data(
+                encoded.record.step, encoded.index(self._identity, number, skipped)
+            )
+        except Exception as error:  # noqa: BLE001 - any error loses the step, and is counted
             self.health.lost_by(error)
             return None
         step = WaitingStep(number, encoded.num_tensors, encoded.events.nbytes + len(index))
         return step, StepFiles(None, index_key(encoded.record.step, self._identity.worker), index)
+
+    def _index_data(self, step: int, index: IndexFile) -> bytes:
+        """Return an index file's bytes; one that is too long for readers is shortened."""
+        try:
+            return index.encode()
+        except IndexTooLongError as error:
+            short = shortened(index)
+            with self._lock:
+                self.counters.steps_shortened += 1
+                self.counters.tensors_left_out += short.num_left_out
+                is_first = self.counters.steps_shortened == 1
+            if is_first:
+                logger.warning(
+                    "step %d: %s, so calls of a module have one entry, with the statistics of all "
+                    "and the value of the first; %d tensors are left out",
+                    step,
+                    error,
+                    short.num_left_out,
+                )
+            return short.data
 
     def _deliver_first(self) -> bool:
         """Try the first step that waits; say whether it waits no more."""

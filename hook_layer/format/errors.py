@@ -6,6 +6,7 @@ __all__ = [
     "CollectionsFileError",
     "FormatError",
     "IndexFileError",
+    "IndexTooLongError",
     "JobFileError",
     "PathError",
     "RecordError",
@@ -37,6 +38,10 @@ class RecordError(FormatError):
 
 class IndexFileError(FormatError):
     """An index file that cannot be understood."""
+
+
+class IndexTooLongError(IndexFileError):
+    """An index file that is longer than readers take."""
 
 
 class CollectionsFileError(FormatError):

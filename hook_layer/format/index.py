@@ -10,7 +10,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from hook_layer.format.errors import FormatError, IndexFileError
+from hook_layer.format.errors import FormatError, IndexFileError, IndexTooLongError
 from hook_layer.format.index_pieces import IndexPieces, index_pieces, members_of
 from hook_layer.format.json_document import Document, load_object
 from hook_layer.format.modes import ModeKeys
@@ -80,6 +80,8 @@ class IndexFile:
         time: When the step began, seconds since 1970; None in files of the original client.
         first_rows: Tensors of whose value only the first rows are stored, and how many of them; 0
             for none. Shapes and statistics are those of the whole.
+        merged: Tensors that stand for several of one module, and how many these are: statistics are
+            of all of them, shape and value those of the first.
     """
 
     mode: ModeKeys
@@ -95,13 +97,14 @@ class IndexFile:
     time: float | None = None
     first_rows: Mapping[str, int] = field(default_factory=dict)
     stage: int | None = None
+    merged: Mapping[str, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the file's bytes.
 
         Raises:
-            IndexFileError: The file would hold no tensor, values without an event file, or more
-                than any reader takes.
+            IndexTooLongError: The file would be longer than readers take.
+            IndexFileError: The file would hold no tensor, or values without an event file.
         """
         if not self.locations and not self.shapes:
             raise IndexFileError("an index file must name at least one tensor")
@@ -122,6 +125,7 @@ class IndexFile:
             "skipped": self.skipped,
             "time": _time(self.time),
             "first_rows": dict(self.first_rows) or None,
+            "merged": dict(self.merged) or None,
             "stage": self.stage,
         }
         ours = {name: value for name, value in ours.items() if value is not None}
@@ -131,9 +135,9 @@ class IndexFile:
             members.append(f'"statistics": {self.statistics.to_json()}')
         data = f"{{{', '.join(members)}}}".encode()
         if len(data) > MAX_INDEX_BYTES:
-            raise IndexFileError(
+            raise IndexTooLongError(
                 f"an index file of {len(data)} bytes is longer than the {MAX_INDEX_BYTES} that "
-                "readers take; save fewer tensors a step"
+                "readers take"
             )
         return data
 
@@ -210,14 +214,16 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
         sequence=sequence,
         skipped=skipped,
         time=_time(content.get("time")),
-        first_rows=_first_rows(content.get("first_rows"), document),
+        first_rows=_counts(content, "first_rows", document),
+        merged=_counts(content, "merged", document),
         stage=document.optional_count(content.get("stage"), "stage"),
     )
 
 
-def _first_rows(value: object, document: Document) -> dict[str, int]:
-    rows = {} if value is None else document.members(value, "first_rows")
-    return {name: document.count(rows[name], f"first_rows.{name[:120]}") for name in rows}
+def _counts(content: Mapping[str, Any], member: str, document: Document) -> dict[str, int]:
+    value = content.get(member)
+    counts = {} if value is None else document.members(value, member)
+    return {name: document.count(counts[name], f"{member}.{name[:120]}") for name in counts}
 
 
 def _time(value: object) -> float | None:

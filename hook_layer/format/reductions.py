@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["REDUCTION_NAMES", "reduction_tensor_name", "split_reduction_name"]
+__all__ = ["REDUCTION_NAMES", "base_tensor_name", "reduction_tensor_name", "split_reduction_name"]
 
 REDUCTION_NAMES: Final = (
     "min",
@@ -37,3 +37,9 @@ def split_reduction_name(name: str) -> tuple[str, str, bool] | None:
     if not base or reduction not in REDUCTION_NAMES:
         return None
     return base, reduction, absolute
+
+
+def base_tensor_name(name: str) -> str:
+    """Return the tensor that a name is a reduction of; the name itself if it is of none."""
+    reduction = split_reduction_name(name)
+    return name if reduction is None else reduction[0]

@@ -17,16 +17,19 @@ from lambdas.contracts.environment import RULE_PARAMETERS
 __all__ = ["SAVE_INTERVAL", "write_hook_configuration"]
 
 SAVE_INTERVAL = 10
-"""Steps between two that are saved, as with `stepwatch run`."""
+"""Steps between two that are saved after a dense start, as with `stepwatch run`."""
 
 # What infra may not import, another process does.
 PRINT_COLLECTIONS = """
 import json, sys
+from dataclasses import replace
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.registry import create_rule
 asked = json.load(sys.stdin)
 rules = [create_rule(given["rule_to_invoke"], given) for given in asked["rules"]]
-pack = find_pack("recommended").with_interval(asked["save_interval"])
+pack = replace(
+    find_pack("recommended").with_interval(asked["save_interval"]), begins_densely=True
+)
 print(json.dumps([each.to_json() for each in pack.collections_for(rules)]))
 """
 

@@ -83,7 +83,15 @@ _OutDir = Annotated[
     typer.Option(help="Folder of the session. Default: a new folder runs/SCRIPT-TIME-RANDOM."),
 ]
 _MaxRuns = Annotated[int, typer.Option(min=1, help="Maximum number of runs to watch.")]
-_Interval = Annotated[int, typer.Option(min=1, help="Save and evaluate every N-th step.")]
+_Interval = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default=False,
+        help="Save and evaluate every N-th step. Default: every step up to 10, every second step "
+        "up to 50, then every 10th step.",
+    ),
+]
 _Ranks = Annotated[
     RanksOption,
     typer.Option(
@@ -115,7 +123,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     rule: RuleOption = None,
     pack: PackOption = None,
     out_dir: _OutDir = None,
-    save_interval: _Interval = 10,
+    save_interval: _Interval = None,
     stop: _Stop = StopAt.SERIOUS,
     patience: _Patience = 30.0,
     max_runs: _MaxRuns = 32,

@@ -41,6 +41,7 @@ SCRIPT_FAILED: Final = 4
 """Exit status where no issue was found, and the script ended with a status of its own."""
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as a shell has it."""
+_SAVE_INTERVAL: Final = 10
 BY_SIGNAL: Final = 128
 """What a shell adds to the number of a signal for the exit status."""
 
@@ -51,7 +52,7 @@ class RunOptions:
 
     Attributes:
         out_dir: Folder or URI of the session; None: a new one below `runs/`.
-        save_interval: Steps between two that are saved.
+        save_interval: Steps between two that are saved; None: 10, after a dense start.
         ranks: Which ranks of a distributed run write: `auto`, `all` or `chief`.
         stops: Names of the rules whose finding ends the session.
         patience_s: Seconds that the command may take to end once it was asked to.
@@ -62,7 +63,7 @@ class RunOptions:
     """
 
     out_dir: str | None
-    save_interval: int
+    save_interval: int | None
     stops: frozenset[str]
     patience_s: float
     max_runs: int = 32
@@ -203,7 +204,9 @@ class WatchedSession:
         return end
 
     def _configuration(self) -> dict[str, Any]:
-        collections = collections_for(dict(self._rules), self._options.save_interval)
+        asked = self._options.save_interval
+        interval = _SAVE_INTERVAL if asked is None else asked
+        collections = collections_for(dict(self._rules), interval, begins_densely=asked is None)
         root = self._store.uri
         # Elsewhere than here a deployment may judge the runs, and by rules of its own.
         is_here = root.startswith("file:")
@@ -212,7 +215,7 @@ class WatchedSession:
             "DebugHookConfig": {
                 "LocalPath": root,
                 "HookParameters": {
-                    "save_interval": str(self._options.save_interval),
+                    "save_interval": str(interval),
                     "include_workers": include_workers(self._options.ranks),
                     "stop_poll_s": "0.5",
                     **VALUE_LIMITS,

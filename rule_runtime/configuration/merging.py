@@ -102,7 +102,7 @@ def _is_of_steps(key: str) -> bool:
 
 def _steps(name: str, given: Given) -> dict[str, str]:
     """Return when the collection is saved, in each mode that is named."""
-    result = {}
+    result: dict[str, str] = {}
     for mode in _MODES:
         if mode and not any(key.startswith(mode) for parameters in given for key in parameters):
             continue
@@ -115,14 +115,13 @@ def _steps(name: str, given: Given) -> dict[str, str]:
         ends = _numbers(name, given, mode, "end_step")
         if intervals and not (all(starts) or all(ends)):
             listed = {step for step in listed if step % min(intervals)}
-        if listed:
-            result[f"{mode}save_steps"] = ",".join(map(str, sorted(listed)))
-        if intervals:
-            result[f"{mode}save_interval"] = str(min(intervals))
-        if all(starts):
-            result[f"{mode}start_step"] = str(min(first for (first,) in starts))
-        if all(ends):
-            result[f"{mode}end_step"] = str(max(end for (end,) in ends))
+        found = {
+            "save_steps": ",".join(map(str, sorted(listed))),
+            "save_interval": str(min(intervals, default="")),
+            "start_step": str(min(first for (first,) in starts)) if all(starts) else "",
+            "end_step": str(max(end for (end,) in ends)) if all(ends) else "",
+        }
+        result |= {mode + key: text for key, text in found.items() if text != result.get(key, "")}
     return result
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.dense_start import without_dense_start
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
@@ -17,7 +19,10 @@ Rules: TypeAlias = "str | Iterable[Rule | str] | Mapping[str, Rule]"
 
 
 def collections_for(
-    rules: Rules = "recommended", save_interval: int | None = None
+    rules: Rules = "recommended",
+    save_interval: int | None = None,
+    *,
+    begins_densely: bool | None = None,
 ) -> tuple[CollectionConfig, ...]:
     """Return what a hook must save for rules.
 
@@ -29,6 +34,9 @@ def collections_for(
         rules: Name of a pack; or rules, and names of built-in rules; or a dict of names and rules.
         save_interval: Steps between two that are saved. Default: as the pack says, which is 10
             steps for `recommended` and for single rules.
+        begins_densely: Whether every training step up to 10 and every second one up to 50 is saved
+            as well. Default: only without `save_interval`, only as the pack says, and only of
+            collections without values, as a script's hook has no byte budget unless it sets one.
 
     Raises:
         ValueError: A rule or pack does not exist, no rule is given, or rules ask for what cannot
@@ -38,7 +46,17 @@ def collections_for(
     pack = find_pack(rules if isinstance(rules, str) else "recommended")
     if save_interval is not None:
         pack = pack.with_interval(save_interval)
-    return pack.collections_for(named_rules(rules).values())
+    if begins_densely is not None:
+        pack = replace(pack, begins_densely=begins_densely)
+    found = pack.collections_for(named_rules(rules).values())
+    if begins_densely is not None:
+        return found
+    return tuple(
+        CollectionConfig(each.name, without_dense_start(each.parameters))
+        if each.parameters.get("save_raw_tensor") == "True"
+        else each
+        for each in found
+    )
 
 
 def named_rules(rules: Rules) -> Mapping[str, Rule]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.dense_start import beginning_densely
 from rule_runtime.configuration.merging import merged
 from rule_runtime.engine.parameters import nearest
 from rule_runtime.engine.registry import create_rule
@@ -32,6 +33,7 @@ class Pack:
             rule asks for by itself.
         activations_interval: Steps between two at which values of activations and of the inputs of
             models are saved, which are most of what a run stores; None for `save_interval`.
+        begins_densely: Whether steps of `DENSE_STEPS` are saved as well.
         statistics_only: Whether values are stored only where a rule asks for them by
             `save_raw_tensor`.
         stops: Names of those rules whose findings are reason enough to stop a job.
@@ -42,6 +44,7 @@ class Pack:
     parameters: Mapping[str, Mapping[str, object]]
     save_interval: int | None = None
     activations_interval: int | None = None
+    begins_densely: bool = False
     statistics_only: bool = False
     stops: frozenset[str] = frozenset()
 
@@ -68,23 +71,35 @@ class Pack:
         """
         asked = [config for rule in rules for config in rule.requires()]
         joined = merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
-        return tuple(CollectionConfig(of.name, self._rarer(of)) for of in joined)
+        return merged(CollectionConfig(of.name, self._timed(of)) for of in joined)
 
     def with_interval(self, save_interval: int) -> Pack:
-        """Return the pack with another interval between steps that are saved.
+        """Return the pack with exactly this interval between steps that are saved.
 
         Args:
-            save_interval: Steps between two that are saved, also of activations.
+            save_interval: Steps between two that are saved, also of activations and at the start.
         """
-        return replace(self, save_interval=save_interval, activations_interval=None)
+        return replace(
+            self,
+            save_interval=save_interval,
+            activations_interval=None,
+            begins_densely=False,
+        )
 
-    def _rarer(self, config: CollectionConfig) -> dict[str, str]:
-        """Return the parameters with what activations have, if their values are saved."""
+    def _timed(self, config: CollectionConfig) -> dict[str, str]:
+        """Return the parameters with the steps of the pack.
+
+        Values of activations are saved more rarely, after step 10 at multiples of `save_interval`
+        at most.
+        """
         parameters = dict(config.parameters)
         has_values = parameters.get("save_raw_tensor") == "True"
-        if self.activations_interval and has_values and _OF_ACTIVATIONS.match(config.name):
+        is_large = has_values and _OF_ACTIVATIONS.match(config.name)
+        if is_large and self.activations_interval:
             parameters["save_interval"] = str(self.activations_interval)
-        return parameters
+        if not self.begins_densely:
+            return parameters
+        return beginning_densely(parameters, (self.save_interval or 1) if is_large else 1)
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
         adapted = dict(config.parameters)
@@ -173,6 +188,7 @@ _RECOMMENDED: Final = Pack(
     },
     save_interval=10,
     activations_interval=100,
+    begins_densely=True,
     statistics_only=True,
     stops=frozenset({"NonFinite", "LossDiverging", "StalledTrainingRule"}),
 )

@@ -12,6 +12,7 @@ from rule_runtime.detectors.baseline import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.loss_sides import is_share_of_errors
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.selection import declared, what_to_try
@@ -33,6 +34,8 @@ _MIN_PASSES: Final = 3
 """Passes of which one should be better than the baseline."""
 _LEARNED: Final = 0.97
 """Share of the baseline below which the training loss is once training has learned."""
+_LEAST_STEPS: Final = 40
+"""Steps before which validation may lag behind training, if each step is followed by a pass."""
 _LEARNING_STEPS: Final = 90
 """Steps after which training should have learned: nearly two epochs of 50 steps."""
 
@@ -120,7 +123,8 @@ def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> Issue
     latest, lowest = np.array(one.notes["latest"]), one.notes["lowest"]
     has_learned = 0 < one.training < _LEARNED * baseline.loss
     should_learn = baseline.is_computed and one.training_step >= _LEARNING_STEPS
-    if not (has_learned or should_learn) or len(latest) < _MIN_PASSES:
+    is_early = one.training_step < _LEAST_STEPS and framework_of(step) is not Framework.XGBOOST
+    if is_early or not (has_learned or should_learn) or len(latest) < _MIN_PASSES:
         return None
     margin = margin_of(baseline.rows)
     if not is_never_better(latest, lowest, baseline.loss, margin):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Missing
-from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
 from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.facts.selection import worst
@@ -23,13 +23,18 @@ _NUM_LATEST: Final = 20
 """Saved norms before the latest ones; their median is the level before."""
 
 
+_APART: Final = 5
+"""Steps between two of a finding: a few large batches in a row are no explosion."""
+
+
 class GradientNormExplosion(CurveRule):
     """Detects gradients whose norm grows many times over.
 
     How it decides:
         The rule computes the norm of all gradients of a rank, before clipping. The usual norm is
         the median of the 20 before or, if that is larger, of the first 5. More than `growth_factor`
-        times that fires, at `patience` saved steps in a row.
+        times that fires, at `patience` saved steps in a row that are 5 steps apart, and at all
+        between them.
 
     Parameters:
         patience: Saved steps in a row.
@@ -53,6 +58,21 @@ class GradientNormExplosion(CurveRule):
     @property
     def _window(self) -> tuple[int, int]:
         return self.num_first + self.patience, _NUM_LATEST
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare the latest norms with the usual one.
+
+        Memory: That of `CurveRule`; `steps`: the latest steps; `since`: step of the first of the
+        large norms in a row.
+        """
+        outcome = super().check(step, memory)
+        memory["steps"] = [*memory.get("steps", []), step.mode_step][-self.patience :]
+        if not isinstance(outcome, IssueFound):
+            memory.pop("since", None)
+            return outcome
+        since = memory.setdefault("since", memory["steps"][0])
+        is_long = step.mode_step - since >= _APART * (self.patience - 1)
+        return outcome if is_long else Passed()
 
     def _points(self, step: StepView) -> Points:
         """Return the norm of all gradients of each worker; a finding names the largest gradient."""

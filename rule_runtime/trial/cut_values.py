@@ -1,4 +1,4 @@
-"""Lists tensors that a run stores with their first rows only."""
+"""Lists tensors that a run stores with their first rows only, or one instead of many."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_
 __all__ = ["CutValues"]
 
 _LISTED_AT_ONCE: Final = 1000
+_MAX_NAMED: Final = 3
 
 
 class CutValues:
-    """Gathers what was cut, from index files in the order of their steps."""
+    """Gathers what was cut or merged, from index files in the order of their steps."""
 
     def __init__(self) -> None:
+        self._merged: dict[str, int] = {}
         self._cut: dict[str, CutValue] = {}
         self._steps: dict[str, int] = {}
 
@@ -38,9 +40,25 @@ class CutValues:
                 steps = (0 if known is None else known.steps) + (not is_of_step)
                 self._cut[found.name] = replace(found, steps=steps)
                 self._steps[found.name] = file.step
+            self._merged |= {} if file.index is None else file.index.merged
 
     def __str__(self) -> str:
-        """Return what was cut as one line, empty for nothing."""
+        """Return what was cut or merged as one line, empty for nothing."""
+        return "; ".join(filter(None, (self._cut_text(), self._merged_text())))
+
+    def _merged_text(self) -> str:
+        if not self._merged:
+            return ""
+        most = sorted(self._merged.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{name} ({count:,} tensors)" for name, count in most[:_MAX_NAMED])
+        more = len(most) - _MAX_NAMED
+        return (
+            "steps with too many tensors have one entry for the calls of a module, with the "
+            f"statistics of all and the value of the first: {named}"
+            + (f" and {more:,} more" if more > 0 else "")
+        )
+
+    def _cut_text(self) -> str:
         if not self._cut:
             return ""
         return (

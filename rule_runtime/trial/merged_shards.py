@@ -1,6 +1,6 @@
 """Merges the statistics of shards, which several ranks saved, into those of whole tensors.
 
-Shape legend: F = index files, P = parts, T = whole tensors, C = columns.
+Shape legend: F = index files, T = whole tensors, C = columns.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.combined_statistics import combined_statistics
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile, TensorLocation, TensorShape
-from hook_layer.format.reductions import split_reduction_name
+from hook_layer.format.reductions import base_tensor_name
 from hook_layer.format.statistics_block import Shard, Statistics
 from rule_runtime.trial.step_index import StepFile
 
@@ -142,7 +143,7 @@ class _Merging:
             if block is not None and chosen.any():
                 columns = [block.column(name)[self._rows[chosen]] for name in STATISTICS_COLUMNS]
                 parts[chosen] = np.stack(columns, axis=1)
-        return _combined(parts, self._tensors, len(self._numbers))
+        return combined_statistics(parts, self._tensors, len(self._numbers))
 
 
 def _merged_block(rows: _Described, own: Mapping[int, int], others: set[int]) -> _MergedBlock:
@@ -164,45 +165,6 @@ def _merged_block(rows: _Described, own: Mapping[int, int], others: set[int]) ->
 
 
 _merging: Final = lru_cache(maxsize=_MAX_REMEMBERED)(_Merging)
-
-
-def _combined(
-    parts: npt.NDArray[np.float64], tensors: npt.NDArray[np.intp], num_tensors: int
-) -> npt.NDArray[np.float64]:
-    """Return the statistics of tensors from those of their parts, [T, C].
-
-    Sums of squared deviations are combined as by Chan, Golub and LeVeque (1979).
-
-    Args:
-        parts: Statistics of the parts [P, C].
-        tensors: Number of the tensor that each is of [P].
-        num_tensors: How many tensors there are.
-    """
-    size, nan, inf, low, high, mean, std, _, l1, l2 = parts.T
-
-    def total(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.bincount(tensors, np.nan_to_num(values), num_tensors).astype(np.float64)
-
-    count = size - nan - inf  # of finite elements; of none the other statistics are NaN
-    finite = total(count)
-    lowest, highest = np.full(num_tensors, np.nan), np.full(num_tensors, np.nan)
-    norm = np.zeros(num_tensors)
-    np.fmin.at(lowest, tensors, low)
-    np.fmax.at(highest, tensors, high)
-    np.hypot.at(norm, tensors, np.nan_to_num(l2))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        whole = total(count * mean) / finite
-        deviation = total(count * (std**2 + (mean - whole[tensors]) ** 2)) / finite
-        absolute = np.where(finite > 0, total(l1), np.nan)
-        columns = [
-            *(total(each) for each in (size, nan, inf)),
-            *(lowest, highest, whole, np.sqrt(deviation)),
-            *(absolute / finite, absolute, np.where(finite > 0, norm, np.nan)),
-        ]
-    merged = np.stack(columns, axis=1)
-    # A part without statistics, as of complex numbers, leaves the tensor without.
-    merged[np.bincount(tensors, np.isnan(size), num_tensors) > 0] = np.nan
-    return merged
 
 
 def _merged(
@@ -241,14 +203,9 @@ def _merged(
 def _located(
     rows: tuple[TensorLocation, ...], divided: frozenset[str]
 ) -> tuple[TensorLocation, ...]:
-    return tuple([row for row in rows if _tensor_of(row.name) not in divided])
+    return tuple([row for row in rows if base_tensor_name(row.name) not in divided])
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
 def _shaped(rows: tuple[TensorShape, ...], divided: frozenset[str]) -> tuple[TensorShape, ...]:
     return tuple([row for row in rows if row.name not in divided])
-
-
-def _tensor_of(stored_name: str) -> str:
-    reduction = split_reduction_name(stored_name)
-    return stored_name if reduction is None else reduction[0]

@@ -52,6 +52,34 @@ def test_rules_by_name_with_an_interval_beside_names_of_collections(tmp_path: Pa
     assert trial.tensor("Sequential_0.weight").steps() == [0, 5]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        ({}, [*range(11), 12, 14, 16, 18, 20]),
+        ({"begins_densely": False}, [0, 10, 20]),
+        ({"save_interval": 7}, [0, 7, 14]),
+        ({"save_interval": 7, "begins_densely": True}, [*range(11), 12, 14, 16, 18, 20]),
+    ],
+)
+def test_a_dense_start_unless_an_interval_is_given(
+    arguments: Any, steps: list[int], tmp_path: Path
+) -> None:
+    collections = stepwatch.collections_for(["NonFinite"], **arguments)
+    never = SaveConfig(end_step=0)
+    train(Hook(str(tmp_path), include_collections=collections, save_config=never))
+    assert stepwatch.create_trial(str(tmp_path)).tensor("Sequential_0.weight").steps() == steps
+
+
+def test_values_begin_densely_only_if_that_is_asked_for() -> None:
+    def dense(**arguments: Any) -> set[bool]:
+        collections = stepwatch.collections_for("recommended", **arguments)
+        values = [each for each in collections if each.parameters["save_raw_tensor"] == "True"]
+        return {"train.save_steps" in each.parameters for each in values}
+
+    assert dense() == {False}
+    assert dense(begins_densely=True) == {True}
+
+
 @pytest.mark.parametrize("rules", ["recomended", ["NonFinit"], [], [3]])
 def test_what_is_no_rule_is_refused(rules: Any) -> None:
     with pytest.raises((TypeError, ValueError)):

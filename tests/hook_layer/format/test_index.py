@@ -302,7 +302,7 @@ def test_an_index_without_a_tensor_is_not_written() -> None:
 
 def test_an_index_that_no_reader_would_take_is_neither_written_nor_read() -> None:
     location = TensorLocation("n" * MAX_INDEX_BYTES, 0, 1)
-    with pytest.raises(IndexFileError, match="save fewer tensors a step"):
+    with pytest.raises(IndexFileError, match="longer than"):
         IndexFile(ModeKeys.TRAIN, 0, EVENT, (location,)).encode()
     with pytest.raises(IndexFileError, match=f"f: longer than the {MAX_INDEX_BYTES} bytes allowed"):
         parse_index(b"{}" + b" " * MAX_INDEX_BYTES, file="f")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,10 @@ def test_it_follows_from_the_deployed_rules(tmp_path: Path) -> None:
     rules = read_rules("recommended")
     deployed = [{RULE_PARAMETERS: rule.environment_value()} for rule in rules]
     found = written(tmp_path / "stepwatch.json", *deployed, {"OTHER": "function"}, None)
-    wanted = PACKS["recommended"].with_interval(SAVE_INTERVAL).collections()
+    pack = replace(PACKS["recommended"].with_interval(SAVE_INTERVAL), begins_densely=True)
     assert found["S3OutputPath"] == "s3://tensors"
     assert {each["CollectionName"]: each for each in found["CollectionConfigurations"]} == {
-        each.name: each.to_json() for each in wanted
+        each.name: each.to_json() for each in pack.collections()
     }
     load_hook_configuration(tmp_path / "stepwatch.json", environ={"TRAINING_JOB_NAME": "my-job"})
 

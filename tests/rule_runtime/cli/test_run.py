@@ -86,6 +86,21 @@ def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
     assert create_trial(str(folder)).steps() == [0, 2, 4, 6, 8]
 
 
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [((), [*range(11), *range(12, 51, 2), 60]), (("--save-interval", "10"), [*range(0, 61, 10)])],
+)
+def test_a_run_begins_densely_unless_an_interval_is_given(
+    options: tuple[str, ...], steps: list[int], tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    done = stepwatch(
+        tmp_path, "--rule", "non_finite", *options, "--out-dir", folder, "--", SCRIPT, "61"
+    )
+    assert done.returncode == 0, done.stderr
+    assert create_trial(str(folder)).steps() == steps
+
+
 def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hook_layer.testing.written_trial import WrittenTrial
+from rule_runtime.configuration.dense_start import DENSE_STEPS
 
 pytest.importorskip("xgboost")
 
@@ -45,7 +46,7 @@ def test_metrics_are_saved_every_round(folder: Path) -> None:
     assert sorted(trial.indexes()) == list(range(40))
     for step in trial.indexes():
         assert {"a-rmse", "b-rmse"} <= trial.names(step)
-        assert ("predictions" in trial.names(step)) == (step % 10 == 0)
+        assert ("predictions" in trial.names(step)) == (step % 10 == 0 or step in DENSE_STEPS)
 
 
 def test_few_rounds_are_enough_to_judge(folder: Path) -> None:

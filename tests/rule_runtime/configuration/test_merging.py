@@ -34,7 +34,7 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         (
             {"save_interval": "10"},
             {"train.save_interval": "100", "eval.save_interval": "1"},
-            {"save_interval": "10", "train.save_interval": "10", "eval.save_interval": "1"},
+            {"save_interval": "10", "eval.save_interval": "1"},
         ),
         ({"start_step": "10"}, {"start_step": "20"}, {"start_step": "10"}),
         ({"start_step": "10"}, {}, {}),
@@ -61,12 +61,7 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         (
             {"save_steps": "1", "train.save_interval": "7"},
             {"save_interval": "10", "start_step": "50"},
-            {
-                "save_steps": "1",
-                "save_interval": "10",
-                "train.save_steps": "1",
-                "train.save_interval": "7",
-            },
+            {"save_steps": "1", "save_interval": "10", "train.save_interval": "7"},
         ),
         (
             {"save_steps": "0", "end_step": "5"},
@@ -76,7 +71,7 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         (
             {"train.save_steps": "5"},
             {"save_interval": "10"},
-            {"save_interval": "10", "train.save_steps": "5", "train.save_interval": "10"},
+            {"save_interval": "10", "train.save_steps": "5"},
         ),
         ({"include_regex": "b"}, {"include_regex": "a"}, {"include_regex": "a,b"}),
         ({"include_regex": "a"}, {"include_regex": "a"}, {"include_regex": "a"}),

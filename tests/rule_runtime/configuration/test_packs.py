@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hook_layer.configuration.hook_json import load_hook_configuration
-from hook_layer.pytorch import Hook
+from hook_layer.pytorch import Hook, modes
 from rule_runtime import create_trial
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
@@ -90,11 +90,11 @@ def test_a_training_saves_what_the_recommended_pack_asks_for(
     criterion = torch.nn.CrossEntropyLoss()
     hook.register_module(model)
     hook.register_loss(criterion)
-    for _ in range(21):
+    for _ in range(71):
         criterion(model(torch.ones(5, 4)), torch.zeros(5, dtype=torch.long)).backward()
     hook.close()
     trial = create_trial(str(tmp_path / "run"))
-    assert trial.steps() == [0, 10, 20]
+    assert trial.steps() == [*range(11), *range(12, 51, 2), 60, 70]
     saved = set(trial.tensor_names())
     weight = "Sequential_0.weight"
     assert {weight, f"gradient/{weight}", "CrossEntropyLoss_output_0", "0_output_0"} <= saved
@@ -102,9 +102,32 @@ def test_a_training_saves_what_the_recommended_pack_asks_for(
         trial.tensor(weight).value(10)
     if activation is torch.nn.ReLU:
         # Values of activations are most of what a run stores: every 100 steps are enough.
-        assert trial.tensor("1_output_0").value(0).shape == (5, 3)
-        with pytest.raises(TensorUnavailableForStep):
-            trial.tensor("1_output_0").value(10)
+        for step in (0, 5, 10, 50):
+            assert trial.tensor("1_output_0").value(step).shape == (5, 3)
+        for step in (12, 60):
+            with pytest.raises(TensorUnavailableForStep):
+                trial.tensor("1_output_0").value(step)
+
+
+def test_validation_does_not_begin_densely(tmp_path: Path) -> None:
+    collections = [config.to_json() for config in PACKS["recommended"].collections()]
+    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
+    (tmp_path / "hook.json").write_text(json.dumps(configuration))
+    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    model = torch.nn.Linear(4, 3)
+    hook.register_module(model)
+    hook.set_mode(modes.EVAL)
+    for _ in range(15):
+        model(torch.ones(5, 4))
+    hook.close()
+    assert create_trial(str(tmp_path / "run")).steps(mode=modes.EVAL) == [0, 10]
+
+
+def test_an_interval_that_is_given_counts_from_the_first_step() -> None:
+    pack = PACKS["recommended"].with_interval(7)
+    asked = [config.parameters for config in pack.collections()]
+    assert {parameters["save_interval"] for parameters in asked} == {"7"}
+    assert not any("save_steps" in key for parameters in asked for key in parameters)
 
 
 @pytest.mark.parametrize(

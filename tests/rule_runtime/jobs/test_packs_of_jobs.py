@@ -167,6 +167,12 @@ class TestNamedPacks:
         assert saved(job)["relu_output"]["save_interval"] == "50"
         assert job.warnings == ()
 
+    def test_steps_that_the_hook_is_given_count_from_the_first_one(self, tmp_path: Path) -> None:
+        assert "train.save_steps" in saved(in_folder(tmp_path / "a", rules="recommended"))["losses"]
+        hook = DebuggerHookConfig(hook_parameters={"save_interval": 10})
+        job = in_folder(tmp_path / "b", rules="recommended", hook_config=hook)
+        assert not any("save_steps" in key for each in saved(job).values() for key in each)
+
     def test_a_rule_beside_a_pack_counts_for_that_of_its_name(self, tmp_path: Path) -> None:
         other = Rule.custom("VanishingGradient", rule_parameters={"threshold": 1e-9})
         own = Rule.custom("Tanh", rule_parameters={"rule_to_invoke": "ExplodingTensor"})

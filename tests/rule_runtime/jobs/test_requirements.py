@@ -118,11 +118,7 @@ class TestWhatTheUserSays:
             ({"collection_configs": [CollectionConfig("losses")]}, NEEDED_BY_OVERFIT),
             (
                 {"hook_parameters": {"save_interval": 20}},
-                {
-                    "save_interval": "20",
-                    "train.save_interval": "20",
-                    "eval.save_interval": "10",
-                },
+                {"save_interval": "20", "eval.save_interval": "10"},
             ),
         ],
     )

@@ -189,10 +189,19 @@ def test_validation_that_is_never_better_than_training_at_the_beginning() -> Non
     assert not found_at(GeneralisationGap(), run_of([2.2] * 4, [2.31, 2.2, 2.1, 2.0]))
 
 
+def test_validation_after_each_of_the_first_steps_may_lag_behind() -> None:
+    trial = TrialBuilder()
+    for step in range(30):
+        trial.step(2 * step, {"CrossEntropyLoss_output_0": [1.6 - 0.01 * step]})
+        validation = {"CrossEntropyLoss_output_0": [1.61]}
+        trial.step(2 * step + 1, validation, mode=ModeKeys.EVAL)
+    assert not found_at(GeneralisationGap(), trial)
+
+
 @pytest.mark.parametrize(("share", "is_found"), [(-0.1, True), (0.2, False)])
 def test_boosted_trees_whose_validation_never_gets_better(share: float, *, is_found: bool) -> None:
     trial = TrialBuilder()
-    trial.collections(losses=("-logloss$",))
+    trial.collections(losses=("-logloss$",), average_shap=())
     for step in range(30):
         fall = 0.2 * step / 30
         losses = {"train-logloss": fall, "validation-logloss": share * fall}

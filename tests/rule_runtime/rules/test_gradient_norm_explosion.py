@@ -39,13 +39,13 @@ def run_of_norms(*norms: float, weight: float | None = None) -> TrialBuilder:
         }
         if weight is not None:
             tensors["Net_a.weight"] = [weight, 0.0]
-        trial.step(at, tensors)
+        trial.step(5 * at, tensors, mode_step=5 * at)
     return trial
 
 
 def test_fires_when_the_norm_of_all_gradients_grew() -> None:
     trial = run_of_norms(*[1.0] * 10, 21.0, 21.0, 1.0)
-    assert found_at(GradientNormExplosion(), trial) == [11]
+    assert found_at(GradientNormExplosion(), trial) == [55]
     (found,) = [o for o in trial.outcomes(GradientNormExplosion()) if isinstance(o, IssueFound)]
     assert found.evidence.tensor == "gradient/Net_b.weight"
     assert found.evidence.value == pytest.approx(21.0)
@@ -56,7 +56,17 @@ def test_fires_when_the_norm_of_all_gradients_grew() -> None:
 def test_the_factor_is_strict_and_one_step_is_no_explosion() -> None:
     assert not found_at(GradientNormExplosion(), run_of_norms(*[1.0] * 10, 20.0, 20.0))
     assert not found_at(GradientNormExplosion(), run_of_norms(*[1.0] * 10, 500.0, 1.0, 500.0, 1.0))
-    assert found_at(GradientNormExplosion(patience=1), run_of_norms(*[1.0] * 10, 21.0)) == [10]
+    assert found_at(GradientNormExplosion(patience=1), run_of_norms(*[1.0] * 10, 21.0)) == [50]
+
+
+@pytest.mark.parametrize(("num_large", "steps"), [(5, []), (6, [45]), (8, [45, 46, 47])])
+def test_at_each_step_of_a_dense_start_the_norm_must_be_large_for_5_steps(
+    num_large: int, steps: list[int]
+) -> None:
+    trial = TrialBuilder()
+    for step in range(60):
+        trial.step(step, {"gradient/a": [90.0 if 40 <= step < 40 + num_large else 1.0]})
+    assert found_at(GradientNormExplosion(), trial) == steps
 
 
 def test_small_gradients_at_the_end_may_scatter() -> None:
@@ -75,7 +85,8 @@ def test_each_worker_is_judged_by_itself() -> None:
     for step in range(12):
         for worker in (0, 1):
             norm = 100.0 if worker and step > 8 else 1.0
-            trial.step(step, {"gradient/Net_a.weight": [norm]}, worker=f"worker_{worker}")
+            tensors = {"gradient/Net_a.weight": [norm]}
+            trial.step(step, tensors, mode_step=5 * step, worker=f"worker_{worker}")
     found = [o for o in trial.outcomes(GradientNormExplosion()) if isinstance(o, IssueFound)]
     assert {o.evidence.worker for o in found} == {"worker_1"}
 
