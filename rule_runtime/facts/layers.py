@@ -154,7 +154,7 @@ class Layers:
             worker: The worker.
             learning: Names of the parameters that have a gradient other than zero.
         """
-        layers = self._in_order.get(worker, [])
+        layers = self.in_order(worker)
         learns = [at for at, layer in enumerate(layers) if not layer.isdisjoint(learning)]
         if not learns:
             return frozenset(), frozenset()
@@ -162,8 +162,16 @@ class Layers:
         before = layers[: learns[0]] if is_placed else []
         return frozenset().union(*before), frozenset().union(*layers[learns[-1] + 1 :])
 
+    def in_order(self, worker: str) -> list[set[str]]:
+        """Return the parameters of the layers in the order of calls; empty if it is unknown.
+
+        Args:
+            worker: The worker.
+        """
+        return self._called.get(worker, [])
+
     @cached_property
-    def _in_order(self) -> dict[str, list[set[str]]]:
+    def _called(self) -> dict[str, list[set[str]]]:
         """Parameters of the layers of each worker, in the order of calls.
 
         Modules of two models that have one name are left out, because their order is unknown.
