@@ -11,7 +11,7 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import all_calls, are_bits, root_mean_square, target_scales
-from rule_runtime.facts.losses import LOSS_INPUTS
+from rule_runtime.facts.losses import LOSS_INPUTS, Losses
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
 from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -42,6 +42,8 @@ class InputStatistics(Rule):
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on.
+
+        If all losses are regressions, sizes are advice, no issue: some learn without scaling.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -74,7 +76,7 @@ class InputStatistics(Rule):
         issue = self._of_targets(step, memory.setdefault("targets", {}))
         return issue or self._of_inputs(step, memory.setdefault("inputs", {}))
 
-    def _of_targets(self, step: StepView, streaks: dict[str, int]) -> IssueFound | None:
+    def _of_targets(self, step: StepView, streaks: dict[str, int]) -> Outcome | None:
         """Find targets that the outputs do not reach; None if there are none."""
         if step.mode_step < _BEGINNING:
             return None
@@ -88,7 +90,7 @@ class InputStatistics(Rule):
                     text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
                 )
                 found.append(details)
-        return found[0] if found else None
+        return _graded(step, found[0]) if found else None
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Find inputs of models that are not scaled."""
@@ -116,7 +118,8 @@ class InputStatistics(Rule):
         if std[at] == 0:
             message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
         measured = ("rms", rms[at], self.max_rms if rms[at] > self.max_rms else self.min_rms)
-        return finding(self, step, (rows, at), measured, message)
+        issue = finding(self, step, (rows, at), measured, message)
+        return issue if std[at] == 0 else _graded(step, issue)
 
     def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
         """Return whether something is bad `patience` times in a row, this time included."""
@@ -128,3 +131,11 @@ class InputStatistics(Rule):
         std = calls.column("std")
         rms = root_mean_square(calls.column("mean"), std)
         return bool(((rms > self.max_rms) | (rms < self.min_rms) | (std == 0)).all())
+
+
+def _graded(step: StepView, found: IssueFound) -> Outcome:
+    """Return a finding, or advice if all losses are regressions."""
+    losses = step.fact(Losses).losses
+    if not losses or not all(loss.kind.is_of_numbers for loss in losses):
+        return found
+    return Passed(f"{found.evidence.sentence}. {found.evidence.remedy}")
