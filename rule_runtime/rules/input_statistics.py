@@ -10,8 +10,15 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.input_scales import all_calls, are_bits, root_mean_square, target_scales
-from rule_runtime.facts.losses import LOSS_INPUTS, Losses
+from rule_runtime.facts.input_scales import (
+    LARGE,
+    all_calls,
+    are_bits,
+    issue_or_advice,
+    root_mean_square,
+    target_scales,
+)
+from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
 from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -54,7 +61,7 @@ class InputStatistics(Rule):
         Scale each input to mean 0 and variance 1. Look at a batch of the data loader.
     """
 
-    max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = 5.0
+    max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = LARGE
     min_rms: Annotated[float, AtLeast(0), Unit("root mean square")] = 1e-3
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
@@ -90,7 +97,7 @@ class InputStatistics(Rule):
                     text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
                 )
                 found.append(details)
-        return _graded(step, found[0]) if found else None
+        return issue_or_advice(step, found[0]) if found else None
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Find inputs of models that are not scaled."""
@@ -119,7 +126,7 @@ class InputStatistics(Rule):
             message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
         measured = ("rms", rms[at], self.max_rms if rms[at] > self.max_rms else self.min_rms)
         issue = finding(self, step, (rows, at), measured, message)
-        return issue if std[at] == 0 else _graded(step, issue)
+        return issue if std[at] == 0 else issue_or_advice(step, issue)
 
     def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
         """Return whether something is bad `patience` times in a row, this time included."""
@@ -131,11 +138,3 @@ class InputStatistics(Rule):
         std = calls.column("std")
         rms = root_mean_square(calls.column("mean"), std)
         return bool(((rms > self.max_rms) | (rms < self.min_rms) | (std == 0)).all())
-
-
-def _graded(step: StepView, found: IssueFound) -> Outcome:
-    """Return a finding, or advice if all losses are regressions."""
-    losses = step.fact(Losses).losses
-    if not losses or not all(loss.kind.is_of_numbers for loss in losses):
-        return found
-    return Passed(f"{found.evidence.sentence}. {found.evidence.remedy}")
