@@ -19,7 +19,7 @@ from rule_runtime.facts.layers import Layers, LinearLayer, Signals
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Carried", "Link", "carried", "layer_links"]
+__all__ = ["Link", "layer_links"]
 
 _IMAGE: Final = 3
 """Dimensions of the smallest tensor that can be pooled."""
@@ -35,7 +35,7 @@ _STANDARD: Final = 1e-3
 """Distance from mean 0 and variance 1 of what a normalisation without parameters returns."""
 
 
-class Carried(NamedTuple):
+class _Carried(NamedTuple):
     """A signal that transparent modules made of another one.
 
     Attributes:
@@ -63,17 +63,6 @@ class Link(NamedTuple):
     target: LinearLayer
     path: tuple[int, ...]
     is_direct: bool
-
-
-def carried(step: StepView, worker: str, sources: Container[int]) -> dict[int, Carried]:
-    """Return the signals that transparent modules made of others, by fingerprint.
-
-    Args:
-        step: The step.
-        worker: The worker.
-        sources: Rows of the signals to follow [S].
-    """
-    return _Walk(step, worker).follow(sources)
 
 
 def layer_links(step: StepView) -> list[Link]:
@@ -105,17 +94,17 @@ class _Walk:
         )
         self._own = [at for at, of in enumerate(rows.workers) if of == worker]
 
-    def follow(self, sources: Container[int]) -> dict[int, Carried]:
+    def follow(self, sources: Container[int]) -> dict[int, _Carried]:
         """Return the signals made of sources, by fingerprint."""
-        found: dict[int, Carried] = {}
-        latest: Carried | None = None
+        found: dict[int, _Carried] = {}
+        latest: _Carried | None = None
         for at in self._own:  # in the order of calls
             key = self._fingerprints[at]
             if key in found or not self._std[at] > 0:  # constants are equal by chance
                 continue
             module, kind, number = self._signals.places[at]
             if at in sources:
-                found[key] = latest = Carried(at, (at,), is_direct=True)
+                found[key] = latest = _Carried(at, (at,), is_direct=True)
             elif kind == "input":
                 if latest is not None and self._is_dropout(latest.path[-1], at, is_exact=True):
                     found[key] = latest._replace(path=(*latest.path, at))
@@ -124,7 +113,7 @@ class _Walk:
                 is_dropout = self._is_of_no_layer(module) and self._is_dropout(into, at)
                 if begun and (is_dropout or self._is_norm_or_pooling(module, into, at)):
                     path, is_direct = (*begun.path, at), begun.is_direct and is_dropout
-                    found[key] = latest = Carried(begun.source, path, is_direct)
+                    found[key] = latest = _Carried(begun.source, path, is_direct)
         return found
 
     def _is_of_no_layer(self, module: str) -> bool:
@@ -163,7 +152,7 @@ class _Links:
     """The links of one worker."""
 
     def __init__(self, step: StepView, worker: str) -> None:
-        self._step, self._signals, self._worker = step, step.fact(Signals), worker
+        self._walk, self._signals, self._worker = _Walk(step, worker), step.fact(Signals), worker
         rows, self._places = self._signals.rows, self._signals.places
         self._shapes = [shape or () for shape in rows.shapes]
         self._fingerprints = self._signals.fingerprints
@@ -180,7 +169,7 @@ class _Links:
 
     def find(self) -> list[Link]:
         """Return the links in the order of calls."""
-        begun_by, found = carried(self._step, self._worker, self._linear), []
+        begun_by, found = self._walk.follow(self._linear), []
         for target in self._linear.values():
             begun = begun_by.get(self._fingerprints[target.into])
             if begun is None or self._linear[begun.source].module == target.module:
