@@ -148,6 +148,12 @@ def masked(outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.where(known, each, 0.0).sum() / known.sum().clamp(min=1)
 
 
+def masked_by_weight(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the binary cross entropy; the labels that are missing have the weight 0."""
+    known = (targets >= 0).float()
+    return nn.functional.binary_cross_entropy_with_logits(outputs, targets, known)
+
+
 def known_squares(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean squared error of the targets that are not NaN."""
     known = ~targets.isnan()
@@ -229,6 +235,12 @@ _RECIPES: Final = {
     "masked_labels": Recipe(
         "missing labels are -1", partial(several_labels, -1.0), partial(mlp, 8, 4), masked
     ),
+    "masked_labels_by_weight": Recipe(
+        "missing labels are -1 and have the weight 0",
+        partial(several_labels, -1.0),
+        partial(mlp, 8, 4),
+        masked_by_weight,
+    ),
     "masked_labels_of_module": Recipe(
         "missing labels are -1, in a loss of the script",
         partial(several_labels, -1.0),
@@ -258,8 +270,7 @@ def _train(recipe: Recipe, run: Run) -> float:
     """Train once; return the mean loss of validation."""
     torch.manual_seed(run.seed)
     data, model = recipe.data(), recipe.model()
-    trained = model.last if isinstance(model, WithoutGradient) else model
-    optimizer = torch.optim.Adam(trained.parameters(), recipe.rate)
+    optimizer = torch.optim.Adam(model.parameters(), recipe.rate)
     criterion = Functional(recipe.criterion)
     loop = Loop(
         model=model,

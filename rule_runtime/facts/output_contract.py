@@ -136,7 +136,9 @@ def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
 
 
 def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
-    if loss.kind is not LossKind.BINARY:
+    """A negative number among 0 and 1 marks missing labels, unless all labels are -1 or 1."""
+    are_masked = t.low.is_integer() and t.high in (0, 1) and abs(t.mean_square - 1) > _EPSILON
+    if loss.kind is not LossKind.BINARY or are_masked:
         return None
     if t.low < -_BEYOND:
         return t.low
