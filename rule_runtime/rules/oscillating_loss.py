@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from rule_runtime.detectors.oscillation import oscillation
 from rule_runtime.engine.outcome import NotApplicable, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
+from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_curves import CurveRule, Finding
-from rule_runtime.facts.losses import Losses
 
 if TYPE_CHECKING:
     from rule_runtime.numerics.series_memory import NumberSeries
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OscillatingLoss"]
-
-_FEW: Final = 4
-"""Rows of a batch: the mean loss of less scatters half as much as the losses of single rows."""
 
 
 class OscillatingLoss(CurveRule):
@@ -29,7 +26,7 @@ class OscillatingLoss(CurveRule):
         * Neighbours differ more than among the first 10.
         * They have no downward trend and stay above half of the beginning.
 
-        Ranks with several losses and batches of less than 4 rows are not judged.
+        Ranks with several losses and batches of less than 4 targets are not judged.
 
     Parameters:
         patience: Saved steps in a row.
@@ -54,13 +51,12 @@ class OscillatingLoss(CurveRule):
         return self.num_first // 2 + self.num_points, self.num_points
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Skip losses of few rows, which scatter by nature; judge the others.
+        """Skip losses of few targets, which scatter by nature; judge the others.
 
         Memory: That of `CurveRule`.
         """
-        targets = [loss.targets for loss in step.fact(Losses).losses if loss.targets is not None]
-        if targets and all((of.shape or (_FEW,))[0] < _FEW for of in targets):
-            return NotApplicable(f"losses of less than {_FEW} rows scatter")
+        if step.fact(are_few):
+            return NotApplicable("losses of less than four targets scatter by nature")
         return super().check(step, memory)
 
     def _detect(self, series: NumberSeries) -> Finding | None:

@@ -111,14 +111,14 @@ NAMES = ("a", "b", "c", "d", "e")
 
 
 def run_of_layers(
-    *without: str, moves: bool = False, declared: bool = True, weight: Any = np.arange(3.0)
+    *without: str, moves: bool = False, declared: bool = True, weight: Any = (0.0, 1.0, 2.0)
 ) -> TrialBuilder:
     """Return a run of five layers, called one after the other, some without a gradient."""
     trial = TrialBuilder()
     for step in range(12):
         tensors: dict[str, Any] = {}
         for name in NAMES:
-            tensors[f"Net_{name}.weight"] = weight + step * moves
+            tensors[f"Net_{name}.weight"] = np.asarray(weight) + step * moves
             tensors[f"{name}_output_0"] = np.ones(3)
             if name not in without:
                 tensors[f"gradient/Net_{name}.weight"] = np.ones(3)
