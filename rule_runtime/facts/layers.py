@@ -148,7 +148,8 @@ class Layers:
         """Return parameters of the layers called before the first and after the last that learns.
 
         Nothing is called before the first one if other parameters than those of layers learn, such
-        as a prompt, because the place of these is unknown.
+        as a prompt, because the place of these is unknown. Layers inside a module with parameters
+        that learn, such as the base of LoRA, are not before it.
 
         Args:
             worker: The worker.
@@ -159,8 +160,10 @@ class Layers:
         if not learns:
             return frozenset(), frozenset()
         is_placed = frozenset().union(*layers).issuperset(learning)
-        before = layers[: learns[0]] if is_placed else []
-        return frozenset().union(*before), frozenset().union(*layers[learns[-1] + 1 :])
+        around = tuple(f"{name.rpartition('.')[0]}." for name in learning if "." in name)
+        before = frozenset().union(*layers[: learns[0]] if is_placed else ())
+        after = frozenset().union(*layers[learns[-1] + 1 :])
+        return frozenset(name for name in before if not name.startswith(around)), after
 
     def in_order(self, worker: str) -> list[set[str]]:
         """Return the parameters of the layers in the order of calls; empty if it is unknown.
