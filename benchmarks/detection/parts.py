@@ -13,12 +13,15 @@ from benchmarks.detection.script import script_program
 __all__ = ["PARTS", "load_program", "program_names"]
 
 _SCRIPTS: Final = "tutorials"
+_ONE_FILE: Final = "unusual"
+"""A part whose programs are the `PROGRAMS` of one module."""
 PARTS: Final = (
     "calibration",
     "thirteenth_held_out",
     "fourteenth_held_out",
     "fifteenth_held_out",
     _SCRIPTS,
+    _ONE_FILE,
 )
 
 _FOLDER: Final = Path(__file__).resolve().parent
@@ -30,6 +33,8 @@ def program_names(part: str) -> list[str]:
     Args:
         part: One of `PARTS`.
     """
+    if part == _ONE_FILE:
+        return list(_programs())
     return [module.name for module in pkgutil.iter_modules([str(_FOLDER / part)])]
 
 
@@ -40,7 +45,16 @@ def load_program(part: str, name: str) -> Program:
         part: One of `PARTS`.
         name: One of its `program_names`.
     """
+    if part == _ONE_FILE:
+        return _programs()[name]
     if part == _SCRIPTS:
         return script_program(_FOLDER / part / f"{name}.py")
     program: Program = importlib.import_module(f"benchmarks.detection.{part}.{name}").PROGRAM
     return program
+
+
+def _programs() -> dict[str, Program]:
+    found: dict[str, Program] = importlib.import_module(
+        f"benchmarks.detection.{_ONE_FILE}"
+    ).PROGRAMS
+    return found

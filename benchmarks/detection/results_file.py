@@ -24,6 +24,7 @@ _TITLES: Final = {
     "thirteenth_held_out": "Thirteenth held-out set",
     "calibration": "Calibration programs",
     "tutorials": "Healthy scripts in the manner of tutorials",
+    "unusual": "Healthy programs that look unusual",
 }
 
 _TEXTS: Final = Path(__file__).resolve().parent / "texts"

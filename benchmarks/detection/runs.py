@@ -141,7 +141,7 @@ def _train(plan: Plan, pack: str, trial: Path) -> dict[str, object]:
 
 def _content(plan: Plan, pack: str) -> str:
     own = _FOLDER / plan.part / f"{plan.program}.py"
-    return _digest(own, pack)
+    return _digest(own if own.exists() else _FOLDER / f"{plan.part}.py", pack)
 
 
 @lru_cache

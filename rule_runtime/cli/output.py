@@ -73,6 +73,8 @@ def verdicts_table(
     parts: list[RenderableType] = [_verdicts(loud)] if loud else []
     if passed:
         parts.append(_listed(f"no issue ({len(passed)})", ", ".join(passed)))
+    advice = {name: text for name in passed if (text := states[name].counts.advice)}
+    parts += [_listed(f"advice of {name}", text) for name, text in advice.items()]
     for name, state in silent.items():
         if name not in unfit:
             parts.append(_listed(f"not evaluated: {name}", state.reason))

@@ -1,4 +1,4 @@
-"""A summary of verdicts that fits on a terminal: the findings, and how many rules had none."""
+"""A summary of verdicts that fits on a terminal: findings, advice, and how many rules had none."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ class Summary:
             for name, state in run.states.items():
                 if has_problem(state):
                     yield _finding(prefix, name, state)
+                elif state.counts.advice:
+                    yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}"))
                 elif name in self.required and state.has_found_nothing_to_judge:
                     text = harmless(f"{prefix}not evaluated: {name}: {state.reason}")
                     yield Text(text, style="yellow")

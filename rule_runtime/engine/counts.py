@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from rule_runtime.engine.json_codec import JsonRecord
 
-__all__ = ["MAX_REASONS", "Counts", "Reason"]
+__all__ = ["MAX_REASONS", "MAX_TEXT", "Counts", "Reason"]
 
 MAX_REASONS: Final = 6
 """Kinds of reasons that are kept; a further one replaces the least frequent, with its count."""
 
-_MAX_TEXT: Final = 400
-"""Characters of a reason."""
+MAX_TEXT: Final = 400
+"""Characters of a reason, or of an advice."""
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -48,6 +48,7 @@ class Counts(JsonRecord):
         failure: Why the rule is shown no further step: it raised, or returned no outcome.
         given_up: How often a step was fed without waiting for a worker, each worker counted.
         reasons: Why steps were not evaluated, and how many each.
+        advice: The first advice of the rule; empty without one.
     """
 
     evaluated: int = 0
@@ -60,6 +61,7 @@ class Counts(JsonRecord):
     failure: str = ""
     given_up: int = 0
     reasons: tuple[Reason, ...] = ()
+    advice: str = ""
 
     @property
     def most_frequent(self) -> Reason | None:
@@ -78,7 +80,7 @@ class Counts(JsonRecord):
         Reasons that differ only by numbers are of one kind. The kinds given at more than one of
         `MAX_REASONS` steps are always kept (space-saving counts, Metwally et al. 2005).
         """
-        text = reason[:_MAX_TEXT]
+        text = reason[:MAX_TEXT]
         kind = _NUMBER.sub("", text), mode
         others = [each for each in self.reasons if (_NUMBER.sub("", each.text), each.mode) != kind]
         num_steps = sum(each.num_steps for each in self.reasons if each not in others)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
-from rule_runtime.engine.counts import Counts
+from rule_runtime.engine.counts import MAX_TEXT, Counts
 from rule_runtime.engine.evidence import Evidence, completed
 from rule_runtime.engine.failure import (
     UNAVAILABLE,
@@ -104,7 +104,12 @@ class Evaluation:
                 failure = f"{outcome.reason}, at step {step.step}"
                 self.counts = replace(self.counts, failure=failure)
         else:
-            self.counts = replace(self.counts, evaluated=self.counts.evaluated + 1)
+            advice = outcome.advice[:MAX_TEXT] if isinstance(outcome, Passed) else ""
+            self.counts = replace(
+                self.counts,
+                evaluated=self.counts.evaluated + 1,
+                advice=self.counts.advice or advice,
+            )
         if isinstance(outcome, IssueFound):
             found = replace(outcome.evidence, mode_step=step.mode_step)
             before = self.evidence

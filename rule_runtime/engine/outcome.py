@@ -72,7 +72,14 @@ _FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, 
 
 @dataclass(frozen=True)
 class Passed:
-    """The step was judged and nothing is wrong with it."""
+    """The step was judged and nothing is wrong with it.
+
+    Attributes:
+        advice: What users may improve though nothing is wrong, in one line; empty for nothing. It
+            is shown, but neither stops a run nor counts as a finding.
+    """
+
+    advice: str = ""
 
 
 @dataclass(frozen=True, init=False)
@@ -214,7 +221,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
 
 
 def _progress(counts: Counts) -> str:
-    text = f"{counted(counts.evaluated, 'step')} evaluated, {counts.not_evaluated} not evaluated"
+    text = f"advice: {counts.advice} " if counts.advice else ""
+    text += f"{counted(counts.evaluated, 'step')} evaluated, {counts.not_evaluated} not evaluated"
     most = counts.most_frequent
     if most is not None:
         is_all = most.num_steps == counts.not_evaluated

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.facts.losses import Losses, LossKind
+from rule_runtime.facts.model_inputs import FIRST_INPUTS
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
 from rule_runtime.numerics.label_tally import LabelTally
 from rule_runtime.numerics.repeated_labels import is_repeated
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["ClassLabels", "ClassTallies", "class_labels"]
+__all__ = ["ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
 
 _MAX_CLASSES: Final = 1024
 """Classes of a tensor that are counted; labels with more are no classes."""
@@ -35,6 +38,7 @@ class ClassLabels(NamedTuple):
         classes: The classes [N].
         is_wrong: Which of them are predicted wrongly [N]; None without predictions.
         num_classes: How many classes the predictions have; 0 if unknown.
+        are_of_rows: Whether a row has one label, not one for each of its pixels or words.
     """
 
     name: str
@@ -42,6 +46,7 @@ class ClassLabels(NamedTuple):
     classes: npt.NDArray[np.int64]
     is_wrong: npt.NDArray[np.bool_] | None
     num_classes: int
+    are_of_rows: bool
 
 
 class ClassTallies:
@@ -113,6 +118,24 @@ def class_labels(
     return found, reason
 
 
+def targets_of_classes(step: StepView) -> tuple[str, ...]:
+    """Return regular expressions of the targets of losses that have one class for each row.
+
+    No input of a module has fewer rows than these. So words of a text are not among them.
+
+    Args:
+        step: The step.
+    """
+    rows = [shape[0] for shape in step.tensors(regex=FIRST_INPUTS).shapes if shape]
+    owners = {
+        loss.owner
+        for loss in step.fact(Losses).losses
+        if loss.kind in (LossKind.CLASSES, LossKind.BINARY) and loss.targets is not None
+        if loss.targets.size <= min(rows, default=0)
+    }
+    return tuple(f"^{re.escape(owner)}_input_1$" for owner in sorted(owners))
+
+
 def _names(step: StepView, regex: Iterable[str], worker: str) -> list[str]:
     if not regex:
         return []
@@ -125,15 +148,16 @@ def _classes(
 ) -> ClassLabels:
     if labels not in values or (predictions and predictions not in values):
         raise ValueError("the values of labels and predictions were not saved")
+    is_wrong, num_classes = None, 0
     if not predictions:
-        found = ClassLabels(labels, worker, true_classes(values[labels]), None, 0)
+        classes = true_classes(values[labels])
     else:
         pairs = class_pairs(values[labels], values[predictions], argmax=argmax)
         num_classes = pairs.num_classes or int(pairs.predictions.max(initial=0)) + 1
-        is_wrong = pairs.labels != pairs.predictions
-        found = ClassLabels(labels, worker, pairs.labels, is_wrong, num_classes)
-    if not len(found.classes):
+        classes, is_wrong = pairs.labels, pairs.labels != pairs.predictions
+    if not len(classes):
         raise ValueError("there is no label")
-    if len(np.unique(found.classes)) > _MAX_CLASSES:
+    if len(np.unique(classes)) > _MAX_CLASSES:
         raise ValueError(f"there are more than {_MAX_CLASSES} classes")
-    return found
+    are_of_rows = len(classes) <= len(np.atleast_1d(values[labels]))
+    return ClassLabels(labels, worker, classes, is_wrong, num_classes, are_of_rows)

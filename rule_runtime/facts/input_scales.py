@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.facts.losses import Losses
-from rule_runtime.facts.model_inputs import is_of_keras
+from rule_runtime.facts.model_inputs import FIRST_INPUTS, are_given_to_layers, is_of_keras
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["TargetScale", "all_calls", "are_bits", "root_mean_square", "target_scales"]
+__all__ = [
+    "LARGE",
+    "TargetScale",
+    "all_calls",
+    "are_bits",
+    "has_large_inputs",
+    "issue_or_advice",
+    "root_mean_square",
+    "target_scales",
+]
 
+LARGE: Final = 5.0
+"""Root mean square above which numbers were not scaled."""
 _ROUNDING: Final = 1e-6
 """Relative error of statistics in single precision."""
 
@@ -53,6 +65,30 @@ def target_scales(step: StepView) -> list[TargetScale]:
             sizes = math.sqrt(targets.mean_square), math.sqrt(outputs.mean_square)
             found.append(TargetScale(loss.name, loss.worker, *sizes))
     return found
+
+
+def has_large_inputs(step: StepView) -> bool:
+    """Return whether a layer gets an input of the model that was not scaled.
+
+    Args:
+        step: The step.
+    """
+    rows = step.tensors(regex=FIRST_INPUTS)
+    is_large = root_mean_square(rows.column("mean"), rows.column("std")) > LARGE
+    return bool((is_large & are_given_to_layers(step, rows)).any())
+
+
+def issue_or_advice(step: StepView, found: IssueFound) -> Outcome:
+    """Return a finding on sizes of numbers, or advice if all losses are regressions.
+
+    Args:
+        step: The step.
+        found: The finding.
+    """
+    losses = step.fact(Losses).losses
+    if not losses or not all(loss.kind.is_of_numbers for loss in losses):
+        return found
+    return Passed(f"{found.evidence.sentence}. {found.evidence.remedy}")
 
 
 def root_mean_square(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.float64]:

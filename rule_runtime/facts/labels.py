@@ -11,11 +11,13 @@ from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SORTED_SHARE", "LabelSeries", "Labels", "OtherLabels", "labels_of"]
+__all__ = ["SORTED_SHARE", "LabelSeries", "Labels", "OtherLabels", "are_few", "labels_of"]
 
 SORTED_SHARE: Final = 0.5
 """Share of batches with one class each from which rows are sorted."""
 
+_FEW: Final = 4
+"""Targets of a batch; the mean loss of so many scatters half as much as that of single rows."""
 _LARGEST: Final = 1e100
 """Labels from here on are skipped: sums of them would not be finite."""
 _MIN_ROWS: Final = 32
@@ -106,6 +108,16 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
         if -_LARGEST < of.low <= of.high < _LARGEST:
             found.append(Labels(at, name, worker, of, loss))
     return sorted(found, key=lambda labels: (labels.name, labels.worker))
+
+
+def are_few(step: StepView) -> bool:
+    """Return whether the losses compare less than four targets, so that they scatter by nature.
+
+    Args:
+        step: The step.
+    """
+    targets = [loss.targets for loss in step.fact(Losses).losses if loss.targets is not None]
+    return bool(targets) and max(of.size for of in targets) < _FEW
 
 
 class OtherLabels(NamedTuple):

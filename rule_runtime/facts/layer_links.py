@@ -1,4 +1,4 @@
-"""Pairs of linear layers with no activation between them, by the statistics of their signals.
+"""Follows signals through transparent modules, and finds linear layers with no activation between.
 
 The hook sees modules only. What functions made, such as `F.relu` or a sum around a block, shows as
 an input of a module that no module returned.
@@ -9,6 +9,7 @@ Shape legend: S = inputs and outputs of modules ("signals"), one for each (tenso
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +31,22 @@ _BY_CHANCE: Final = 0.05
 """Relative difference between the factors of extremes and of squares in dropout, by chance."""
 _ROUNDING: Final = 1e-5
 """Relative difference between the mean of a signal and that of its means, in float32."""
+_STANDARD: Final = 1e-3
+"""Distance from mean 0 and variance 1 of what a normalisation without parameters returns."""
+
+
+class _Carried(NamedTuple):
+    """A signal that transparent modules made of another one.
+
+    Attributes:
+        source: Row of the signal where it begins [S].
+        path: Its row, and those of the outputs of the modules between [S].
+        is_direct: Whether these modules are dropout only, not normalisation or pooling.
+    """
+
+    source: int
+    path: tuple[int, ...]
+    is_direct: bool
 
 
 class Link(NamedTuple):
@@ -60,19 +77,89 @@ def layer_links(step: StepView) -> list[Link]:
     return [link for worker in step.workers for link in _Links(step, worker).find()]
 
 
+class _Walk:
+    """Follows signals of one worker through transparent modules.
+
+    Transparent are dropout, normalisation, pooling, and all modules and functions that keep the
+    elements: identity, flatten, reshape. These have the fingerprint of their input.
+    """
+
+    def __init__(self, step: StepView, worker: str) -> None:
+        self._signals, self._layers, self._worker = step.fact(Signals), step.fact(Layers), worker
+        rows = self._signals.rows
+        self._shapes = [shape or () for shape in rows.shapes]
+        self._fingerprints = self._signals.fingerprints
+        self._low, self._high, self._mean, self._std, self._l2 = (
+            rows.column(name) for name in ("min", "max", "mean", "std", "l2")
+        )
+        self._own = [at for at, of in enumerate(rows.workers) if of == worker]
+
+    def follow(self, sources: Container[int]) -> dict[int, _Carried]:
+        """Return the signals made of sources, by fingerprint."""
+        found: dict[int, _Carried] = {}
+        latest: _Carried | None = None
+        for at in self._own:  # in the order of calls
+            key = self._fingerprints[at]
+            if key in found or not self._std[at] > 0:  # constants are equal by chance
+                continue
+            module, kind, number = self._signals.places[at]
+            if at in sources:
+                found[key] = latest = _Carried(at, (at,), is_direct=True)
+            elif kind == "input":
+                if latest is not None and self._is_dropout(latest.path[-1], at, is_exact=True):
+                    found[key] = latest._replace(path=(*latest.path, at))
+            elif (into := self._signals.at(module, "input", self._worker, number)) is not None:
+                begun = found.get(self._fingerprints[into])
+                is_dropout = self._is_of_no_layer(module) and self._is_dropout(into, at)
+                if begun and (is_dropout or self._is_norm_or_pooling(module, into, at)):
+                    path, is_direct = (*begun.path, at), begun.is_direct and is_dropout
+                    found[key] = latest = _Carried(begun.source, path, is_direct)
+        return found
+
+    def _is_of_no_layer(self, module: str) -> bool:
+        """Return whether a module has no parameters of its own."""
+        return not self._layers.shapes_of(module, self._worker)
+
+    def _is_norm_or_pooling(self, module: str, into: int, out: int) -> bool:
+        """Return whether a module normalises its input, or makes images smaller."""
+        old, new = self._shapes[into], self._shapes[out]
+        parameters = self._layers.shapes_of(module, self._worker)
+        if parameters:
+            return old == new and [len(shape) for shape in parameters] == [1, 1]
+        is_image = len(old) == len(new) >= _IMAGE and old[:2] == new[:2]
+        is_smaller = is_image and math.prod(new) < math.prod(old)
+        is_standard = max(abs(self._mean[out]), abs(self._std[out] - 1)) < _STANDARD
+        return is_smaller or bool(old == new and is_standard)
+
+    def _is_dropout(self, into: int, out: int, *, is_exact: bool = False) -> bool:
+        """Return whether some elements were dropped and the others multiplied by one factor.
+
+        With a share p dropped the extremes grow by 1 / (1 - p), and the squares as much. Of usual
+        activations only SELU lets numbers grow. Functions are known by both extremes only.
+        """
+        is_around_zero = self._low[into] < 0 < self._high[into]
+        if not is_around_zero or self._shapes[into] != self._shapes[out]:
+            return False
+        factors = (self._low[out] / self._low[into], self._high[out] / self._high[into])
+        factor, squares = max(factors), (self._l2[out] / self._l2[into]) ** 2
+        if is_exact and factor - min(factors) > _ROUNDING * factor:
+            return False
+        is_other = min(abs(factor - 1), abs(factor - _SELU)) > _APART and factor > 1
+        return bool(min(factors) >= 0 and is_other and abs(squares / factor - 1) < _BY_CHANCE)
+
+
 class _Links:
     """The links of one worker."""
 
     def __init__(self, step: StepView, worker: str) -> None:
-        self._signals, self._layers, self._worker = step.fact(Signals), step.fact(Layers), worker
+        self._walk, self._signals, self._worker = _Walk(step, worker), step.fact(Signals), worker
         rows, self._places = self._signals.rows, self._signals.places
         self._shapes = [shape or () for shape in rows.shapes]
         self._fingerprints = self._signals.fingerprints
-        self._low, self._high, self._mean, self._std, self._size, self._l2 = (
-            rows.column(name) for name in ("min", "max", "mean", "std", "size", "l2")
-        )
+        self._high, self._mean, self._size = (rows.column(n) for n in ("max", "mean", "size"))
         self._own = [at for at, of in enumerate(rows.workers) if of == worker]
-        self._linear = {layer.out: layer for layer in self._layers.linear if layer.worker == worker}
+        linear = step.fact(Layers).linear
+        self._linear = {layer.out: layer for layer in linear if layer.worker == worker}
         self._models = {
             layer.weight.removesuffix(f"_{layer.module}.weight") for layer in self._linear.values()
         }
@@ -82,64 +169,21 @@ class _Links:
 
     def find(self) -> list[Link]:
         """Return the links in the order of calls."""
-        carried, found = self._carried(), []
+        begun_by, found = self._walk.follow(self._linear), []
         for target in self._linear.values():
-            begun = carried.get(self._fingerprints[target.into])
-            if begun is None or begun[0].module == target.module:
+            begun = begun_by.get(self._fingerprints[target.into])
+            if begun is None or self._linear[begun.source].module == target.module:
                 continue
-            source, path, is_direct = begun
+            source, path, is_direct = self._linear[begun.source], begun.path, begun.is_direct
             is_narrow = source.outputs < min(source.inputs, target.outputs)
             if not is_narrow and not any(self._is_shared(at, source, target) for at in path):
                 found.append(Link(source, target, path, is_direct))
-        functions = self._made_by_functions() if found else []
+        functions = self._made_by_functions(begun_by) if found else []
         return [
             link
             for link in found
             if not any(self._may_contain(at, link.source) for at in functions)
         ]
-
-    def _carried(self) -> dict[int, tuple[LinearLayer, tuple[int, ...], bool]]:
-        """Return source, path and `is_direct` of each signal that no activation has changed."""
-        found: dict[int, tuple[LinearLayer, tuple[int, ...], bool]] = {}
-        for out in self._own:  # in the order of calls
-            module, kind, number = self._places[out]
-            if kind != "output" or not self._std[out] > 0:  # constants are equal by chance
-                continue
-            key, layer = self._fingerprints[out], self._linear.get(out)
-            if layer is not None:
-                found[key] = (layer, (out,), True)
-            into = self._signals.at(module, "input", self._worker, number)
-            begun = None if into is None else found.get(self._fingerprints[into])
-            if into is not None and begun is not None and key not in found:
-                source, path, is_direct = begun
-                is_dropout = self._is_dropout(module, into, out)
-                if is_dropout or self._is_norm_or_pooling(module, into, out):
-                    found[key] = (source, (*path, out), is_direct and is_dropout)
-        return found
-
-    def _is_norm_or_pooling(self, module: str, into: int, out: int) -> bool:
-        """Return whether a module has two vectors as parameters, or makes images smaller."""
-        old, new = self._shapes[into], self._shapes[out]
-        parameters = self._layers.shapes_of(module, self._worker)
-        if parameters:
-            return old == new and [len(shape) for shape in parameters] == [1, 1]
-        is_image = len(old) == len(new) >= _IMAGE and old[:2] == new[:2]
-        return is_image and math.prod(new) < math.prod(old)
-
-    def _is_dropout(self, module: str, into: int, out: int) -> bool:
-        """Return whether a module drops some elements and multiplies the others by one factor.
-
-        With a share p dropped the extremes grow by 1 / (1 - p), and the squares as much. Of usual
-        activations only SELU lets numbers grow.
-        """
-        has_parameters = bool(self._layers.shapes_of(module, self._worker))
-        is_around_zero = self._low[into] < 0 < self._high[into]
-        if has_parameters or not is_around_zero or self._shapes[into] != self._shapes[out]:
-            return False
-        factors = (self._low[out] / self._low[into], self._high[out] / self._high[into])
-        factor, squares = max(factors), (self._l2[out] / self._l2[into]) ** 2
-        is_other = min(abs(factor - 1), abs(factor - _SELU)) > _APART and factor > 1
-        return bool(min(factors) >= 0 and is_other and abs(squares / factor - 1) < _BY_CHANCE)
 
     def _is_shared(self, signal: int, source: LinearLayer, target: LinearLayer) -> bool:
         """Return whether two modules take a signal, or one around both layers returns it."""
@@ -156,12 +200,15 @@ class _Links:
             takers += kind == "input" and module not in self._containers and not is_same
         return takers > 1
 
-    def _made_by_functions(self) -> list[int]:
+    def _made_by_functions(self, explained: Container[int]) -> list[int]:
         """Return signals that functions made of an unknown number of others.
 
         No module made them, the model was not given them, and they are neither an activation nor
         a pooling of a signal that a module made: ReLU and pooling keep the largest element or the
         mean.
+
+        Args:
+            explained: Fingerprints of signals that transparent modules and functions made.
         """
         given = [at for at in self._own if self._is_given(at)]
         known = {self._fingerprints[at] for at in given}
@@ -171,7 +218,9 @@ class _Links:
             is_same = (high == self._high[at]) & (size >= self._size[at])
             is_near = np.abs(mean - self._mean[at]) <= _ROUNDING * np.abs(mean)
             is_made = (is_same | (is_near & (size > self._size[at]))).any()
-            if self._fingerprints[at] not in known and not is_made:
+            if not (
+                self._fingerprints[at] in known or self._fingerprints[at] in explained or is_made
+            ):
                 found.append(at)
         return found
 

@@ -148,22 +148,33 @@ class Layers:
         """Return parameters of the layers called before the first and after the last that learns.
 
         Nothing is called before the first one if other parameters than those of layers learn, such
-        as a prompt, because the place of these is unknown.
+        as a prompt, because the place of these is unknown. Layers inside a module with parameters
+        that learn, such as the base of LoRA, are not before it.
 
         Args:
             worker: The worker.
             learning: Names of the parameters that have a gradient other than zero.
         """
-        layers = self._in_order.get(worker, [])
+        layers = self.in_order(worker)
         learns = [at for at, layer in enumerate(layers) if not layer.isdisjoint(learning)]
         if not learns:
             return frozenset(), frozenset()
         is_placed = frozenset().union(*layers).issuperset(learning)
-        before = layers[: learns[0]] if is_placed else []
-        return frozenset().union(*before), frozenset().union(*layers[learns[-1] + 1 :])
+        around = tuple(f"{name.rpartition('.')[0]}." for name in learning if "." in name)
+        before = frozenset().union(*layers[: learns[0]] if is_placed else ())
+        after = frozenset().union(*layers[learns[-1] + 1 :])
+        return frozenset(name for name in before if not name.startswith(around)), after
+
+    def in_order(self, worker: str) -> list[set[str]]:
+        """Return the parameters of the layers in the order of calls; empty if it is unknown.
+
+        Args:
+            worker: The worker.
+        """
+        return self._called.get(worker, [])
 
     @cached_property
-    def _in_order(self) -> dict[str, list[set[str]]]:
+    def _called(self) -> dict[str, list[set[str]]]:
         """Parameters of the layers of each worker, in the order of calls.
 
         Modules of two models that have one name are left out, because their order is unknown.

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.losses import Input, Loss, LossKind, Takes
 
-__all__ = ["CONTRACT", "Requirement"]
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["CONTRACT", "Requirement", "is_pooled"]
 
 _EPSILON: Final = 1e-3
 """Distance from a bound or from 1 that is rounding."""
@@ -43,6 +47,7 @@ class Requirement(NamedTuple):
         torch: What to write in PyTorch instead.
         keras: What to write in Keras instead.
         may_be_chance: Whether the outputs of an untrained model may break it, too.
+        ignores_pooled: Whether it ignores outputs that were pooled, as in SqueezeNet.
     """
 
     measure: str
@@ -52,6 +57,7 @@ class Requirement(NamedTuple):
     torch: str
     keras: str = ""
     may_be_chance: bool = False
+    ignores_pooled: bool = False
 
     def text(self, outputs: Input, targets: Input, value: float) -> str:
         """Return the finding in words, without the name of the loss."""
@@ -130,7 +136,9 @@ def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
 
 
 def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
-    if loss.kind is not LossKind.BINARY:
+    """A negative number among 0 and 1 marks missing labels, unless all labels are -1 or 1."""
+    are_masked = t.low.is_integer() and t.high in (0, 1) and abs(t.mean_square - 1) > _EPSILON
+    if loss.kind is not LossKind.BINARY or are_masked:
         return None
     if t.low < -_BEYOND:
         return t.low
@@ -251,6 +259,7 @@ CONTRACT: Final = (
         "Remove the ReLU after the last linear layer.",
         "Remove activation='relu' from the last layer.",
         may_be_chance=True,
+        ignores_pooled=True,
     ),
     Requirement(
         "target",
@@ -312,6 +321,19 @@ CONTRACT: Final = (
     ),
 )
 """The requirements; the first that is broken is reported."""
+
+
+def is_pooled(step: StepView, loss: Loss) -> bool:
+    """Return whether the last layer is a convolution whose output is pooled before the loss.
+
+    Args:
+        step: The step.
+        loss: A loss with outputs.
+    """
+    layers = [layer for layer in step.fact(Layers).linear if layer.worker == loss.worker]
+    size = step.fact(Signals).rows.column("size")
+    outputs = loss.outputs
+    return bool(layers and outputs and size[layers[-1].out] > outputs.size)
 
 
 def _shown(of: Input) -> str:

@@ -20,7 +20,7 @@ from rule_runtime.numerics.row_memory import fingerprints
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["Gradients", "is_as_initialised", "weight_fingerprints"]
+__all__ = ["ENOUGH", "Gradients", "is_as_initialised", "weight_fingerprints"]
 
 _COMPARED: Final = ("min", "max", "mean", "l1", "l2")
 _ROUNDING: Final = 1e-3
@@ -33,7 +33,7 @@ _BIASES: Final = (
     ("/beta:0", "/gamma:0"),
 )
 """Ends of the names of a bias and of its weight, in PyTorch, MXNet and Keras."""
-_ENOUGH: Final = 512
+ENOUGH: Final = 512
 """Elements that a tensor needs before its statistics identify a uniform distribution."""
 _CLOSE: Final = 0.05
 """Relative error of extremes and standard deviation, by chance, with so many elements."""
@@ -132,7 +132,7 @@ def is_as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
     low, high, std = (weights.column(name) for name in ("min", "max", "std"))
     found = np.zeros(len(weights), np.bool_)
     for at, shape in enumerate(weights.shapes):
-        if not shape or len(shape) == 1 or math.prod(shape) < _ENOUGH:
+        if not shape or len(shape) == 1 or math.prod(shape) < ENOUGH:
             continue
         units = math.prod(shape[:-2]) * (shape[-2] + shape[-1])
         for end in (1 / math.sqrt(math.prod(shape[1:])), math.sqrt(6 / units)):

@@ -11,7 +11,12 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.class_labels import ClassTallies, class_labels
+from rule_runtime.facts.class_labels import (
+    ClassLabels,
+    ClassTallies,
+    class_labels,
+    targets_of_classes,
+)
 from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
 
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassImbalance"]
 
+_MOST: Final = 0.95
+"""Share of the labels of one class from which a model that always predicts it looks good."""
 _ENOUGH: Final = 30
 """Labels of a class from which it can be learned: a share of them has an error of 0.09."""
 
@@ -28,7 +35,8 @@ class ClassImbalance(Rule):
     """Detects rare classes among the labels, and classes that are mostly predicted wrongly.
 
     How it decides:
-        The rule counts the labels of all saved steps by class. After `samples` labels it reports:
+        The rule counts the labels of all saved steps by class: those that `labels_regex` names, or
+        else the targets of losses of classes. After `samples` labels it reports:
         * a ratio of the largest count to the smallest above `threshold_imbalance`;
         * a class whose share of wrong predictions is above `threshold_misprediction`.
 
@@ -36,7 +44,8 @@ class ClassImbalance(Rule):
         threshold_imbalance: Largest ratio of the counts of two classes.
         threshold_misprediction: Largest share of wrong predictions of a class.
         samples: Labels that must have been counted.
-        unlike_validation: True to ignore an imbalance that validation has as well.
+        unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
+            the rows are of one class and the rare one has less than 30 labels.
         argmax: True to take the largest number along the last axis of predictions as the class.
         labels_regex: Regular expression of the labels.
         predictions_regex: Regular expression of the predictions.
@@ -70,6 +79,8 @@ class ClassImbalance(Rule):
         Memory: What `ClassTallies` keeps.
         """
         names = (self.labels_regex, self.predictions_regex)
+        if not len(step.tensors(regex=self.labels_regex)):
+            names = (targets_of_classes(step) or self.labels_regex, ())
         found, reason = class_labels(step, *names, argmax=self.argmax)
         tallies = ClassTallies(memory)
         tallies.add(step.mode, found)
@@ -84,19 +95,19 @@ class ClassImbalance(Rule):
         findings = []
         for labels, tally in counted:
             of = tallies.of(ModeKeys.EVAL, labels.name) if has_validation else None
-            imbalance = self._imbalance(tally, labels.num_classes, of)
+            imbalance = self._imbalance(tally, labels, of)
             both = (imbalance, self._misprediction(tally))
             findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
         labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
-        rows = step.tensors(regex=self.labels_regex)
+        rows = step.tensors()
         row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
         measure, value, threshold, message = worst
         return finding(self, step, (rows, row), (measure, value, threshold), message)
 
     def _imbalance(
-        self, tally: LabelTally, num_classes: int, validation: LabelTally | None
+        self, tally: LabelTally, of: ClassLabels, validation: LabelTally | None
     ) -> _Finding | None:
         """Return that a class is rare, or the only one; None if not."""
         limit, counts = self.threshold_imbalance, tally.labels
@@ -105,11 +116,13 @@ class ClassImbalance(Rule):
         most = int(counts.argmax())
         message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         if len(tally.classes) == 1:
-            message += f"none of the other {num_classes - 1} classes has any"
-            return _Finding("imbalance", math.inf, limit, message) if num_classes > 1 else None
+            message += f"none of the other {of.num_classes - 1} classes has any"
+            return _Finding("imbalance", math.inf, limit, message) if of.num_classes > 1 else None
         may_be_rare = counts < (_ENOUGH if self.unlike_validation else math.inf)
         if validation is not None:
             may_be_rare = tally.rarer_than(validation)
+        if of.are_of_rows and counts[most] >= _MOST * counts.sum():
+            may_be_rare |= counts < _ENOUGH
         least = int(np.where(may_be_rare, counts, counts[most]).argmin())
         ratio = float(counts[most] / counts[least])
         message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "

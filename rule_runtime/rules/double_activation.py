@@ -10,7 +10,7 @@ import numpy as np
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.layers import MODULE_IO
-from rule_runtime.facts.losses import LOSS_INPUTS
+from rule_runtime.facts.losses import LOSS_INPUTS, Losses, Takes
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.activations import activated_twice, squashed
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DoubleActivation"]
 
-_OUTPUT: Final = re.compile(r"_output_[0-9]+$")
-_LOGITS: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
+_SIGNALS: Final = (r"(_(input|output)_|/(in|out)puts_?)[0-9]*$",)
+_SOURCE: Final = re.compile(r"_output_[0-9]+$|/inputs[_0-9]*$")
+"""Outputs of modules. The hook for Keras saves inputs of layers: the output of the layer before."""
 _OF_LOGITS: Final = "went through an activation, and goes into a loss that takes logits"
 _TWICE: Final = "is an activation of an activation of a module's output"
 
@@ -33,16 +34,15 @@ class DoubleActivation(Rule):
     How it decides:
         The rule compares minima and maxima of saved tensors. It reports these after `patience`
         saved training steps in a row:
-        * the input of CrossEntropyLoss or BCEWithLogitsLoss is a tanh or sigmoid of a module's
-          output;
+        * the outputs that a loss of logits gets are a tanh or sigmoid of a module's output;
         * a tensor is an activation of an activation of a module's output.
 
     Parameters:
         patience: Saved steps in a row.
 
     What to try:
-        Remove one of the two activations. CrossEntropyLoss and BCEWithLogitsLoss take the outputs
-        of the last linear layer.
+        Remove one of the two activations. CrossEntropyLoss, BCEWithLogitsLoss, and losses of Keras
+        with from_logits=True, take the outputs of the last linear layer.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
@@ -56,11 +56,11 @@ class DoubleActivation(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        rows = step.tensors(regex=(r"_(input|output)_[0-9]+$",))
+        rows = step.tensors(regex=_SIGNALS)
         if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
             missing = "neither inputs of losses nor of activations were saved"
             raise Missing(missing, how_to_save_loss_inputs(step))
-        causes, remembered = _causes(rows), RowMemory(memory.get("rows", ""))
+        causes, remembered = _causes(step, rows), RowMemory(memory.get("rows", ""))
         is_bad = np.array([at in causes for at in range(len(rows))], dtype=np.bool_)
         keys = row_keys(rows.names, rows.workers)
         found = remembered.update(keys, np.zeros(len(rows), np.uint32), is_bad) >= self.patience
@@ -73,16 +73,18 @@ class DoubleActivation(Rule):
         return finding(self, step, (rows, at), ("minimum", low, 0.0), message)
 
 
-def _causes(rows: TensorRows) -> dict[int, str]:
+def _causes(step: StepView, rows: TensorRows) -> dict[int, str]:
     """Return which inputs and outputs went through one activation too many, and why."""
     ends = np.stack([rows.column("min"), rows.column("max")], axis=1)
     pairs = list(zip(rows.workers, rows.column("size").tolist(), strict=True))
     numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
     groups = np.array([numbers[pair] for pair in pairs], dtype=np.int64)
-    is_output = np.array([bool(_OUTPUT.search(name)) for name in rows.names], dtype=bool)
+    is_output = np.array([bool(_SOURCE.search(name)) for name in rows.names], dtype=bool)
     is_twice = activated_twice(ends, groups, is_output)
     causes: dict[int, str] = dict.fromkeys(np.flatnonzero(is_twice).tolist(), _TWICE)
+    losses = [loss for loss in step.fact(Losses).losses if loss.takes is Takes.LOGITS]
+    of_logits = {(f"{loss.owner}_input_0", loss.worker) for loss in losses}
     for at in np.flatnonzero(squashed(ends, groups, is_output)).tolist():
-        if _LOGITS.match(rows.names[at]):
+        if (rows.names[at], rows.workers[at]) in of_logits:
             causes.setdefault(at, _OF_LOGITS)
     return causes

@@ -16,6 +16,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
 from rule_runtime.facts.losses import LOSS_INPUTS, Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training
@@ -41,7 +42,8 @@ class InitialLossMismatch(Rule):
         The rule compares the loss at the first training step with the loss of outputs that are all
         0. That is ln(classes) for a cross entropy, ln 2 for a binary one, and follows from the mean
         square of the targets for a regression. The rule reports:
-        * a first loss more than `max_ratio` times as large, unless it is a sum or was scaled;
+        * a first loss more than `max_ratio` times as large, unless it is a sum or was scaled.
+          This is advice for regressions whose inputs are not scaled;
         * a loss below 0 that cannot be negative, at the first `num_points` saved steps.
 
     Parameters:
@@ -101,7 +103,9 @@ class InitialLossMismatch(Rule):
         worst = max(large, key=lambda loss: loss.value / self._limit(loss))
         limit, zero = self._limit(worst), worst.zero_output_loss
         message = f"begins at {worst.value:.4g}, more than {limit / zero:g} times {zero:.3g}, the "
-        return self._found(step, worst, limit, f"{message}loss of outputs that are all 0")
+        message += "loss of outputs that are all 0"
+        found = self._found(step, worst, limit, message)
+        return issue_or_advice(step, found) if has_large_inputs(step) else found
 
     def _limit(self, loss: Loss) -> float:
         """Return the largest first loss that is no issue; NaN if that is unknown."""

@@ -10,7 +10,14 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.input_scales import all_calls, are_bits, root_mean_square, target_scales
+from rule_runtime.facts.input_scales import (
+    LARGE,
+    all_calls,
+    are_bits,
+    issue_or_advice,
+    root_mean_square,
+    target_scales,
+)
 from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
 from rule_runtime.facts.selection import finding, is_training
@@ -43,6 +50,8 @@ class InputStatistics(Rule):
           row;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on.
 
+        If all losses are regressions, sizes are advice, no issue: some learn without scaling.
+
     Parameters:
         max_rms: Largest root mean square.
         min_rms: Smallest root mean square.
@@ -52,7 +61,7 @@ class InputStatistics(Rule):
         Scale each input to mean 0 and variance 1. Look at a batch of the data loader.
     """
 
-    max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = 5.0
+    max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = LARGE
     min_rms: Annotated[float, AtLeast(0), Unit("root mean square")] = 1e-3
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
@@ -74,7 +83,7 @@ class InputStatistics(Rule):
         issue = self._of_targets(step, memory.setdefault("targets", {}))
         return issue or self._of_inputs(step, memory.setdefault("inputs", {}))
 
-    def _of_targets(self, step: StepView, streaks: dict[str, int]) -> IssueFound | None:
+    def _of_targets(self, step: StepView, streaks: dict[str, int]) -> Outcome | None:
         """Find targets that the outputs do not reach; None if there are none."""
         if step.mode_step < _BEGINNING:
             return None
@@ -88,7 +97,7 @@ class InputStatistics(Rule):
                     text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
                 )
                 found.append(details)
-        return found[0] if found else None
+        return issue_or_advice(step, found[0]) if found else None
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Find inputs of models that are not scaled."""
@@ -116,7 +125,8 @@ class InputStatistics(Rule):
         if std[at] == 0:
             message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
         measured = ("rms", rms[at], self.max_rms if rms[at] > self.max_rms else self.min_rms)
-        return finding(self, step, (rows, at), measured, message)
+        issue = finding(self, step, (rows, at), measured, message)
+        return issue if std[at] == 0 else issue_or_advice(step, issue)
 
     def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
         """Return whether something is bad `patience` times in a row, this time included."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import finding, is_training, what_to_try, worst
 from rule_runtime.facts.tree_rate import tree_rate
 from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
+from rule_runtime.facts.zero_gradients import are_mostly_zero
 from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 
@@ -46,6 +47,7 @@ class LearningRateTooLow(Rule):
         * The median movement is below `min_update_ratio`, now and over `num_steps` steps, and does
           not grow as in a warm-up.
         * No loss has fallen by `max_fall_percent`, or may have within its noise.
+        * Less than half of the gradients are zero.
 
         Boosted trees are reported if `eta` is below 0.001 and no loss has fallen after 20 rounds.
 
@@ -90,6 +92,8 @@ class LearningRateTooLow(Rule):
                 remedy=what_to_try(self),
             )
         movement = weight_movement(step, memory)
+        if are_mostly_zero(step):
+            raise Missing("gradients are zero, see VanishingGradient")
         median = median_of_moving(movement.moved)
         is_slow = median > 0 and max(median, movement.mean) < self.min_update_ratio
         is_settled = movement.is_steady and movement.num_steps >= self.num_steps

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.detectors.divergence import WINDOW, divergence
-from rule_runtime.engine.rule import GreaterThan, Unit
+from rule_runtime.engine.outcome import NotApplicable, Outcome
+from rule_runtime.engine.rule import GreaterThan, Memory, Unit
+from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 
 if TYPE_CHECKING:
     from rule_runtime.numerics.series_memory import NumberSeries
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossDiverging"]
 
@@ -25,7 +28,8 @@ class LossDiverging(CurveRule):
         * The latest 30 losses are all higher than the first one by `rise_percent`.
         * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
 
-        Either rise must be four times the scatter. Of several losses, all must diverge.
+        Either rise must be four times the scatter. Of several losses, all must diverge. Batches of
+        less than 4 targets are not judged.
 
     Parameters:
         patience: Saved steps in a row.
@@ -43,6 +47,15 @@ class LossDiverging(CurveRule):
     @property
     def _window(self) -> tuple[int, int]:
         return _FEWEST, WINDOW
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Skip losses of few targets, which scatter by nature; judge the others.
+
+        Memory: That of `CurveRule`.
+        """
+        if step.fact(are_few):
+            return NotApplicable("losses of less than four targets scatter by nature")
+        return super().check(step, memory)
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest losses with the first one and with the best."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MissingActivation"]
 
 _SEVERAL: Final = 2
-"""Pairs with normalisation or pooling between that are needed: one may be on purpose."""
+"""Pairs with normalisation or pooling between that are needed, if the model has further layers."""
 _SHARE: Final = 0.25
 """Share of the linear layers that must begin such a pair."""
 
@@ -30,7 +30,8 @@ class MissingActivation(Rule):
         The rule compares the statistics of outputs and inputs of linear layers and convolutions. It
         reports a pair after `patience` saved steps if the output of the first is the input of the
         second, unchanged or after dropout. With normalisation or pooling between, it needs two such
-        pairs. It ignores bottlenecks, and outputs that something else uses too.
+        pairs, or a model of two layers. It ignores bottlenecks, and outputs that something else
+        uses too.
 
     Parameters:
         patience: Saved steps in a row.
@@ -69,5 +70,5 @@ class MissingActivation(Rule):
 def _chosen(links: list[Link], num_layers: int) -> list[Link]:
     """Return the direct pairs, and the others if they are too many to be on purpose."""
     direct = [link for link in links if link.is_direct]
-    is_usual = len(links) - len(direct) >= max(_SEVERAL, _SHARE * num_layers)
+    is_usual = len(links) - len(direct) >= max(min(_SEVERAL, num_layers - 1), _SHARE * num_layers)
     return links if is_usual else direct

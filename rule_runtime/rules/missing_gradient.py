@@ -13,7 +13,7 @@ from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import MODULE_IO, Layers
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.parameters import Gradients, is_as_initialised, weight_fingerprints
+from rule_runtime.facts.parameters import ENOUGH, Gradients, is_as_initialised, weight_fingerprints
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
@@ -34,8 +34,8 @@ class MissingGradient(Rule):
     How it decides:
         The rule reports a weight after `patience` saved steps in a row in one of these states:
         * Its gradient is exactly zero, and a layer with a gradient is called later.
-        * It never had a gradient and never changed. Its layer is called before all layers with a
-          gradient, or `absent_percent` of the weights are like it.
+        * It never had a gradient, never changed, and does not look trained before. Its layer is
+          called before all layers with a gradient, or `absent_percent` of the weights are like it.
         * It is frozen, looks as initialised, and is called first.
 
     Parameters:
@@ -108,13 +108,14 @@ class MissingGradient(Rule):
         # If all parameters of the optimizers have a gradient, the others are not to be trained.
         is_any_expected = largest_count(step, "parameters_without_gradient") != 0
         is_initial, workers = is_as_initialised(weights), np.array(weights.workers)
+        is_small = weights.column("size") < ENOUGH
         for worker in set(weights.workers):
             own = (workers == worker) & (weights.column("size") != 0)
             before, after = step.fact(Layers).before_and_after(
                 worker, step.fact(Gradients).learning(worker)
             )
             is_trained = own & _is_in(declared.get(worker, weights.names), weights)
-            is_absent = is_untouched & is_trained & is_any_expected
+            is_absent = is_untouched & is_trained & is_any_expected & (is_initial | is_small)
             share = 100 * np.count_nonzero(is_absent) / max(np.count_nonzero(is_trained), 1)
             bad |= is_trained & (sizes == 0) & ~_is_in(after, weights)
             bad |= is_absent & (share >= self.absent_percent)

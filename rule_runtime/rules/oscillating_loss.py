@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from rule_runtime.detectors.oscillation import oscillation
-from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.engine.outcome import NotApplicable, Outcome
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
+from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 
 if TYPE_CHECKING:
     from rule_runtime.numerics.series_memory import NumberSeries
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OscillatingLoss"]
 
@@ -23,7 +26,7 @@ class OscillatingLoss(CurveRule):
         * Neighbours differ more than among the first 10.
         * They have no downward trend and stay above half of the beginning.
 
-        Ranks with several losses are not judged.
+        Ranks with several losses and batches of less than 4 targets are not judged.
 
     Parameters:
         patience: Saved steps in a row.
@@ -46,6 +49,15 @@ class OscillatingLoss(CurveRule):
     @property
     def _window(self) -> tuple[int, int]:
         return self.num_first // 2 + self.num_points, self.num_points
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Skip losses of few targets, which scatter by nature; judge the others.
+
+        Memory: That of `CurveRule`.
+        """
+        if step.fact(are_few):
+            return NotApplicable("losses of less than four targets scatter by nature")
+        return super().check(step, memory)
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Measure the scatter of the latest losses."""

@@ -11,7 +11,7 @@ from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.losses import LOSS_INPUTS, Input, Loss, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
-from rule_runtime.facts.output_contract import CONTRACT, Requirement
+from rule_runtime.facts.output_contract import CONTRACT, Requirement, is_pooled
 from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -71,16 +71,18 @@ class OutputContract(Rule):
                         requirement.text(*pair, value),
                         remedy=requirement.remedy(loss),
                     )
-                    for requirement, value in self._broken(loss, pair, state)
+                    for requirement, value in self._broken(step, loss, pair, state)
                 ]
         return found[0] if found else Passed()
 
     def _broken(
-        self, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
+        self, step: StepView, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
     ) -> Iterator[tuple[Requirement, float]]:
         """Yield the requirements that are broken for long enough, with what breaks them."""
         for number, requirement in enumerate(CONTRACT):
             value = requirement.broken(loss, *pair)
+            if value is not None and requirement.ignores_pooled and is_pooled(step, loss):
+                value = None
             patience = self.range_patience if requirement.may_be_chance else self.patience
             num_bad = streak(state, is_bad=value is not None, name=str(number))
             if value is not None and num_bad >= patience:

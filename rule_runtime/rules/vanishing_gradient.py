@@ -12,6 +12,7 @@ from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule,
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, finite_means, worst
+from rule_runtime.facts.zero_gradients import vanished
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ class VanishingGradient(Rule):
     """Detects gradients whose mean absolute value is next to zero.
 
     How it decides:
-        The rule reports the smallest gradient whose mean(|g|) is below `threshold` and below
-        `max_share` of the rank's largest gradient. It ignores biases before a normalisation.
+        A gradient has vanished if its mean(|g|) is below `threshold` and below `max_share` of the
+        rank's largest gradient. The rule reports the layer, in backward order, from which on all
+        gradients have vanished, or the loss; otherwise the smallest gradient. It ignores biases
+        before a normalisation.
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
@@ -68,8 +71,13 @@ class VanishingGradient(Rule):
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, sizes, np.nan), largest=False)
+        begin, where = vanished(step, rows.workers[at], found), ""
+        if begin is not None:
+            at, where = begin.at, "; gradients vanish from this layer back to the first one"
+            if begin.are_all:
+                where = "; all gradients vanish, in the loss or right before it"
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
-        message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}"
+        message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}{where}"
         return finding(self, step, (rows, at), ("abs_mean", sizes[at], self.threshold), message)
 
     def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:

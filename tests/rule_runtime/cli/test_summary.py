@@ -57,3 +57,16 @@ def test_a_run_that_no_rule_could_judge_says_why(tmp_path: Path) -> None:
     rules = [each for name in named.split() for each in ("--rule", name)]
     words = " ".join(invoke("evaluate", tmp_path, *rules)[1].split())
     assert "not evaluated: DeadRelu: no output of a ReLU layer was saved" in words
+
+
+@pytest.mark.parametrize("options", [(), ("-v",)])
+def test_advice_is_shown_and_is_no_finding(tmp_path: Path, options: tuple[str, ...]) -> None:
+    trial, rows = trial_in(tmp_path), 100 * np.random.default_rng(0).normal(0, 1, (16, 4))
+    trial.collections(losses=("Loss_output_0$",))
+    for step in range(4):
+        tensors = {"Net_fc.weight": np.ones((1, 4)), "Net_input_0": rows}
+        trial.step(step, {**tensors, "MSELoss_output_0": np.float64(1 - step / 10)})
+    trial.end()
+    status, output = invoke("evaluate", tmp_path, "--pack", "recommended", *options)
+    assert status == 0
+    assert "advice of InputStatistics: Net_input_0: has a root mean square" in output

@@ -68,6 +68,14 @@ def test_a_parameter_of_no_layer_may_be_a_prompt() -> None:
     )
 
 
+def test_a_layer_inside_a_module_that_learns_is_not_before_it() -> None:
+    """As the frozen layer of LoRA, whose module has the matrices that learn."""
+    lora = layer("0", (2, 4), (8, 4), (8, 4))
+    lora = {"Net_0.base.weight": np.ones((4, 4)), "0.base_output_0": np.ones((8, 4)), **lora}
+    found = layers_of(layer("a", (4, 4), (8, 4), (8, 4)), lora)
+    assert found.before_and_after(WORKER, weights("0")) == (weights("a"), set())
+
+
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
     assert chain("x", "my_x").before_and_after(WORKER, weights("my_x")) == (weights("x"), set())
 

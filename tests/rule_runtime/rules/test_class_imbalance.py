@@ -269,7 +269,7 @@ def beside_validation(training: Any, validation: Any, **more: Any) -> list[Outco
         (RARE, labels_of(250, 250, 250), False),  # a class that validation lacks
         (RARE, labels_of(250, 250, 250, 250), True),
         (RARE, labels_of(460, 440, 60, 300), True),
-        (labels_of(990, 10), labels_of(20, 20), True),
+        (labels_of(970, 30), labels_of(20, 20), True),
         (labels_of(20, 20), labels_of(990, 10), False),  # training is balanced
         (labels_of(990, 990, 10), labels_of(990, 990, 80), False),  # too few to matter
         (labels_of(990, 990, 10), labels_of(990, 990, 130), True),
@@ -298,3 +298,25 @@ def test_what_is_rare_by_nature_is_common_enough_to_be_learned(rare: int, fires:
     for is_beside, is_found in ((True, fires), (False, True)):
         rule = ClassImbalance(threshold_imbalance=30, unlike_validation=is_beside)
         assert isinstance(trial.outcomes(rule)[0], IssueFound if is_found else Passed)
+
+
+@pytest.mark.parametrize(
+    ("classes", "words", "fires"),
+    [((960, 20), 1, True), ((900, 80), 1, False), ((960, 20), 4, False)],
+)
+def test_targets_of_losses_are_labels_unless_they_are_words(
+    classes: tuple[int, ...], words: int, fires: bool
+) -> None:
+    labels, trial = labels_of(*classes), TrialBuilder()
+    trial.collections(losses=("Loss_output_0$",))
+    tensors = {
+        "Net_input_0": np.ones((len(labels) // words, 3)),
+        "CrossEntropyLoss_input_0": np.ones((len(labels), 2), dtype=np.float32),
+        "CrossEntropyLoss_input_1": labels,
+        "CrossEntropyLoss_output_0": np.float64(1),
+    }
+    for step, mode in enumerate((ModeKeys.TRAIN, ModeKeys.EVAL)):
+        trial.step(step, tensors, mode=mode)
+    rule = ClassImbalance(threshold_imbalance=30, unlike_validation=True)
+    outcomes = trial.outcomes(rule)
+    assert [isinstance(outcome, IssueFound) for outcome in outcomes] == [fires, fires]

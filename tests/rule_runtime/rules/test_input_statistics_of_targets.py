@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.engine.outcome import IssueFound
+from rule_runtime.engine.outcome import Passed, RuleStatus, status_details
 from rule_runtime.rules.input_statistics import InputStatistics
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
@@ -29,13 +29,28 @@ def run(name: str, outputs: float, targets: float) -> TrialBuilder:
 @pytest.mark.parametrize("name", ["MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"])
 def test_targets_that_outputs_do_not_get_to(name: str) -> None:
     trial = run(name, 3.0, 1000.0)
-    assert found_at(InputStatistics(), trial)[0] == 70  # the third from step 50 on
-    found = trial.outcomes(InputStatistics())[-1]
-    assert isinstance(found, IssueFound)
-    assert "targets with a root mean square of 914, where outputs are 2.74" in (
-        found.evidence.sentence
-    )
-    assert "Scale the targets" in found.evidence.remedy
+    outcomes = trial.outcomes(InputStatistics())
+    advised = [at for at, of in enumerate(outcomes) if isinstance(of, Passed) and of.advice]
+    assert advised[0] == 7  # the third from step 50 on
+    state = trial.evaluate(InputStatistics())
+    assert state.status is RuleStatus.NO_ISSUES_FOUND
+    assert "targets with a root mean square of 914, where outputs are 2.74" in state.counts.advice
+    assert "Scale the targets" in status_details("InputStatistics", state)
+
+
+def test_large_inputs_are_advice_only_if_all_losses_are_regressions() -> None:
+    for name, is_issue in (("MSELoss", False), ("CrossEntropyLoss", True)):
+        trial = TrialBuilder()
+        trial.collections(losses=("Loss_output_0$",))
+        for step in range(4):
+            tensors = {
+                "Net_fc.weight": np.ones((3, 4)),
+                "Net_input_0": 100 * NUMBERS.reshape(16, 4),
+            }
+            trial.step(step, {**tensors, f"{name}_output_0": np.float64(1)})
+        state = trial.evaluate(InputStatistics())
+        assert (state.status is RuleStatus.ISSUES_FOUND) is is_issue
+        assert bool(state.counts.advice) is not is_issue
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def chain(between: str, num_layers: int = 3, *, activation: bool = False) -> dic
     ("between", "num_layers", "fires"),
     [
         ("norm", 3, True),
-        ("norm", 2, False),  # as between projector and predictor of self-supervised learning
+        ("norm", 2, True),
         ("dropout", 2, True),
         ("prelu", 3, False),
         ("selu", 3, False),

@@ -110,13 +110,15 @@ def _declare(trial: TrialBuilder, gradients: tuple[str, ...]) -> None:
 NAMES = ("a", "b", "c", "d", "e")
 
 
-def run_of_layers(*without: str, moves: bool = False, declared: bool = True) -> TrialBuilder:
+def run_of_layers(
+    *without: str, moves: bool = False, declared: bool = True, weight: Any = (0.0, 1.0, 2.0)
+) -> TrialBuilder:
     """Return a run of five layers, called one after the other, some without a gradient."""
     trial = TrialBuilder()
     for step in range(12):
         tensors: dict[str, Any] = {}
         for name in NAMES:
-            tensors[f"Net_{name}.weight"] = np.arange(3.0) + step * moves
+            tensors[f"Net_{name}.weight"] = np.asarray(weight) + step * moves
             tensors[f"{name}_output_0"] = np.ones(3)
             if name not in without:
                 tensors[f"gradient/Net_{name}.weight"] = np.ones(3)
@@ -134,6 +136,14 @@ def test_what_is_cut_off_from_the_loss_is_so_from_the_first_layer_on(
 ) -> None:
     assert bool(found_at(MissingGradient(), run_of_layers(*without))) is fires
     assert not found_at(MissingGradient(), run_of_layers(*without, declared=False))
+
+
+@pytest.mark.parametrize("is_initial", [True, False])
+def test_what_was_pretrained_may_run_without_gradients(is_initial: bool) -> None:
+    random = np.random.default_rng(0)
+    initial, pretrained = random.uniform(-0.2, 0.2, (40, 25)), random.normal(0, 0.2, (40, 25))
+    trial = run_of_layers("a", "b", "c", weight=initial if is_initial else pretrained)
+    assert bool(found_at(MissingGradient(), trial)) is is_initial
 
 
 def test_weights_that_move_are_trained_at_steps_that_were_not_saved() -> None:

@@ -68,3 +68,14 @@ def test_workers_with_several_losses_are_not_judged() -> None:
     for step, loss in enumerate(CALM + [2.0, 4.0] * 20):
         trial.step(step, {LOSS: np.float64(loss), "OtherLoss_output_0": np.float64(3 * loss)})
     assert not found_at(OscillatingLoss(), trial)
+
+
+@pytest.mark.parametrize(("rows", "fires"), [(1, False), (32, True)])
+def test_losses_of_single_rows_scatter_by_nature(rows: int, fires: bool) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("Loss_output_0$",))
+    for step in range(60):
+        value = 2.0 + (1.5 * (-1) ** step if step > 10 else 0.0)
+        tensors = {"MSELoss_input_1": np.arange(float(rows)), "MSELoss_output_0": np.float64(value)}
+        trial.step(step, {**tensors, "MSELoss_input_0": np.zeros(rows)})
+    assert bool(found_at(OscillatingLoss(), trial)) is fires

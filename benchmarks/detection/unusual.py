@@ -1,0 +1,300 @@
+"""Healthy programs that look unusual: no rule may report more than advice on them.
+
+B = rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.detection.data import Split, digits, table
+from benchmarks.detection.program import Program, Run
+from benchmarks.detection.training import Loop, batches_of, fit
+
+__all__ = ["PROGRAMS"]
+
+_SPLIT: Final = 0.75
+"""Share of made-up rows that are for training."""
+
+
+class Recipe(NamedTuple):
+    """A program in short.
+
+    Attributes:
+        about: What is unusual, in words.
+        data: Returns the data.
+        model: Returns the model.
+        criterion: From outputs and targets to the loss.
+        rate: Learning rate of Adam.
+        batch: Rows of a batch.
+        warm_up: Steps in which the learning rate grows from almost 0.
+        steps: Number of training steps.
+        is_module: Whether the hook sees the loss as a module, not the functions in it.
+    """
+
+    about: str
+    data: Callable[[], Split]
+    model: Callable[[], nn.Module]
+    criterion: Callable[[Tensor, Tensor], Tensor]
+    rate: float = 3e-3
+    batch: int = 32
+    warm_up: int = 1
+    steps: int = 400
+    is_module: bool = False
+
+
+class Functional(nn.Module):
+    """A criterion that is a function."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss."""
+        return self.function(outputs, targets)
+
+
+class WithoutGradient(nn.Module):
+    """A model whose first part is run without gradients."""
+
+    def __init__(self, first: nn.Module, last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.last = first, last
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return scores [B, classes] of inputs [B, columns]."""
+        with torch.no_grad():
+            features = self.first(inputs)
+        scores: Tensor = self.last(features)
+        return scores
+
+
+def mlp(inputs: int, outputs: int, hidden: int = 32) -> nn.Sequential:
+    """Return a network with one hidden layer."""
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+def made_up(make: Callable[[Tensor], Tensor], columns: int = 8, rows: int = 2400) -> Split:
+    """Return normal inputs [B, columns] and what a function makes of them."""
+    random = torch.Generator().manual_seed(0)
+    inputs = torch.randn(rows, columns, generator=random)
+    targets, num = make(inputs), int(_SPLIT * rows)
+    return Split(inputs[:num], targets[:num], inputs[num:], targets[num:])
+
+
+def prices(inputs: Tensor) -> Tensor:
+    """Return amounts of money, hundreds of thousands [B, 1]."""
+    trend = inputs[:, :3].sum(1, keepdim=True) + inputs[:, 3:4].tanh()
+    return 200_000 + 40_000 * trend + 5_000 * inputs[:, 7:]
+
+
+def of_mean() -> nn.Module:
+    """Return a network whose outputs begin at the mean of `prices`."""
+    model = mlp(8, 1)
+    nn.init.constant_(model[2].bias, 200_000.0)
+    return model
+
+
+def large_inputs() -> Split:
+    """Return years, areas and heights without any scaling, and numbers of about 1."""
+    data = made_up(lambda x: (x[:, :3].sum(1, keepdim=True) + x[:, 3:4] ** 2) / 3)
+    shift, scale = torch.arange(8) * 4.0, torch.arange(1, 9) * 2.0
+    return data._replace(
+        inputs=data.inputs * scale + shift, valid_inputs=data.valid_inputs * scale + shift
+    )
+
+
+def constant_rows() -> Split:
+    """Return rows that repeat one number, and its sine."""
+    data = made_up(lambda x: (2 * x[:, :1]).sin())
+    return data._replace(
+        inputs=data.inputs[:, :1].repeat(1, 8), valid_inputs=data.valid_inputs[:, :1].repeat(1, 8)
+    )
+
+
+def images() -> Split:
+    """Return handwritten digits [B, 1, 8, 8]."""
+    data = digits()
+    return data._replace(
+        inputs=data.inputs.view(-1, 1, 8, 8), valid_inputs=data.valid_inputs.view(-1, 1, 8, 8)
+    )
+
+
+def several_labels(missing: float) -> Split:
+    """Return four labels of 0 or 1 a row [B, 4]; a third of them is missing.
+
+    Args:
+        missing: What stands for a missing label.
+    """
+
+    def make(inputs: Tensor) -> Tensor:
+        labels = (inputs[:, :4] + inputs[:, 4:] > 0).float()
+        gone = torch.rand(labels.shape, generator=torch.Generator().manual_seed(1)) < 1 / 3
+        return labels.masked_fill(gone, missing)
+
+    return made_up(make)
+
+
+def masked(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the binary cross entropy of the labels that are not missing."""
+    each = nn.functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
+    known = (targets >= 0) & ~targets.isnan()
+    return torch.where(known, each, 0.0).sum() / known.sum().clamp(min=1)
+
+
+def masked_by_weight(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the binary cross entropy; the labels that are missing have the weight 0."""
+    known = (targets >= 0).float()
+    return nn.functional.binary_cross_entropy_with_logits(outputs, targets, known)
+
+
+def known_squares(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean squared error of the targets that are not NaN."""
+    known = ~targets.isnan()
+    return nn.functional.mse_loss(outputs[known], targets[known])
+
+
+def clusters() -> Split:
+    """Return two classes that are far apart."""
+    data = made_up(lambda x: (x[:, 0] > 0).long())
+    shift = 6 * (2 * torch.cat([data.targets, data.valid_targets])[:, None] - 1)
+    inputs = (torch.cat([data.inputs, data.valid_inputs]) + shift) / 6
+    num = len(data.inputs)
+    return data._replace(inputs=inputs[:num], valid_inputs=inputs[num:])
+
+
+def pretrained() -> tuple[nn.Sequential, nn.Linear]:
+    """Return a backbone that learned which digits are even, and a new head for all digits."""
+    data, backbone = digits(), nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 32))
+    model = nn.Sequential(backbone, nn.ReLU(), nn.Linear(32, 2))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(300):
+        rows = torch.randint(len(data.inputs), (64,))
+        optimizer.zero_grad()
+        scores = model(data.inputs[rows])
+        nn.functional.cross_entropy(scores, data.targets[rows] % 2).backward()
+        optimizer.step()
+    return nn.Sequential(backbone, nn.ReLU()), nn.Linear(32, 10)
+
+
+def frozen() -> nn.Module:
+    """Return a model whose backbone does not require gradients."""
+    backbone, head = pretrained()
+    return nn.Sequential(backbone.requires_grad_(requires_grad=False), head)
+
+
+def pooled() -> nn.Module:
+    """Return a network that ends in a convolution, ReLU and pooling, as SqueezeNet does."""
+    first = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3))
+    last = (nn.ReLU(), nn.Dropout(0.2), nn.Conv2d(32, 10, 1), nn.ReLU())
+    return nn.Sequential(*first, *last, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def normalised_first(inputs: int) -> nn.Module:
+    """Return a network that normalises its inputs itself."""
+    return nn.Sequential(nn.BatchNorm1d(inputs), mlp(inputs, 1))
+
+
+_CE, _MSE = nn.functional.cross_entropy, nn.functional.mse_loss
+_RECIPES: Final = {
+    "large_targets": Recipe(
+        "prices of 200,000 are not scaled", partial(made_up, prices), of_mean, _MSE, 0.2, steps=600
+    ),
+    "large_inputs": Recipe(
+        "inputs of a regression are not scaled", large_inputs, partial(mlp, 8, 1), _MSE, 1e-3
+    ),
+    "normalised_first": Recipe(
+        "the model scales its inputs", large_inputs, partial(normalised_first, 8), _MSE
+    ),
+    "batch_of_one": Recipe(
+        "batches of one row", digits, partial(mlp, 64, 10), _CE, 1e-3, 1, steps=1200
+    ),
+    "constant_rows": Recipe("rows repeat one number", constant_rows, partial(mlp, 8, 1), _MSE),
+    "random_targets": Recipe(
+        "targets are random, to measure speed",
+        lambda: made_up(lambda x: torch.randint(10, (len(x),))),
+        partial(mlp, 8, 10),
+        _CE,
+        1e-3,
+        steps=60,
+    ),
+    "frozen_backbone": Recipe("the backbone has requires_grad=False", digits, frozen, _CE),
+    "backbone_without_gradient": Recipe(
+        "the backbone runs in no_grad()", digits, lambda: WithoutGradient(*pretrained()), _CE
+    ),
+    "warm_up": Recipe(
+        "the learning rate grows from almost 0", digits, partial(mlp, 64, 10), _CE, warm_up=300
+    ),
+    "pooled_relu": Recipe("a ReLU and pooling before the loss", images, pooled, _CE),
+    "masked_labels": Recipe(
+        "missing labels are -1", partial(several_labels, -1.0), partial(mlp, 8, 4), masked
+    ),
+    "masked_labels_by_weight": Recipe(
+        "missing labels are -1 and have the weight 0",
+        partial(several_labels, -1.0),
+        partial(mlp, 8, 4),
+        masked_by_weight,
+    ),
+    "masked_labels_of_module": Recipe(
+        "missing labels are -1, in a loss of the script",
+        partial(several_labels, -1.0),
+        partial(mlp, 8, 4),
+        masked,
+        is_module=True,
+    ),
+    "missing_labels": Recipe(
+        "missing labels are NaN",
+        partial(several_labels, float("nan")),
+        partial(mlp, 8, 4),
+        known_squares,
+        is_module=True,
+    ),
+    "far_clusters": Recipe("classes are far apart", clusters, partial(mlp, 8, 2), _CE),
+    "tables_of_amounts": Recipe(
+        "targets up to 346 are not scaled",
+        partial(table, "diabetes"),
+        partial(mlp, 10, 1),
+        lambda outputs, targets: _MSE(outputs, targets.view(-1, 1)),
+        0.05,
+    ),
+}
+
+
+def _train(recipe: Recipe, run: Run) -> float:
+    """Train once; return the mean loss of validation."""
+    torch.manual_seed(run.seed)
+    data, model = recipe.data(), recipe.model()
+    optimizer = torch.optim.Adam(model.parameters(), recipe.rate)
+    criterion = Functional(recipe.criterion)
+    loop = Loop(
+        model=model,
+        criterion=criterion,
+        optimizer=optimizer,
+        steps=recipe.steps,
+        scheduler=torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min(1.0, (step + 1) / recipe.warm_up)
+        ),
+        is_functional=not recipe.is_module,
+        is_own_module=recipe.is_module,
+    )
+    valid = [(data.valid_inputs, data.valid_targets)]
+    batches = batches_of(data, recipe.batch, run.seed)
+    return fit(run, loop, batches, valid, lambda *pair: float(criterion(*pair)))
+
+
+PROGRAMS: Final = {
+    name: Program(
+        model=type(recipe.model()).__name__,
+        data=recipe.about,
+        measure="validation loss",
+        train=partial(_train, recipe),
+        faults={},
+    )
+    for name, recipe in _RECIPES.items()
+}

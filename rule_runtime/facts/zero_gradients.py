@@ -1,0 +1,65 @@
+"""Where gradients vanish on their way from the loss to the first layer.
+
+Shape legend: G = gradients, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rule_runtime.facts.layers import Layers
+from rule_runtime.facts.parameters import Gradients
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Vanished", "are_mostly_zero", "vanished"]
+
+
+class Vanished(NamedTuple):
+    """Where gradients vanish on their way from the loss.
+
+    Attributes:
+        at: Row of a gradient of the layer, in backward order, from which on all have vanished [G].
+        are_all: Whether all gradients have vanished, which they do in the loss.
+    """
+
+    at: int
+    are_all: bool
+
+
+def vanished(step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]) -> Vanished | None:
+    """Return where the gradients of a worker vanish; None if it is unknown or the first has not.
+
+    Args:
+        step: The step.
+        worker: The worker.
+        is_gone: Which gradients have vanished [G].
+    """
+    gradients = step.fact(Gradients)
+    own = np.array([of == worker for of in gradients.rows.workers], dtype=np.bool_)
+    if is_gone[own].all():
+        names = gradients.rows.names
+        return Vanished(min(np.flatnonzero(own).tolist(), key=names.__getitem__), are_all=True)
+    rows = {gradients.owners[at]: at for at in np.flatnonzero(own).tolist() if gradients.owners[at]}
+    found = None
+    for layer in step.fact(Layers).in_order(worker):
+        ats = [rows[name] for name in sorted(layer & rows.keys())]
+        if not is_gone[ats].all():
+            break
+        found = Vanished(ats[0], are_all=False) if ats else found
+    return found
+
+
+def are_mostly_zero(step: StepView) -> bool:
+    """Return whether at least half of the gradients that were saved are zero.
+
+    Args:
+        step: The step.
+    """
+    sizes = step.fact(Gradients).sizes
+    return len(sizes) > 0 and 2 * np.count_nonzero(sizes == 0) >= len(sizes)
