@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from rule_runtime.detectors.divergence import WINDOW, divergence
+from rule_runtime.detectors.curves import WINDOW, divergence
 from rule_runtime.engine.rule import GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from rule_runtime.detectors.plateau import FEWEST, LEVEL, WINDOW, plateau
-from rule_runtime.detectors.trend import is_falling
+from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points
