@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.loss_sides import loss_side, usual_names
+from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.losses import with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import finding, finite_means, is_training
@@ -41,9 +41,6 @@ class Points(NamedTuple):
 def training_points(step: StepView) -> Points:
     """Return the finite training losses of a step that should fall, by usual name; a fact.
 
-    Args:
-        step: A step of training.
-
     Raises:
         Missing: There is none.
     """
@@ -64,7 +61,7 @@ def training_points(step: StepView) -> Points:
 def training_losses(
     step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]
 ) -> dict[Series, int]:
-    """Return the rows of finite training losses by their `usual_names`, and worker.
+    """Return the rows of finite training losses by their usual names, and worker.
 
     Validation losses and metrics that should grow are left out.
 
@@ -73,13 +70,10 @@ def training_losses(
         rows: Its losses [R].
         means: Their values [R].
     """
-    found = {}
-    names = usual_names(step, rows)
-    for at in np.flatnonzero(np.isfinite(means)):
-        key, of_training = loss_side(names[at], step.mode)
-        if key is not None and of_training:
-            found[names[at], rows.workers[at]] = int(at)
-    return found
+    sides = loss_sides(step, rows)
+    finite = np.flatnonzero(np.isfinite(means)).tolist()
+    training = [at for at in finite if sides[at].is_training and sides[at].key is not None]
+    return {(sides[at].name, rows.workers[at]): at for at in training}
 
 
 class Finding(NamedTuple):

@@ -83,39 +83,23 @@ _ADVICE: Final = {
 
 
 def how_to_save_loss_inputs(step: StepView) -> str:
-    """Return how to save inputs of losses, or labels, with the framework of a run.
-
-    Args:
-        step: The step.
-    """
+    """Return how to save inputs of losses, or labels, with the framework of a run."""
     return _ADVICE[framework_of(step)].loss_inputs
 
 
 def how_to_save_input_values(step: StepView) -> str:
-    """Return how to save values of the model's inputs and targets with the framework of a run.
-
-    Args:
-        step: The step.
-    """
+    """Return how to save values of the model's inputs and targets with the framework of a run."""
     advice = _ADVICE[framework_of(step)]
     return advice.input_values or advice.loss_inputs
 
 
 def missing_validation(step: StepView) -> Missing:
-    """Return that no validation loss was saved.
-
-    Args:
-        step: The step.
-    """
+    """Return that no validation loss was saved."""
     return Missing("no validation loss was saved", _ADVICE[framework_of(step)].validation)
 
 
 def missing_loss(step: StepView) -> Missing:
-    """Return that no loss was saved.
-
-    Args:
-        step: The step.
-    """
+    """Return that no loss was saved."""
     is_boosted = framework_of(step) is Framework.XGBOOST
     return Missing("no loss was saved", _FALLING_METRIC if is_boosted else "")
 

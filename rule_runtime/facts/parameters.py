@@ -82,11 +82,7 @@ class Gradients:
         return np.array([found.get(pair, np.nan) for pair in pairs], dtype=np.float64)
 
     def learning(self, worker: str) -> frozenset[str]:
-        """Return the parameters whose gradient is not zero.
-
-        Args:
-            worker: The worker.
-        """
+        """Return the parameters whose gradient is not zero."""
         named = zip(self.owners, self.rows.workers, self.sizes != 0, strict=True)
         return frozenset(name for name, of, is_any in named if of == worker and is_any and name)
 

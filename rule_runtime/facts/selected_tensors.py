@@ -53,18 +53,11 @@ class SelectedTensorsRule(Rule):
         )
 
     def select(self, step: StepView) -> TensorRows:
-        """Return the selected tensors of a step, possibly none.
-
-        Args:
-            step: The step.
-        """
+        """Return the selected tensors of a step, possibly none."""
         return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
 
     def judged_tensors(self, step: StepView) -> TensorRows:
         """Return the selected tensors of a step.
-
-        Args:
-            step: The step.
 
         Raises:
             Missing: If none of them was saved.

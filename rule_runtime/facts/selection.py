@@ -62,14 +62,7 @@ def selected_collections(
 
 
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:
-    """Return a name, or the only tensor of a collection if the worker saved no tensor of this name.
-
-    Args:
-        step: The step.
-        worker: The worker.
-        name: Name of the tensor.
-        collection: Name of the collection.
-    """
+    """Return a name, or the only tensor of a collection if the worker saved none of this name."""
     rows = step.tensors()
     if (name, worker) in zip(rows.names, rows.workers, strict=True):
         return name
@@ -79,11 +72,7 @@ def name_or_only_member(step: StepView, worker: str, name: str, collection: str)
 
 
 def is_training(step: StepView) -> bool:
-    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set.
-
-    Args:
-        step: The step.
-    """
+    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set."""
     return step.mode in _TRAINING
 
 
@@ -156,21 +145,13 @@ def finding(
 
 
 def what_to_try(rule: Rule) -> str:
-    """Return the section `What to try` of the documentation of a rule or of its base.
-
-    Args:
-        rule: The rule.
-    """
+    """Return the section `What to try` of the documentation of a rule or of its base."""
     texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
     return " ".join(next((text for _, heading, text in texts if heading), "").split())
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
-    """Return the number of NaN and infinite elements of each row [R]; 0 where it is not known.
-
-    Args:
-        rows: The rows [R].
-    """
+    """Return the number of NaN and infinite elements of each row [R]; 0 where it is not known."""
     return np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
 
 
@@ -191,9 +172,6 @@ def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
     """Return the mean of each row [R], which is the value of a scalar such as a loss.
 
     It is NaN if the row has an element that is not finite.
-
-    Args:
-        rows: The rows [R].
     """
     return np.where(num_not_finite(rows) > 0, np.nan, rows.column("mean"))
 
@@ -202,10 +180,6 @@ def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
     """Return the tensors of a collection by worker, saved at this step or not.
 
     Workers without a collections file, or without a tensor in this collection, are left out.
-
-    Args:
-        step: The step.
-        collection: Name of the collection.
     """
     found = {}
     for worker in step.workers:

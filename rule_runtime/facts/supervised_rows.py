@@ -67,9 +67,6 @@ def supervised_rows(step: StepView) -> list[SupervisedRows]:
     Inputs that are the targets themselves are left out, and several targets with fewer than twice
     as many columns: an autoencoder rebuilds its inputs. So are inputs of models whose output is not
     what the loss compares.
-
-    Args:
-        step: The step.
     """
     found: list[SupervisedRows] = []
     inputs = step.tensors(regex=(MODEL_INPUT,))

@@ -189,11 +189,7 @@ def update_ratios(
 
 
 def with_numbers(rows: TensorRows) -> TensorRows:
-    """Return the rows that can be compared: not those without elements, nor texts.
-
-    Args:
-        rows: The rows.
-    """
+    """Return the rows that can be compared: not those without elements, nor texts."""
     size = rows.column("size")
     is_text = (size > 0) & np.isnan(rows.column("nan"))
     return rows.select((size != 0) & ~is_text)

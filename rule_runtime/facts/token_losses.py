@@ -54,11 +54,7 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L].
-
-    Args:
-        step: The step.
-    """
+    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L]."""
     found = []
     inputs = step.tensors(regex=(MODEL_INPUT,))
     losses = step.tensors(collections=("losses",))

@@ -19,9 +19,6 @@ _RATE: Final = r"^hyperparameters/(eta|learning_rate)$"
 def tree_rate(step: StepView) -> tuple[str, float] | None:
     """Return name and value of the learning rate of boosted trees; a fact.
 
-    Args:
-        step: The step.
-
     Returns:
         None if the run trains other models.
 
