@@ -16,7 +16,6 @@ __all__ = [
     "LossTargets",
     "constant_loss",
     "labels_of_trees",
-    "spread_of_labels",
     "targets_of",
 ]
 
@@ -163,20 +162,6 @@ def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | N
         return None
     uniform = math.log(max(high + 1, 2)) if kind is LossKind.CLASSES else 0.0
     return LossTargets(kind.value, 1, size, mean, mean * mean + std * std, uniform)
-
-
-def spread_of_labels(step: StepView) -> float:
-    """Return the standard deviation of labels, the error of the best constant; NaN if unknown.
-
-    It is unknown for labels of several columns, which may be in different units.
-
-    Args:
-        step: A round of XGBoost.
-    """
-    rows = step.tensors(collections=("labels",))
-    pairs = zip(rows.column("std").tolist(), rows.shapes, strict=True)
-    spreads = [spread for spread, shape in pairs if math.prod((shape or ())[1:]) == 1]
-    return min((spread for spread in spreads if math.isfinite(spread)), default=math.nan)
 
 
 def constant_loss(name: str, targets: LossTargets) -> float:

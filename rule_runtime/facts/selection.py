@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "declared",
     "describe_not_finite",
-    "evidence",
     "finding",
     "finite_means",
     "is_training",
@@ -76,42 +75,6 @@ def is_training(step: StepView) -> bool:
     return step.mode in _TRAINING
 
 
-def evidence(
-    step: StepView,
-    rows: TensorRows,
-    at: int,
-    *,
-    measure: str,
-    value: float,
-    threshold: float,
-    message: str,
-    remedy: str,
-) -> Evidence:
-    """Return the evidence of a finding in one row.
-
-    Args:
-        step: The step.
-        rows: The rows [R].
-        at: Position of the row.
-        measure: Name of what was measured.
-        value: The measured value.
-        threshold: What the value was compared with.
-        message: The finding in words; it follows the tensor's name and a colon.
-        remedy: What to try first.
-    """
-    return Evidence(
-        step=step.step,
-        mode=step.mode.name,
-        worker=rows.workers[at],
-        tensor=rows.names[at],
-        measure=measure,
-        value=float(value),
-        threshold=float(threshold),
-        sentence=f"{rows.names[at]}: {message}",
-        remedy=remedy,
-    )
-
-
 def finding(
     rule: Rule,
     step: StepView,
@@ -131,17 +94,21 @@ def finding(
         message: The finding in words; it follows the tensor's name and a colon.
         remedy: What to try first. By default it is the section `What to try` of the rule.
     """
+    rows, at = row
     measure, value, threshold = measured
-    found = evidence(
-        step,
-        *row,
-        measure=measure,
-        value=value,
-        threshold=threshold,
-        message=message,
-        remedy=remedy or what_to_try(rule),
+    return IssueFound(
+        Evidence(
+            step=step.step,
+            mode=step.mode.name,
+            worker=rows.workers[at],
+            tensor=rows.names[at],
+            measure=measure,
+            value=value,
+            threshold=threshold,
+            sentence=f"{rows.names[at]}: {message}",
+            remedy=remedy or what_to_try(rule),
+        )
     )
-    return IssueFound(found)
 
 
 def what_to_try(rule: Rule) -> str:

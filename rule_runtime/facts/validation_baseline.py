@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.baseline import SURELY_MEAN, constant_loss
+from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
-    from rule_runtime.facts.validation_passes import ValidationPass
+    from rule_runtime.engine.rule import Memory
+    from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Baseline", "baseline_of", "is_comparable"]
+__all__ = ["Baseline", "baseline_of", "boosting_losses", "is_comparable"]
+
+_DISTANCE: Final = re.compile(r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance")
+"""Metrics of XGBoost whose first value depends on how far the labels are from zero."""
 
 _UNLEARNED: Final = 0.9
 """Share of the baseline above which training has learned next to nothing."""
@@ -81,3 +89,32 @@ def is_comparable(one: ValidationPass, validation: float, training: float) -> bo
         return not targets.is_sum
     ratio = validation / training if training else 0.0
     return ratio <= 0 or abs(math.log(ratio)) <= abs(math.log(ratio / times))
+
+
+def boosting_losses(step: StepView, memory: Memory) -> list[tuple[ValidationPass, float]]:
+    """Return the validation losses of a boosting round, and the baseline of each.
+
+    The baseline is the standard deviation of the labels for `rmse`, NaN for other distances, and
+    the training loss of the first round for the rest.
+
+    Args:
+        step: The step.
+        memory: What `validation_passes` keeps, and `spread`, the standard deviation of the labels.
+    """
+    if not any("-" in name for name in step.tensors(collections=("losses",)).names):
+        return []
+    labels = step.tensors(collections=("labels",))
+    for spread, shape in zip(labels.column("std").tolist(), labels.shapes, strict=True):
+        if math.isfinite(spread) and math.prod((shape or ())[1:]) == 1:  # columns have units
+            memory["spread"] = spread
+    passes: list[ValidationPass] = []
+    with contextlib.suppress(Missing):
+        passes = validation_passes(step, memory)
+    return [
+        (one, memory.get("spread", math.nan) if one.loss.endswith("-rmse") else _first_loss(one))
+        for one in passes
+    ]
+
+
+def _first_loss(one: ValidationPass) -> float:
+    return math.nan if _DISTANCE.search(one.loss) else one.start

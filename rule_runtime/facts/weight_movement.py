@@ -1,4 +1,4 @@
-"""How far weights moved since the saved step before, and since the beginning."""
+"""How fast a run learns: how far its weights moved, and the learning rate of boosted trees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import missing_statistics
+from rule_runtime.facts.selection import finite_means
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
 
@@ -21,10 +23,11 @@ __all__ = [
     "WeightMovement",
     "learning_steps",
     "median_of_moving",
+    "tree_rate",
     "weight_movement",
 ]
 
-
+_RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5
 """Times the mean movement; weights that move faster are in a warm-up of the learning rate."""
 
@@ -99,3 +102,17 @@ def learning_steps(step: StepView, memory: Memory) -> int:
     with suppress(Missing):
         weight_movement(step, memory)
     return step.mode_step - begin if memory.get("is_steady", True) else 0
+
+
+def tree_rate(step: StepView) -> tuple[str, float] | None:
+    """Return name and value of the learning rate of boosted trees; None of other models; a fact.
+
+    Raises:
+        Missing: The rate was not saved.
+    """
+    if framework_of(step) is not Framework.XGBOOST:
+        return None
+    rows = step.tensors(regex=(_RATE_OF_TREES,))
+    if not len(rows):
+        raise Missing("no learning rate of the boosted trees was saved")
+    return rows.names[0], float(finite_means(rows)[0])

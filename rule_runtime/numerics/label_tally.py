@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import zlib
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LabelTally"]
+__all__ = ["LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
 """Ratio of two shares of a class that are unlike."""
@@ -21,6 +22,10 @@ _MAX_CLASSES: Final = 32
 """Classes of balanced labels; more whole numbers are likely amounts."""
 _MAX_IMBALANCE: Final = 3.0
 """Times that one balanced class is as frequent as another; counts of events fall off faster."""
+_MAX_KEYS: Final = 256
+"""Keys whose latest labels are remembered; it bounds the memory."""
+_MIN_LABELS: Final = 16
+"""Labels that are hardly equal by chance."""
 
 
 class LabelTally(NamedTuple):
@@ -111,3 +116,19 @@ class LabelTally(NamedTuple):
             return None
         is_balanced = self.labels.max() <= _MAX_IMBALANCE * self.labels.min()
         return num_classes if is_balanced and self.classes[-1] == num_classes - 1 else None
+
+
+def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
+    """Return whether labels are the latest ones of a key again, and remember them.
+
+    Args:
+        labels: Labels of one step [N].
+        latest: Checksum of the latest labels of each of at most 256 keys. Changed in place.
+        key: Whose labels these are.
+    """
+    checksum = zlib.crc32(np.ascontiguousarray(labels).tobytes())
+    before = latest.get(key)
+    if before is not None or len(latest) < _MAX_KEYS:
+        latest[key] = checksum
+    can_differ = labels.size >= _MIN_LABELS and bool((labels != labels.flat[0]).any())
+    return before == checksum and can_differ

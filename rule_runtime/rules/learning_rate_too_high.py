@@ -9,8 +9,7 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, worst
-from rule_runtime.facts.tree_rate import tree_rate
-from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
+from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.numerics.tree_depth import deepest
+from rule_runtime.rules.tree_depth import deepest
 
 
 @settings(deadline=None)
