@@ -9,20 +9,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.loss_pair import LossPair, loss_pair
+from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
 
 __all__ = ["WRONG_LOSSES", "Formula", "Match", "recognise"]
 
 _Values = Iterator[tuple[str, float]]
 
-_TOLERANCE: Final = 1e-4
-"""Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
 _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: constants of about 1e-7 inside logarithms."""
 _MIN_STEPS: Final = 2
 """Saved steps at which a formula must match; one match may be chance."""
-_MAX_PAIRS: Final = 1 << 20
-"""Pairs of an output and a target; more take too long."""
 _MIN_CLASSES: Final = 3
 """Classes; the number of a class is a fair target where there are two."""
 
@@ -110,7 +106,7 @@ def _is_near(value: float, loss: float, pair: LossPair) -> bool:
     """Return whether a loss is a mean, or its sum over columns or all elements."""
     factors = {1, pair.t.size // len(pair.o) or 1, pair.t.size}
     return any(
-        abs(factor * value - loss) <= _TOLERANCE * abs(loss) + _ROUNDING for factor in factors
+        abs(factor * value - loss) <= TOLERANCE * abs(loss) + _ROUNDING for factor in factors
     )
 
 
@@ -132,7 +128,7 @@ def _distances(errors: npt.ArrayLike, sign: int = 1) -> _Values:
 
 
 def _of_each_pair(pair: LossPair) -> _Values:
-    if pair.is_elementwise and pair.o.shape[1] == 1 and pair.o.size * pair.t.size <= _MAX_PAIRS:
+    if pair.is_elementwise and pair.o.shape[1] == 1 and pair.o.size * pair.t.size <= MAX_ELEMENTS:
         yield from _distances(pair.o - pair.t.reshape(1, -1))
 
 

@@ -15,8 +15,6 @@ __all__ = ["inactive_units", "saturated_units"]
 
 _SEQUENCE: Final = 3
 """Dimensions of a tensor whose units may be its second axis, [N, U, L], or its last, [N, T, U]."""
-_BATCH: Final = 2
-"""Fewest dimensions of a tensor that has a batch and units."""
 
 
 def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
@@ -33,7 +31,7 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
         The share in percent; NaN without numbers, without a batch, or with one output per unit.
     """
     shape = is_active.shape
-    if len(shape) < _BATCH or 0 in shape or is_active.dtype.kind not in "biuf":
+    if len(shape) <= 1 or 0 in shape or is_active.dtype.kind not in "biuf":
         return math.nan
     found = []
     for axis in (1, 2) if len(shape) == _SEQUENCE else (1,):

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.numerics.loss_pair import MIN_ROWS
+
 __all__ = ["Leak", "find_leak", "marked_columns", "skills", "summed_columns"]
 
 _Numbers = npt.NDArray[np.float64]
@@ -20,8 +22,6 @@ _LEAKS: Final = 0.95
 """Skill of a column from which the target can be computed; good features reach 0.7."""
 _NEAR: Final = 0.8
 """Skill of a further column from which on the target is easy to predict, and no leak."""
-_MIN_ROWS: Final = 8
-"""Rows of a batch; fewer say little about neighbours."""
 _CLASS_ROWS: Final = 4
 """Times as many examples must show that classes are leaked: a class says less than a number."""
 _MAX_CANDIDATES: Final = 64
@@ -84,7 +84,7 @@ def find_leak(
         return Leak(*state["found"])
     if state.setdefault("width", columns.shape[1]) != columns.shape[1]:
         return None  # as of texts that are padded to the longest of a batch
-    if len(targets) < _MIN_ROWS:
+    if len(targets) < MIN_ROWS:
         return None
     table = np.where(np.abs(columns) < -_MISSING, columns, _MISSING)
     are_classes = state.setdefault("are_classes", _are_classes(targets, is_known=are_classes))

@@ -17,6 +17,8 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
+from rule_runtime.numerics.label_tally import MIN_LABELS
+from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,7 +32,6 @@ __all__ = [
     "Input",
     "Loss",
     "LossKind",
-    "LossValues",
     "Losses",
     "Takes",
     "described",
@@ -62,12 +63,8 @@ _BY_NAME: Final = re.compile(
 )
 _ROUNDING: Final = 1.05
 """Factor by which a mean may exceed its bound: statistics are rounded."""
-_LOWEST_LOGARITHM: Final = -100.0
-"""BCELoss computes no logarithm below it."""
 _MADE_UP: Final = (-1.0, 0.0, 1.0)
 """Targets that scripts use for "generated" and "real", or for the place of the right candidate."""
-_MIN_TARGETS: Final = 16
-"""Targets of a batch; fewer are often equal by chance."""
 
 
 class LossKind(Enum):
@@ -136,18 +133,6 @@ class Input(NamedTuple):
         return self.mean * self.mean + self.std * self.std
 
 
-class LossValues(NamedTuple):
-    """Values of what a loss compares.
-
-    Attributes:
-        outputs: What the model returns [B, ...].
-        targets: The targets [B, ...].
-    """
-
-    outputs: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
-
-
 class Loss(NamedTuple):
     """A loss of a step and what it compares.
 
@@ -160,7 +145,6 @@ class Loss(NamedTuple):
         outputs: Statistics of what the model returns; None if they were not saved.
         targets: The same of the targets.
         num_classes: Number of classes; None if there are none, or scores were not saved.
-        is_only: Whether it is the only loss of its worker.
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
     """
 
@@ -172,7 +156,6 @@ class Loss(NamedTuple):
     outputs: Input | None
     targets: Input | None
     num_classes: int | None
-    is_only: bool
     is_of_keras: bool = False
 
     @property
@@ -224,12 +207,9 @@ class Loss(NamedTuple):
         if self.kind.is_of_numbers and targets is not None:
             root = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
             largest = size_of_error(self.kind, self.name, root * root)
-        elif self.takes is Takes.PROBABILITIES and self.kind.is_of_classes:
-            largest = -math.log(max(outputs.low, math.exp(_LOWEST_LOGARITHM)))
         elif self.takes is Takes.PROBABILITIES:
-            smallest = min(outputs.low, 1 - outputs.high)
-            largest = -_LOWEST_LOGARITHM
-            largest = -math.log(smallest) if smallest > math.exp(-largest) else largest
+            least = outputs.low if self.kind.is_of_classes else min(outputs.low, 1 - outputs.high)
+            largest = -math.log(max(least, math.exp(LOWEST_LOGARITHM)))
         elif self.kind is LossKind.BINARY:
             largest = max(abs(outputs.low), abs(outputs.high)) + math.log(2)
         elif self.owner == "NLLLoss":
@@ -242,7 +222,7 @@ class Loss(NamedTuple):
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets
-        return of is not None and of.size >= _MIN_TARGETS and of.low == of.high in _MADE_UP
+        return of is not None and of.size >= MIN_LABELS and of.low == of.high in _MADE_UP
 
 
 class Losses:
@@ -331,17 +311,12 @@ class Losses:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
-        is_only = self.rows.workers.count(worker) == 1
-        compared = (outputs, targets, num_classes)
-        return Loss(name, worker, row, value, kind, *compared, is_only, is_of_keras)
+        return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
 
-    def values(self, loss: Loss) -> LossValues | None:
-        """Return the values of outputs and targets; None if either was saved without values.
+    def values(self, loss: Loss) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+        """Return the values of outputs and targets [B, ...] of a loss; None if either lacks values.
 
         Keras saves predictions and labels instead of inputs of its loss.
-
-        Args:
-            loss: A loss of the step.
         """
         names = (f"{loss.owner}_input_0", f"{loss.owner}_input_1")
         if loss.name == _OF_KERAS:
@@ -349,7 +324,7 @@ class Losses:
         elif not loss.name.endswith(_FIRST_CALL):
             return None
         values = self._step.values(names, loss.worker)
-        return None if len(values) < len(names) else LossValues(*(values[name] for name in names))
+        return None if len(values) < len(names) else (values[names[0]], values[names[1]])
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:

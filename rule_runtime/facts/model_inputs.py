@@ -60,7 +60,6 @@ _FLOATS: Final = ("float", "bfloat")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _ROUNDING: Final = 1e-6
 """Relative error of statistics of the same numbers in other types."""
-_MATRIX: Final = 2
 _OF_MODULES: Final = frozenset(("weight", "bias", "gamma", "beta"))
 """Parameters that follow the name of a layer and an underscore, if a framework numbers layers."""
 _TABLE_OF_KERAS: Final = "embeddings:0"
@@ -96,7 +95,7 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
         of_keras, model = is_of_keras(name), _owner(name)
         is_real = (rows.dtypes[at] or "").startswith(_FLOATS) and is_model.get(model, False)
         is_real &= any(owner == model or owner.startswith(f"{model}_") for owner in matrices)
-        if len(rows.shapes[at] or ()) < _MATRIX or not (of_keras or is_real):
+        if len(rows.shapes[at] or ()) <= 1 or not (of_keras or is_real):
             continue
         own = np.array([of == worker for of in layers.workers], dtype=bool)
         is_close = np.isclose(of_layers, of_models[:, at, None], rtol=_ROUNDING, atol=0.0)
@@ -117,7 +116,7 @@ def _owners_of_matrices(weights: TensorRows) -> list[str]:
     return [
         name.partition(_WEIGHTS_OF_KERAS)[0] if _WEIGHTS_OF_KERAS in name else _module(name)
         for name, shape, size in zip(weights.names, weights.shapes, sizes, strict=True)
-        if (shape is None or len(shape) >= _MATRIX) and size > 1
+        if (shape is None or len(shape) > 1) and size > 1
         if not name.endswith(_TABLE_OF_KERAS)
     ]
 

@@ -33,11 +33,6 @@ _COLUMNS_EACH: Final = 2
 """Columns for each of several targets; with fewer, the model may rebuild its inputs."""
 _IGNORED: Final = -100
 """The class that PyTorch's losses ignore by default."""
-_HUGE: Final = 1e30
-"""Targets that are left out, as NaN and infinity are: their squares overflow."""
-_TABLE: Final = 2
-_SERIES: Final = 3
-_IMAGES: Final = 4
 
 
 class SupervisedRows(NamedTuple):
@@ -121,19 +116,18 @@ def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, 
     """Yield columns [N, C] and targets [N, T]: of whole examples, and of each place of them."""
     if values.dtype.kind not in "biuf" or targets.dtype.kind not in "biuf":
         return
-    if not 0 < values.size <= _MAX_ELEMENTS or values.ndim < _TABLE or not targets.ndim:
+    if not 0 < values.size <= _MAX_ELEMENTS or values.ndim <= 1 or not targets.ndim:
         return
     targets = targets[: len(values)]  # of boosted trees only the first rows are saved
     pairs = [("examples", _flat(values), _flat(targets))]
-    if values.ndim == _SERIES and targets.ndim in (_TABLE, _SERIES):
-        length = targets.shape[1]  # the first times may be a warm-up
-        if 1 < length <= values.shape[1]:
-            timed = targets.reshape(-1, targets.shape[2] if targets.ndim == _SERIES else 1)
-            pairs.append(("times", values[:, -length:].reshape(-1, values.shape[2]), timed))
-    if values.ndim == _IMAGES and targets.shape[-2:] == values.shape[-2:]:
-        pixels = targets.reshape(len(targets), -1, *values.shape[-2:])
-        by_pixel = [_flat(np.moveaxis(x, 1, -1), 3) for x in (values, pixels)]
-        pairs.append(("pixels", by_pixel[0], by_pixel[1]))
+    match values.shape, targets.shape:
+        case (_, times, _), (_, length, *rest) if 1 < length <= times and len(rest) <= 1:
+            # The first times may be a warm-up.
+            pairs.append(("times", _flat(values[:, -length:], 2), _flat(targets, 2)))
+        case (_, _, *size), (_, *_, height, width) if size == [height, width]:
+            pixels = targets.reshape(len(targets), -1, *size)
+            by_pixel = [_flat(np.moveaxis(x, 1, -1), 3) for x in (values, pixels)]
+            pairs.append(("pixels", by_pixel[0], by_pixel[1]))
     for places, columns, numbers in pairs:
         usable = _usable(columns, numbers)
         if usable is not None:
@@ -150,7 +144,7 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
         return None
     if num_targets > _MAX_TARGETS or np.array_equal(_classes(columns), targets):
         return None
-    is_known = ((np.abs(targets) < _HUGE) & (targets != _IGNORED)).all(1)
+    is_known = (np.isfinite(targets) & (targets != _IGNORED)).all(1)
     return columns[is_known], targets[is_known].astype(np.float64)
 
 

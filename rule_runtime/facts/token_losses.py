@@ -23,7 +23,6 @@ __all__ = ["TokenLosses", "token_losses"]
 
 _REAL: Final = ("float", "bfloat")
 _OF_FUNCTIONS: Final = "Loss_output_0"
-_TABLE: Final = 2
 _MAX_ELEMENTS: Final = 1 << 24
 """Scores; more would take seconds."""
 
@@ -90,8 +89,8 @@ def _guess(loss: Loss) -> float:
 
 def _are_tokens(values: npt.NDArray[Any]) -> bool:
     """Return whether values are tokens; labels with negative ones may be given for the loss."""
-    is_table = values.size > 0 and values.ndim == _TABLE
-    return is_table and values.dtype.kind in "iu" and bool(values.min() >= 0)
+    are_rows = values.size > 0 and values.ndim > 1 and values[0].ndim == 1
+    return are_rows and values.dtype.kind in "iu" and bool(values.min() >= 0)
 
 
 def _cross_entropy(

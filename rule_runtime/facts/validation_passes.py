@@ -27,8 +27,6 @@ __all__ = ["ValidationPass", "validation_passes"]
 
 _NUM_FIRST: Final = 5
 """First training losses whose median is the loss at the beginning."""
-_LARGEST: Final = 1e300
-"""Losses from here on count as infinite: sums of them would not be numbers."""
 
 
 class ValidationPass(NamedTuple):
@@ -148,7 +146,7 @@ def _losses_of(step: StepView, rows: TensorRows) -> list[_Loss]:
     means = finite_means(rows)
     sides = loss_sides(step, rows)
     found = []
-    for at in np.flatnonzero(np.abs(means) < _LARGEST):
+    for at in np.flatnonzero(np.isfinite(means)):
         name, worker, side = rows.names[at], rows.workers[at], sides[at]
         if side.key is not None:
             found.append(_Loss(worker, side.key, name, side.is_training, float(means[at])))

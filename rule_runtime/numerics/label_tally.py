@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LabelTally", "is_repeated"]
+__all__ = ["MIN_LABELS", "LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
 """Ratio of two shares of a class that are unlike."""
@@ -24,7 +24,7 @@ _MAX_IMBALANCE: Final = 3.0
 """Times that one balanced class is as frequent as another; counts of events fall off faster."""
 _MAX_KEYS: Final = 256
 """Keys whose latest labels are remembered; it bounds the memory."""
-_MIN_LABELS: Final = 16
+MIN_LABELS: Final = 16
 """Labels that are hardly equal by chance."""
 
 
@@ -130,5 +130,5 @@ def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> b
     before = latest.get(key)
     if before is not None or len(latest) < _MAX_KEYS:
         latest[key] = checksum
-    can_differ = labels.size >= _MIN_LABELS and bool((labels != labels.flat[0]).any())
+    can_differ = labels.size >= MIN_LABELS and bool((labels != labels.flat[0]).any())
     return before == checksum and can_differ

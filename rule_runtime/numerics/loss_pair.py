@@ -15,6 +15,10 @@ import numpy.typing as npt
 from rule_runtime.numerics.class_pairs import class_axis
 
 __all__ = [
+    "LOWEST_LOGARITHM",
+    "MAX_ELEMENTS",
+    "MIN_ROWS",
+    "TOLERANCE",
     "ClassRows",
     "LossPair",
     "huber",
@@ -25,17 +29,18 @@ __all__ = [
 
 _Numbers = npt.NDArray[np.float64]
 
-_MIN_ROWS: Final = 8
-"""Rows; fewer match too many formulas."""
-_MAX_ELEMENTS: Final = 1 << 20
-"""Elements of outputs; more take too long."""
+MIN_ROWS: Final = 8
+"""Rows of a batch; fewer match by chance."""
+MAX_ELEMENTS: Final = 1 << 20
+"""Elements of outputs, or pairs of an output and a target; more take too long."""
+TOLERANCE: Final = 1e-4
+"""Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
 _SUM_ERROR: Final = 1e-3
 """Error of a sum of probabilities."""
 _WIDE: Final = 0.8
 """Range of outputs between 0 and 1 that logits do not have by chance."""
-_LOWEST_LOGARITHM: Final = -100.0
+LOWEST_LOGARITHM: Final = -100.0
 """BCELoss computes no logarithm below it."""
-_MATRIX: Final = 2
 
 
 class ClassRows(NamedTuple):
@@ -72,7 +77,6 @@ class LossPair:
         targets: Targets [B, ...], or one target for all.
 
     Attributes:
-        shape: Shape of the outputs.
         o: The outputs [B, K].
         t: The targets, [B, K] if each output has its own.
         is_elementwise: Whether each output has its own target.
@@ -82,16 +86,14 @@ class LossPair:
 
     def __init__(self, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> None:
         o, t = outputs.astype(np.float64), targets.astype(np.float64)
-        self.shape = o.shape
         self.rows: tuple[_Numbers, _Numbers] | None = None
+        has_columns = o.ndim > 1 and o.shape[1] > 1
+        if has_columns and t.ndim > 1 and (t == t[:, :1]).all():
+            t = t[:, 0]  # one target for all columns
         self.by_class = _classes_of_rows(o, t)
-        if o.ndim >= _MATRIX and o.shape[1] > 1:
-            if t.ndim == _MATRIX and (t == t[:, :1]).all():  # broadcast over columns
-                t = t[:, 0]
-                self.by_class = _classes_of_rows(o, t)
-            elif o.shape == t.shape:
-                self.rows = _rows(o), _rows(t)
-                self.by_class = _classes_of_one_hot(*self.rows)
+        if has_columns and o.shape == t.shape:
+            self.rows = _rows(o), _rows(t)
+            self.by_class = _classes_of_one_hot(*self.rows)
         self.is_elementwise = o.size == t.size
         self.o = o.reshape(len(o), -1)
         self.t = t.reshape(self.o.shape) if self.is_elementwise else t
@@ -156,7 +158,7 @@ def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair 
     """
     if outputs.dtype.kind != "f" or targets.dtype.kind not in "biuf" or not outputs.ndim:
         return None
-    if not _MIN_ROWS <= len(outputs) <= outputs.size <= _MAX_ELEMENTS or not targets.size:
+    if not MIN_ROWS <= len(outputs) <= outputs.size <= MAX_ELEMENTS or not targets.size:
         return None
     is_known = np.isfinite(outputs).all() and np.isfinite(targets).all() and np.ptp(outputs) > 0
     varies = targets.size == 1 or np.ptp(targets.astype(np.float64)) > 0
@@ -210,4 +212,4 @@ def _are_distributions(rows: _Numbers) -> bool:
 
 def _log(probabilities: _Numbers) -> _Numbers:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.maximum(np.log(probabilities), _LOWEST_LOGARITHM)
+        return np.maximum(np.log(probabilities), LOWEST_LOGARITHM)

@@ -9,14 +9,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.loss_pair import LossPair, huber, log_cosh, loss_pair
+from rule_runtime.numerics.loss_pair import TOLERANCE, LossPair, huber, log_cosh, loss_pair
 
 __all__ = ["constant_predictor_loss"]
 
 _Numbers = npt.NDArray[np.float64]
 
-_CLOSE: Final = 1e-4
-"""Relative error of a recomputed loss in single precision."""
 _ROWS_EACH: Final = 20
 """Rows for each constant that is fitted to them; fewer say too little of other rows."""
 
@@ -50,9 +48,9 @@ def constant_predictor_loss(
             mean, columns = float(losses.mean()), pair.o.shape[1]
             factors = (1.0, 0.5, columns, columns / 2) if name in _DISTANCES else (1.0,)
             for factor in factors:
-                if math.isclose(factor * mean, loss, rel_tol=_CLOSE):
+                if math.isclose(factor * mean, loss, rel_tol=TOLERANCE):
                     return factor * _baseline(pair, name)
-            if name == "squares" and math.isclose(math.sqrt(mean), loss, rel_tol=_CLOSE):
+            if name == "squares" and math.isclose(math.sqrt(mean), loss, rel_tol=TOLERANCE):
                 return math.sqrt(_baseline(pair, name))
     return 0.0
 

@@ -78,7 +78,7 @@ class LossInputMismatch(Rule):
                 found.append((loss, measured, message, remedy))
             values = losses.values(loss)
             is_judged |= values is not None
-            if values is None or not loss.is_only:
+            if values is None or losses.rows.workers.count(loss.worker) > 1:
                 continue
             match = recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
             if match is not None:

@@ -104,7 +104,7 @@ def test_hard_cases(tensor: npt.NDArray[Any]) -> None:
 
 
 def test_chunks_are_merged_without_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "_CHUNK", 7)
+    monkeypatch.setattr(statistics, "CHUNK", 7)
     rng = np.random.default_rng(0)
     tensor = rng.normal(1e6, 1e-3, 100)
     tensor[::9] = np.nan
