@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = [
-    "SURELY_MEAN",
     "LossTargets",
     "constant_loss",
     "labels_of_trees",
@@ -35,9 +34,6 @@ _FAR: Final = 5.0
 
 _DOMINATING: Final = 0.1
 """Share of the variance that makes it one: then the variance says little of the other rows."""
-
-SURELY_MEAN: Final = 3.0
-"""Times the loss of a constant predictor below which a first loss is no sum over rows."""
 
 _ROUNDING: Final = 1e-6
 """Relative error of a variance that is computed from statistics in single precision."""

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.baseline import SURELY_MEAN, constant_loss
+from rule_runtime.facts.baseline import constant_loss
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ _UNLEARNED: Final = 0.9
 """Share of the baseline above which training has learned next to nothing."""
 _FAR_HIGHER: Final = 2.0
 """Validation loss, in training losses, that differs by more than chance before training learns."""
-_OTHER_UNITS: Final = 5.0
-"""Ratio of the standard deviations of two sets of targets that are in different units."""
-_OTHER_SIZE: Final = 1.5
-"""Ratio of rows from which a sum over rows differs clearly from a mean."""
 
 
 class Baseline(NamedTuple):
@@ -64,31 +60,18 @@ def baseline_of(one: ValidationPass) -> Baseline:
 def is_comparable(one: ValidationPass, validation: float, training: float) -> bool:
     """Return whether a validation loss is on the scale of the training loss.
 
-    It is not in three cases: validation is far higher before training has learned anything; targets
-    are in different units; the loss is a sum over rows, and validation has more rows in a step. A
-    loss that begins near the constant predictor's is no sum. Of others, the ratio of both losses at
-    the first pass shows it: it is nearer to the ratio of the rows than to 1.
+    It is not if it is a sum over rows, of which validation may have more in a step. It is not if it
+    is far higher before training has learned anything.
 
     Args:
         one: A pass of the loss.
         validation: The validation loss of the first pass.
         training: The training loss of the first pass.
     """
-    targets, others = one.targets, one.training_targets
-    if training > _UNLEARNED * baseline_of(one).loss and validation > _FAR_HIGHER * training:
+    if one.targets is not None and one.targets.is_sum:
         return False
-    if targets is None or others is None:
-        return True
-    spreads = sorted((targets.std, others.std))
-    if targets.are_numbers and 0 < _OTHER_UNITS * spreads[0] < spreads[1]:
-        return False
-    times = targets.rows / targets.steps / others.rows
-    if max(times, 1 / times) < _OTHER_SIZE:
-        return True
-    if targets.is_sum or one.start <= SURELY_MEAN * constant_loss(one.loss, targets):
-        return not targets.is_sum
-    ratio = validation / training if training else 0.0
-    return ratio <= 0 or abs(math.log(ratio)) <= abs(math.log(ratio / times))
+    has_learned = training <= _UNLEARNED * baseline_of(one).loss
+    return has_learned or validation <= _FAR_HIGHER * training
 
 
 def boosting_losses(step: StepView, memory: Memory) -> list[tuple[ValidationPass, float]]:

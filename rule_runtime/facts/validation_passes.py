@@ -40,7 +40,6 @@ class ValidationPass(NamedTuple):
         start: Training loss at the beginning.
         training_step: Number of the latest training step, in its mode.
         targets: Targets of the first pass at whose steps all were saved; None if unknown.
-        training_targets: Targets of the first training step that has some; None if unknown.
         notes: What the rule remembers of this loss, changed in place.
     """
 
@@ -51,7 +50,6 @@ class ValidationPass(NamedTuple):
     start: float
     training_step: int
     targets: LossTargets | None
-    training_targets: LossTargets | None
     notes: dict[str, Any]
 
     def issue(
@@ -169,10 +167,10 @@ class _Curves:
 
     Args:
         state: JSON state, changed in place: the `first` training losses; `training`, their mean
-            since the last pass and its number of losses; the latest training `step` and the
-            `targets` there; of each validation loss in `passes` the `mean` of the pass, the number
-            of losses of the `previous` pass, whether the pass `was_returned`, its `targets`,
-            those of the `first_targets` known, and the `notes` of the rule.
+            since the last pass and its number of losses; the latest training `step`; of each
+            validation loss in `passes` the `mean` of the pass, the number of losses of the
+            `previous` pass, whether the pass `was_returned`, its `targets`, the `first_targets`
+            known, and the `notes` of the rule.
         worker: The worker.
     """
 
@@ -186,7 +184,7 @@ class _Curves:
     ) -> list[ValidationPass]:
         """Add losses of a step; return the passes that they finish, of at most `room` losses."""
         training = [loss for loss in losses if loss.is_training]
-        finished = self._train(step, training, with_targets=with_targets) if training else []
+        finished = self._train(step, training) if training else []
         for loss in losses:
             if loss.is_training or (loss.name not in self._passes and len(self._passes) >= room):
                 continue
@@ -203,9 +201,7 @@ class _Curves:
                 finished.append(self._finished(loss.name))
         return finished
 
-    def _train(
-        self, step: StepView, losses: list[_Loss], *, with_targets: bool
-    ) -> list[ValidationPass]:
+    def _train(self, step: StepView, losses: list[_Loss]) -> list[ValidationPass]:
         """Add training losses; return the passes that end thereby."""
         ended = sorted(name for name, state in self._passes.items() if state["mean"][1])
         finished = [
@@ -220,14 +216,11 @@ class _Curves:
             _add_to_mean(self._state["training"], loss.value)
             self._state["first"] = [*self._state["first"], loss.value][:_NUM_FIRST]
         self._state["step"] = step.mode_step
-        if with_targets and self._state.get("targets") is None:
-            first = losses[0]
-            self._state["targets"] = targets_of(step, first.name, self._worker, first.value)
         return finished
 
     def _finished(self, name: str) -> ValidationPass:
         state, first = self._passes[name], self._state["first"]
-        of_pass, of_training = state.pop("targets", None), self._state.get("targets")
+        of_pass = state.pop("targets", None)
         if of_pass and LossTargets(*of_pass).steps == state["mean"][1]:
             state.setdefault("first_targets", of_pass)
         return ValidationPass(
@@ -238,7 +231,6 @@ class _Curves:
             start=max(first[0], sorted(first)[len(first) // 2]),
             training_step=self._state["step"],
             targets=LossTargets(*state["first_targets"]) if "first_targets" in state else None,
-            training_targets=LossTargets(*of_training) if of_training else None,
             notes=state["notes"],
         )
 

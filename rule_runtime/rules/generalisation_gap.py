@@ -48,7 +48,7 @@ class GeneralisationGap(Rule):
         after `patience` validation passes in a row:
         * the validation loss exceeds the training loss by `gap_percent` of the baseline, and by the
           factor `ratio`;
-        * of 3 passes or more, none was better than the baseline.
+        * of 3 passes or more, none was better than the baseline, and they do not fall.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the baseline.
