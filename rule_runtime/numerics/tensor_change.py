@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
-from rule_runtime.numerics.statistics import CHUNK
 
 __all__ = [
     "Tolerance",
@@ -28,6 +27,8 @@ __all__ = [
     "update_ratio",
 ]
 
+_CHUNK: Final = 1 << 20
+"""Elements that are compared at a time; it bounds the extra memory."""
 _SUM_ERROR: Final = 1e-5
 """Error of a mean relative to that of the magnitudes; accelerators add up in float32."""
 
@@ -90,8 +91,8 @@ def _chunks(
     one: npt.NDArray[Any], other: npt.NDArray[Any]
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     first, second = one.reshape(-1), other.reshape(-1)
-    for start in range(0, first.size, CHUNK):
-        yield first[start : start + CHUNK], second[start : start + CHUNK]
+    for start in range(0, first.size, _CHUNK):
+        yield first[start : start + _CHUNK], second[start : start + _CHUNK]
 
 
 def are_identical(one: Vector, other: Vector) -> Mask:

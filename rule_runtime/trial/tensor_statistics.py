@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
 
-__all__ = ["CHUNK", "tensor_statistics"]
+__all__ = ["tensor_statistics"]
 
-CHUNK: Final = 1 << 20
-"""Elements that are converted or compared at a time; it bounds the extra memory."""
+_CHUNK: Final = 1 << 20
+"""Elements that are converted to float64 at a time; it bounds the extra memory."""
 
 
 def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -47,8 +47,8 @@ def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 def _of_numbers(flat: npt.NDArray[Any]) -> dict[str, float]:
     num_nan = num_finite = 0
     low, high = math.inf, -math.inf
-    for start in range(0, flat.size, CHUNK):
-        chunk = flat[start : start + CHUNK]
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
         finite = chunk[np.isfinite(chunk)]
         num_nan += int(np.count_nonzero(np.isnan(chunk)))
         num_finite += finite.size
@@ -88,6 +88,6 @@ def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[
 
 def _finite_chunks(flat: npt.NDArray[Any], unit: float) -> Iterator[npt.NDArray[np.float64]]:
     """Yield the finite elements in float64, divided by `unit`, in chunks."""
-    for start in range(0, flat.size, CHUNK):
-        chunk = flat[start : start + CHUNK]
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
         yield chunk[np.isfinite(chunk)].astype(np.float64) / unit
