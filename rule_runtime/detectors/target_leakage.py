@@ -107,14 +107,10 @@ def find_leak(
 
 
 def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
-    """Return how well each column alone predicts the targets [C]: 1 without error, 0 as by chance.
+    """Return how well each column [N, C] predicts targets [N]: 1 without error, 0 as by chance.
 
     Each row is predicted by its neighbours in the order of the column: the rank of its target by
     the mean of theirs. The skill is 1 minus the mean error over that of the median.
-
-    Args:
-        columns: Finite numbers [N, C].
-        targets: Targets [N].
     """
     _, at, counts = np.unique(targets, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - counts / 2)[at]
@@ -126,14 +122,10 @@ def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
 
 
 def summed_columns(columns: _Numbers, targets: _Numbers) -> list[int]:
-    """Return the columns of which the targets are a sum, each times a factor.
+    """Return the columns [N, C] of which the targets [N] are a sum, each times a factor.
 
     Factors are fitted on every second row, and the sum is compared with the others. None are
     returned if half of the rows are not two for each column.
-
-    Args:
-        columns: Finite numbers [N, C].
-        targets: Numbers [N].
     """
     if len(targets) < 4 * columns.shape[1]:
         return []

@@ -80,19 +80,11 @@ class LossTargets(NamedTuple):
         return self.are_numbers or self.kind == LossKind.CLASSES.value
 
     def latest(self, steps: int) -> LossTargets:
-        """Return the same, with the weight of a few steps: so that later ones count more.
-
-        Args:
-            steps: Number of steps.
-        """
+        """Return the same with the weight of `steps` steps at most: later ones then count more."""
         return self._replace(steps=min(self.steps, steps))
 
     def plus(self, other: LossTargets) -> LossTargets:
-        """Return the targets of both together.
-
-        Args:
-            other: Targets of further steps.
-        """
+        """Return the targets of both together."""
         steps = self.steps + other.steps
         share = other.steps / steps
         return other._replace(
@@ -141,13 +133,7 @@ def targets_of(
 
 
 def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | None:
-    """Return the labels that a metric of XGBoost is measured by; None if they are unknown.
-
-    Args:
-        step: A round.
-        metric: Name of the metric, such as `validation-rmse`.
-        worker: The worker.
-    """
+    """Return the labels that a metric such as `validation-rmse` is measured by; None if unknown."""
     kind = _METRICS.get(metric.rpartition("-")[2])
     labels = step.tensors(regex=("^labels$",))
     if kind is None or worker not in labels.workers:
@@ -165,10 +151,6 @@ def constant_loss(name: str, targets: LossTargets) -> float:
 
     It is the variance of numbers, or its root; ln(number of classes), which is at least the entropy
     of the classes; the entropy of two classes that are about equally frequent.
-
-    Args:
-        name: Name of the loss.
-        targets: Its targets.
     """
     kind = LossKind(targets.kind)
     if targets.is_sum or targets.has_outlier:

@@ -92,9 +92,6 @@ class FirstWeight(NamedTuple):
 def first_weights(step: StepView) -> list[FirstWeight]:
     """Return the weights of linear, recurrent and attention layers that have a gradient.
 
-    Args:
-        step: The first step of its mode.
-
     Raises:
         Missing: If there are none.
     """
@@ -123,10 +120,6 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
 
     A weight is too large if its gain is, and its layer's output grows by more than half as much, so
     that weights that the model scales down do not count.
-
-    Args:
-        step: The first step of its mode.
-        max_gain: The largest gain that is no sign.
     """
     weights = first_weights(step)
     large = [w for w in weights if w.gain > max_gain and not w.growth <= _HALF * max_gain]
@@ -147,9 +140,6 @@ def equal_units(step: StepView) -> Sign | None:
 
     Some weights of 0 are on purpose, and so count only if all weights are constant. A model without
     a layer that feeds another one learns from any start.
-
-    Args:
-        step: The first step of its mode.
     """
     weights = first_weights(step)
     units = [weight for weight in weights if weight.outputs > 1 and weight.inputs > 1]
@@ -169,13 +159,7 @@ def equal_units(step: StepView) -> Sign | None:
 
 
 def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -> Sign | None:
-    """Compare the variances of the inputs of ReLU layers on a worker.
-
-    Args:
-        step: The step.
-        regex: Regular expressions of further inputs.
-        threshold: Ratio of the largest variance to the smallest that is too large.
-    """
+    """Compare the variances of the inputs of ReLU layers on a worker."""
     rows = step.tensors(collections=("relu_input",), regex=regex)
     workers, num_finite = np.array(rows.workers), rows.column("size") - num_not_finite(rows)
     with np.errstate(over="ignore"):
@@ -208,10 +192,6 @@ def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
 
     Without values, only extremes that are as close count. Gradients with one element, or that are
     not finite, and those of biases before a normalisation are ignored.
-
-    Args:
-        step: The step.
-        threshold: Distance of the percentiles that is too small.
     """
     gradients = step.fact(Gradients)
     has_several = (gradients.rows.column("size") > 1) & (num_not_finite(gradients.rows) == 0)

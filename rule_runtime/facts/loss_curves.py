@@ -61,14 +61,9 @@ def training_points(step: StepView) -> Points:
 def training_losses(
     step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]
 ) -> dict[Series, int]:
-    """Return the rows of finite training losses by their usual names, and worker.
+    """Return the rows of finite training losses [R] by their usual names, and worker.
 
     Validation losses and metrics that should grow are left out.
-
-    Args:
-        step: A step of training.
-        rows: Its losses [R].
-        means: Their values [R].
     """
     sides = loss_sides(step, rows)
     finite = np.flatnonzero(np.isfinite(means)).tolist()

@@ -282,12 +282,7 @@ class Losses:
         return found
 
     def find(self, name: str, worker: str) -> Loss:
-        """Return what is known of a loss, saved at this step or not.
-
-        Args:
-            name: Name of the loss, `X_output_0`.
-            worker: The worker.
-        """
+        """Return what is known of a loss `X_output_0`, saved at this step or not."""
         pair = (name, worker)
         if pair not in self._known:
             self._known[pair] = self._loss(name, worker)
@@ -328,13 +323,7 @@ class Losses:
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:
-    """Return the largest regression loss that errors with a mean square can give.
-
-    Args:
-        kind: `SQUARES` or `DISTANCES`.
-        loss: Name of the loss.
-        mean_square: Mean square of the error.
-    """
+    """Return the largest loss of a kind of numbers that errors with a mean square can give."""
     if kind is LossKind.SQUARES:
         return mean_square
     root = math.sqrt(mean_square)
@@ -347,10 +336,6 @@ def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozens
 
     Their adversary learns, too, or the candidates become harder. Losses of the same worker without
     known targets may be their sum and are returned as well.
-
-    Args:
-        step: The step.
-        losses: Names and workers of losses.
     """
     known = [step.fact(Losses).find(*pair) for pair in losses]
     workers = {loss.worker for loss in known if loss.has_made_up_targets}
@@ -379,11 +364,7 @@ def _pairs(rows: TensorRows) -> list[tuple[str, str]]:
 
 
 def described(rows: TensorRows) -> dict[tuple[str, str], Input]:
-    """Return the statistics of tensors by name and worker, in the order of the rows.
-
-    Args:
-        rows: The tensors.
-    """
+    """Return the statistics of tensors by name and worker, in the order of the rows."""
     columns = [rows.column(name) for name in _STATISTICS]
     return {
         pair: Input(

@@ -105,11 +105,7 @@ def missing_loss(step: StepView) -> Missing:
 
 
 def are_not_finite(rows: TensorRows) -> bool:
-    """Return whether every tensor has an element that is not finite.
-
-    Args:
-        rows: The rows [R], at least one.
-    """
+    """Return whether every tensor [R] has an element that is not finite."""
     return bool((num_not_finite(rows) > 0).all())
 
 
@@ -133,21 +129,12 @@ def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> M
 
 
 def missing_values(tensors: str) -> Missing:
-    """Return that the values of tensors were not saved.
-
-    Args:
-        tensors: The tensors in words, such as "labels and predictions".
-    """
+    """Return that the values of tensors were not saved."""
     return Missing(f"the values of {tensors} were not saved", _SAVE_VALUES)
 
 
 def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing | None:
-    """Return why no gradient has all of some statistics; None if a gradient has.
-
-    Args:
-        gradients: Those that were saved [R], possibly none.
-        columns: Names of the statistics.
-    """
+    """Return why no gradient [R] has all of some statistics; None if a gradient has."""
     if not len(gradients):
         return Missing("no tensor of the collection gradients was saved")
     return missing_statistics(gradients, columns, "gradient")

@@ -73,14 +73,10 @@ def is_of_keras(name: str) -> bool:
 
 
 def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which inputs are real numbers that a layer with a matrix gets unchanged [R].
+    """Return which of the `FIRST_INPUTS` are real numbers that a layer with a matrix gets [R].
 
     Whole numbers count in Keras, which makes real ones of them. If no inputs of layers were saved,
     all inputs of models of PyTorch count.
-
-    Args:
-        step: The step.
-        rows: Inputs named as `FIRST_INPUTS` [R].
     """
     weights = step.tensors(collections=("weights",))
     matrices = _owners_of_matrices(weights)
@@ -131,11 +127,6 @@ def _is_one_of(layer: str, owners: list[str]) -> bool:
 
 
 def _is_model(name: str, weights: Sequence[str]) -> bool:
-    """Return whether a module is a model, not a layer alone as the one of MXNet's `dense0_weight`.
-
-    Args:
-        name: Name of the module.
-        weights: Names of all weights.
-    """
+    """Return whether a module is a model, not a single layer as that of MXNet's `dense0_weight`."""
     below = {one.removeprefix(f"{name}_") for one in weights if one.startswith(f"{name}_")}
     return bool(below - _OF_MODULES) or bool(below and not name[-1:].isdigit())

@@ -69,9 +69,6 @@ class Gradients:
         """Return the mean absolute gradient of parameters, the largest if there are several [R].
 
         It is NaN if a parameter has no gradient, and infinite if it is unknown or not finite.
-
-        Args:
-            parameters: Weights or biases [R].
         """
         sizes = np.where(np.isnan(self.sizes), np.inf, self.sizes).tolist()
         found: dict[tuple[str, str], float] = {}
@@ -106,11 +103,7 @@ class Gradients:
 
 
 def weight_fingerprints(parameters: TensorRows) -> npt.NDArray[np.uint32]:
-    """Return a number for each parameter that differs if its values do, by its statistics [R].
-
-    Args:
-        parameters: Weights or biases [R].
-    """
+    """Return a number for each parameter that differs if its values do, by its statistics [R]."""
     return fingerprints([parameters.column(name) for name in _COMPARED])
 
 
@@ -121,9 +114,6 @@ def is_as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
     others, 2015), sqrt(6 / (inputs + outputs)) in Keras (Glorot and Bengio, 2010). So the extremes
     come close to the ends, and the standard deviation is a / sqrt(3). Trained weights do not look
     so.
-
-    Args:
-        weights: The weights [R].
     """
     low, high, std = (weights.column(name) for name in ("min", "max", "std"))
     found = np.zeros(len(weights), np.bool_)

@@ -123,12 +123,7 @@ def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
 
 
 def describe_not_finite(rows: TensorRows, at: int) -> tuple[str, float, str]:
-    """Return what is not finite in a row: name of the count, the count, and a message.
-
-    Args:
-        rows: The rows [R].
-        at: Position of a row with an element that is not finite.
-    """
+    """Return what is not finite in a row: name of the count, the count, and a message."""
     measure, noun = ("nan", "NaN") if rows.column("nan")[at] > 0 else ("inf", "infinite")
     count, size = float(rows.column(measure)[at]), rows.column("size")[at]
     of_size = "" if np.isnan(size) else f" of {int(size)}"

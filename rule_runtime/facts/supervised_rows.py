@@ -58,12 +58,7 @@ class SupervisedRows(NamedTuple):
 
 
 def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
-    """Yield the rows of inputs of models, and the names of the targets of the same rows.
-
-    Args:
-        step: The step.
-        inputs: Its inputs of models, and those of boosted trees.
-    """
+    """Yield the rows of inputs of models, and the names of the targets of the same rows."""
     losses = step.fact(Losses).losses
     of_losses = sorted({(loss.owner, loss.worker) for loss in losses if loss.owner})
     labels = step.tensors(regex=(f"^{_LABELS}$",)).workers

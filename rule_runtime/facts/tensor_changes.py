@@ -80,10 +80,7 @@ class TensorPairs:
         self.has_other_shape = np.array(differs, dtype=np.bool_)
 
     def values(self, chosen: _Mask) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Yield position and both values of pairs whose values were saved, a few at a time.
-
-        Args:
-            chosen: Which pairs [R].
+        """Yield position and both values of chosen pairs [R] that have values, a few at a time.
 
         Raises:
             RecordError: If an event file is damaged, or a record longer than 2 GiB.
@@ -146,10 +143,6 @@ def largest_difference(pairs: TensorPairs, at: int) -> float:
     """Return the largest difference of two elements of a tensor; infinite if it is unknown.
 
     Where values were not saved it is a lower bound: the difference of the means or extremes.
-
-    Args:
-        pairs: Tensors.
-        at: Position of one.
     """
     columns = [STATISTICS_COLUMNS.index(name) for name in ("min", "max", "mean")]
     with np.errstate(all="ignore"):
@@ -199,10 +192,6 @@ def frozen_rows(step: StepView, rows: TensorRows) -> _Mask:
     """Return which rows are parameters without a gradient, frozen or unused [R].
 
     No row is frozen if the worker saved no gradient whose parameter is known.
-
-    Args:
-        step: The step.
-        rows: Rows of it [R].
     """
     gradients = step.fact(Gradients)
     owners = zip(gradients.owners, gradients.rows.workers, strict=True)

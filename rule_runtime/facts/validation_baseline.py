@@ -45,9 +45,6 @@ def baseline_of(one: ValidationPass) -> Baseline:
 
     The loss of a constant predictor is used if the name of the loss or its values show that it has
     no weights.
-
-    Args:
-        one: A pass of the loss.
     """
     targets = one.targets
     is_plain = targets is not None and (targets.is_plain or targets.exact > 0)

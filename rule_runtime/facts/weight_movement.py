@@ -82,11 +82,7 @@ def weight_movement(step: StepView, memory: Memory) -> WeightMovement:
 
 
 def median_of_moving(moved: npt.NDArray[np.float64]) -> float:
-    """Return the median movement of the weights that moved, which leaves out frozen ones.
-
-    Args:
-        moved: Movements [R].
-    """
+    """Return the median movement of the weights [R] that moved, which leaves out frozen ones."""
     moving = moved[moved > 0]
     return float(np.median(moving)) if moving.size else 0.0
 

@@ -45,11 +45,7 @@ class LabelTally(NamedTuple):
 
     @classmethod
     def read(cls, columns: list[list[int]] | None) -> LabelTally:
-        """Return a tally of remembered columns; an empty one of None.
-
-        Args:
-            columns: Lists of what the attributes hold.
-        """
+        """Return a tally of remembered columns; an empty one of None."""
         return cls(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))
 
     @property
@@ -88,9 +84,6 @@ class LabelTally(NamedTuple):
         Each is measured by the most frequent class of this tally. The counts may be off by two
         standard deviations of a Poisson distribution. Classes with less than 5 % of the other
         labels do not count.
-
-        Args:
-            other: The other tally.
         """
         elsewhere = np.zeros(len(self.classes))
         elsewhere[np.isin(self.classes, other.classes)] = other.labels[

@@ -150,12 +150,7 @@ class LossPair:
 
 
 def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair | None:
-    """Return outputs and targets; None if they are too few or many, not finite, or constant.
-
-    Args:
-        outputs: Outputs [B, ...].
-        targets: Targets [B, ...], or one target for all.
-    """
+    """Return outputs [B, ...] and targets; None if too few or many, not finite, or constant."""
     if outputs.dtype.kind != "f" or targets.dtype.kind not in "biuf" or not outputs.ndim:
         return None
     if not MIN_ROWS <= len(outputs) <= outputs.size <= MAX_ELEMENTS or not targets.size:

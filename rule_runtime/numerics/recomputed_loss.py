@@ -34,11 +34,6 @@ def constant_predictor_loss(
     A constant predictor returns the mean or median of each column of numbers, or how frequent
     classes are. The loss must be a plain mean over rows, without weights or smoothed labels. Of
     numbers it may also be half of that, a sum over columns, or the root of a mean square.
-
-    Args:
-        outputs: Outputs [B, ...].
-        targets: Targets [B, ...].
-        loss: The loss.
     """
     pair = loss_pair(outputs, targets)
     if pair is None:

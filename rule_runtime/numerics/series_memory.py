@@ -51,11 +51,7 @@ class NumberSeries:
         return np.concatenate([self.first[: max(num_between, 0)], self.latest])
 
     def before(self, num: int) -> NumberSeries:
-        """Return the series without its latest numbers.
-
-        Args:
-            num: How many of them.
-        """
+        """Return the series without its latest numbers."""
         count = max(self.count - num, 0)
         latest = self.latest[: max(len(self.latest) - num, 0)]
         return NumberSeries(self.first[:count], latest, count, self.lowest)
@@ -139,11 +135,7 @@ class SeriesMemory:
         return means
 
     def of(self, series: Series) -> NumberSeries:
-        """Return what is stored of a series.
-
-        Args:
-            series: One that was added to.
-        """
+        """Return what is stored of a series."""
         count, lowest, *numbers = self._rows[series]
         first, latest = np.split(np.array(numbers), [self._num_first])
         return NumberSeries(first[~np.isnan(first)], latest[~np.isnan(latest)], int(count), lowest)
