@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rule_runtime.facts.losses import Input, Losses, LossKind, size_of_error
+from rule_runtime.facts.losses import Losses, LossKind, size_of_error
 from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ _METRICS: Final = {
 _BALANCED: Final = 0.3
 """Smallest share of the rarer of two classes: losses of rarer classes often have weights."""
 
-_FAR: Final = 5.0
-"""Standard deviations from the mean at which an element may be an outlier."""
-
-_DOMINATING: Final = 0.1
-"""Share of the variance that makes it one: then the variance says little of the other rows."""
-
 _ROUNDING: Final = 1e-6
 """Relative error of a variance that is computed from statistics in single precision."""
 
@@ -50,7 +44,6 @@ class LossTargets(NamedTuple):
         square: Mean square of the elements.
         uniform: Loss of equal probabilities for all classes, nats; 0 for other losses.
         exact: Loss of the best constant predictor, computed from values; 0 if unknown.
-        has_outlier: Whether one element dominates the variance.
         is_sum: Whether the loss is known to be a sum over rows instead of a mean.
     """
 
@@ -61,23 +54,13 @@ class LossTargets(NamedTuple):
     square: float
     uniform: float = 0.0
     exact: float = 0.0
-    has_outlier: bool = False
     is_sum: bool = False
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the elements."""
-        return math.sqrt(max(self.square - self.mean**2, 0.0))
-
-    @property
-    def are_numbers(self) -> bool:
-        """Whether the loss compares numbers, not classes."""
-        return LossKind(self.kind).is_of_numbers
 
     @property
     def is_plain(self) -> bool:
         """Whether the name of the loss shows that it is a mean without weights of rows."""
-        return self.are_numbers or self.kind == LossKind.CLASSES.value
+        kind = LossKind(self.kind)
+        return kind.is_of_numbers or kind is LossKind.CLASSES
 
     def latest(self, steps: int) -> LossTargets:
         """Return the same with the weight of `steps` steps at most: later ones then count more."""
@@ -93,7 +76,6 @@ class LossTargets(NamedTuple):
             mean=self.mean + share * (other.mean - self.mean),
             square=self.square + share * (other.square - self.square),
             exact=0.0,  # batches may be sorted: the best constant of each is better than one of all
-            has_outlier=self.has_outlier or other.has_outlier,
             is_sum=self.is_sum or other.is_sum,
         )
 
@@ -127,7 +109,6 @@ def targets_of(
         square=targets.mean_square,
         uniform=uniform if math.isfinite(uniform) else 0.0,
         exact=0.0 if values is None else constant_predictor_loss(*values, loss),
-        has_outlier=not of_classes and _has_outlier(targets),
         is_sum=loss > of.largest_mean,
     )
 
@@ -153,7 +134,7 @@ def constant_loss(name: str, targets: LossTargets) -> float:
     of the classes; the entropy of two classes that are about equally frequent.
     """
     kind = LossKind(targets.kind)
-    if targets.is_sum or targets.has_outlier:
+    if targets.is_sum:
         return 0.0
     if targets.exact:
         return targets.exact
@@ -168,10 +149,3 @@ def constant_loss(name: str, targets: LossTargets) -> float:
             return 0.0
         return -share * math.log(share) - (1 - share) * math.log(1 - share)
     return targets.uniform
-
-
-def _has_outlier(targets: Input) -> bool:
-    """Return whether one element is far away and has a tenth of the variance."""
-    far = max(targets.high - targets.mean, targets.mean - targets.low)
-    is_far = far >= _FAR * targets.std > 0
-    return bool(is_far and far * far >= _DOMINATING * targets.size * targets.std * targets.std)
