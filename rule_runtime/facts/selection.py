@@ -26,6 +26,7 @@ __all__ = [
     "finding",
     "finite_means",
     "is_training",
+    "issue",
     "name_or_only_member",
     "num_not_finite",
     "selected_collections",
@@ -95,18 +96,30 @@ def finding(
         remedy: What to try first. By default it is the section `What to try` of the rule.
     """
     rows, at = row
-    measure, value, threshold = measured
+    tensor = rows.names[at], rows.workers[at]
+    return issue(step, tensor, measured, message, remedy or what_to_try(rule))
+
+
+def issue(
+    step: StepView,
+    tensor: tuple[str, str],
+    measured: tuple[str, float, float],
+    message: str,
+    remedy: str,
+) -> IssueFound:
+    """Return a finding in a tensor of a worker; its arguments are as those of `finding`."""
+    (name, worker), (measure, value, threshold) = tensor, measured
     return IssueFound(
         Evidence(
             step=step.step,
             mode=step.mode.name,
-            worker=rows.workers[at],
-            tensor=rows.names[at],
+            worker=worker,
+            tensor=name,
             measure=measure,
             value=value,
             threshold=threshold,
-            sentence=f"{rows.names[at]}: {message}",
-            remedy=remedy or what_to_try(rule),
+            sentence=f"{name}: {message}",
+            remedy=remedy,
         )
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import Evidence, IssueFound, Missing
+from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
 from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss, missing_validation
@@ -51,39 +51,6 @@ class ValidationPass(NamedTuple):
     training_step: int
     targets: LossTargets | None
     notes: dict[str, Any]
-
-    def issue(
-        self,
-        step: StepView,
-        *,
-        measure: str,
-        value: float,
-        threshold: float,
-        text: str,
-        remedy: str,
-    ) -> IssueFound:
-        """Return a finding in this loss.
-
-        Args:
-            step: The step that finishes the pass.
-            measure: Name of what was measured.
-            value: The measured value.
-            threshold: What the value was compared with.
-            text: The finding in words; it follows the name of the loss.
-            remedy: What to try first.
-        """
-        evidence = Evidence(
-            step=step.step,
-            mode=step.mode.name,
-            worker=self.worker,
-            tensor=self.loss,
-            measure=measure,
-            value=value,
-            threshold=threshold,
-            sentence=f"{self.loss}: {text}",
-            remedy=remedy,
-        )
-        return IssueFound(evidence)
 
 
 class _Loss(NamedTuple):
