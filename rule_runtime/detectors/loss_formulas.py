@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.numerics.label_tally import MIN_CLASSES
 from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
 
 __all__ = ["WRONG_LOSSES", "Formula", "Match", "recognise"]
@@ -19,8 +20,6 @@ _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: constants of about 1e-7 inside logarithms."""
 _MIN_STEPS: Final = 2
 """Saved steps at which a formula must match; one match may be chance."""
-_MIN_CLASSES: Final = 3
-"""Classes; the number of a class is a fair target where there are two."""
 
 
 class Formula(NamedTuple):
@@ -143,7 +142,7 @@ def _of_wrong_sign(pair: LossPair) -> _Values:
 
 
 def _of_class_numbers(pair: LossPair) -> _Values:
-    if pair.by_class is not None and pair.by_class.scores.shape[1] >= _MIN_CLASSES:
+    if pair.by_class is not None and pair.by_class.scores.shape[1] >= MIN_CLASSES:
         yield from _distances(pair.by_class.scores - pair.by_class.classes[:, None])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rule_runtime.facts.losses import Losses, LossKind, size_of_error
+from rule_runtime.facts.losses import RELATIVE_ERROR, Losses, LossKind, size_of_error
 from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ _METRICS: Final = {
 
 _BALANCED: Final = 0.3
 """Smallest share of the rarer of two classes: losses of rarer classes often have weights."""
-
-_ROUNDING: Final = 1e-6
-"""Relative error of a variance that is computed from statistics in single precision."""
 
 
 class LossTargets(NamedTuple):
@@ -140,11 +137,11 @@ def constant_loss(name: str, targets: LossTargets) -> float:
         return targets.exact
     if kind.is_of_numbers:
         variance = targets.square - targets.mean**2
-        is_known = variance > _ROUNDING * targets.square
+        is_known = variance > RELATIVE_ERROR * targets.square
         return size_of_error(kind, name, variance) if is_known else 0.0
     if kind is LossKind.BINARY:
         share = targets.mean
-        is_bit = math.isclose(targets.square, share, rel_tol=_ROUNDING)
+        is_bit = math.isclose(targets.square, share, rel_tol=RELATIVE_ERROR)
         if not is_bit or not _BALANCED <= share <= 1 - _BALANCED:
             return 0.0
         return -share * math.log(share) - (1 - share) * math.log(1 - share)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INPUT_VALUES",
     "LOSS_INPUTS",
+    "RELATIVE_ERROR",
     "Input",
     "Loss",
     "LossKind",
@@ -61,6 +62,9 @@ _BY_NAME: Final = re.compile(
     r"|(?P<squares>MSE|MeanSquaredError)"
     r"|(?P<distances>L1|SmoothL1|MeanAbsoluteError|Huber))\d*Loss_output"
 )
+RELATIVE_ERROR: Final = 1e-6
+"""Relative error of statistics of the same numbers, in single precision."""
+
 _ROUNDING: Final = 1.05
 """Factor by which a mean may exceed its bound: statistics are rounded."""
 _MADE_UP: Final = (-1.0, 0.0, 1.0)

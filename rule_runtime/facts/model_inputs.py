@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.facts.losses import RELATIVE_ERROR
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -58,8 +59,6 @@ LAYER_INPUTS: Final = CollectionConfig(
 
 _FLOATS: Final = ("float", "bfloat")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
-_ROUNDING: Final = 1e-6
-"""Relative error of statistics of the same numbers in other types."""
 _OF_MODULES: Final = frozenset(("weight", "bias", "gamma", "beta"))
 """Parameters that follow the name of a layer and an underscore, if a framework numbers layers."""
 _TABLE_OF_KERAS: Final = "embeddings:0"
@@ -94,7 +93,7 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
         if len(rows.shapes[at] or ()) <= 1 or not (of_keras or is_real):
             continue
         own = np.array([of == worker for of in layers.workers], dtype=bool)
-        is_close = np.isclose(of_layers, of_models[:, at, None], rtol=_ROUNDING, atol=0.0)
+        is_close = np.isclose(of_layers, of_models[:, at, None], rtol=RELATIVE_ERROR, atol=0.0)
         is_known = any(own[row] and not is_model[owner] for row, owner in enumerate(owners))
         is_taken = bool((is_close.all(axis=0) & own & has_matrix).any())
         found[at] = is_taken or not (is_known or of_keras)

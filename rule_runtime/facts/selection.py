@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
+    "MAX_NAMED",
     "declared",
     "describe_not_finite",
     "finding",
@@ -33,6 +34,9 @@ __all__ = [
     "what_to_try",
     "worst",
 ]
+
+MAX_NAMED: Final = 5
+"""Columns or features that a finding names."""
 
 _ADVICE: Final = "What to try:\n"
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.numerics.loss_pair import MAX_ELEMENTS
+
 __all__ = ["Association"]
 
 _Numbers = npt.NDArray[np.float64]
 _MOST_ROWS: Final = 512
 """Rows that are compared; the time grows with their square."""
-_MOST_COLUMNS: Final = 4096
-"""Columns beyond which a batch takes too long."""
 
 
 class Association(NamedTuple):
@@ -49,7 +49,7 @@ class Association(NamedTuple):
             targets: Numbers [B, ...], or classes [B, ...] of which negative ones do not count.
         """
         pair = _as_matrices(outputs, targets)
-        if pair is None or len(pair[0]) <= 1 or pair[0].shape[1] > _MOST_COLUMNS:
+        if pair is None or len(pair[0]) <= 1 or pair[0].size > MAX_ELEMENTS:
             return None
         o, t = (rows - rows.mean(axis=0) for rows in pair)
         if not (np.isfinite(o).all() and np.isfinite(t).all()):

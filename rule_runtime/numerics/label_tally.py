@@ -8,20 +8,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MIN_LABELS", "LabelTally", "is_repeated"]
+__all__ = ["MIN_CLASSES", "MIN_LABELS", "LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
-"""Ratio of two shares of a class that are unlike."""
+"""Ratio of two shares of labels that are unlike."""
 
 _MATTERS: Final = 0.05
 """Share of labels elsewhere from which the lack of a class here does harm."""
 
-_MIN_CLASSES: Final = 3
-"""Classes of balanced labels; of two, 0 and 1 may be amounts."""
+MIN_CLASSES: Final = 3
+"""Classes whose numbers are no amounts; of two, 0 and 1 may be."""
 _MAX_CLASSES: Final = 32
 """Classes of balanced labels; more whole numbers are likely amounts."""
-_MAX_IMBALANCE: Final = 3.0
-"""Times that one balanced class is as frequent as another; counts of events fall off faster."""
 _MAX_KEYS: Final = 256
 """Keys whose latest labels are remembered; it bounds the memory."""
 MIN_LABELS: Final = 16
@@ -105,9 +103,9 @@ class LabelTally(NamedTuple):
             None if labels do not look like numbers of classes, or are too few.
         """
         num_classes = len(self.classes)
-        if self.labels.sum() < min_labels or not _MIN_CLASSES <= num_classes <= _MAX_CLASSES:
+        if self.labels.sum() < min_labels or not MIN_CLASSES <= num_classes <= _MAX_CLASSES:
             return None
-        is_balanced = self.labels.max() <= _MAX_IMBALANCE * self.labels.min()
+        is_balanced = self.labels.max() <= _UNLIKE * self.labels.min()
         return num_classes if is_balanced and self.classes[-1] == num_classes - 1 else None
 
 

@@ -6,6 +6,7 @@ Shape legend: B = rows, K = columns of a row, R = rows with a class, C = classes
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -15,14 +16,13 @@ import numpy.typing as npt
 from rule_runtime.numerics.class_pairs import class_axis
 
 __all__ = [
+    "DISTANCES",
     "LOWEST_LOGARITHM",
     "MAX_ELEMENTS",
     "MIN_ROWS",
     "TOLERANCE",
     "ClassRows",
     "LossPair",
-    "huber",
-    "log_cosh",
     "log_softmax",
     "loss_pair",
 ]
@@ -41,6 +41,26 @@ _WIDE: Final = 0.8
 """Range of outputs between 0 and 1 that logits do not have by chance."""
 LOWEST_LOGARITHM: Final = -100.0
 """BCELoss computes no logarithm below it."""
+
+
+def _huber(errors: _Numbers) -> _Numbers:
+    """Return half of the square of errors below 1, and their size less 0.5 above."""
+    sizes = np.abs(errors)
+    return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
+
+
+def _log_cosh(errors: _Numbers) -> _Numbers:
+    """Return the logarithms of the hyperbolic cosines of errors."""
+    return np.asarray(np.logaddexp(errors, -errors) - math.log(2))
+
+
+DISTANCES: Final[dict[str, Callable[[_Numbers], _Numbers]]] = {
+    "squares": np.square,
+    "sizes": np.abs,
+    "Huber": _huber,
+    "ln cosh": _log_cosh,
+}
+"""Regression losses of errors, by name."""
 
 
 class ClassRows(NamedTuple):
@@ -127,10 +147,7 @@ class LossPair:
         """What usual losses that fit outputs and targets give for each row, or element."""
         found: dict[str, _Numbers] = {}
         if self.errors.size:
-            found["squares"] = np.square(self.errors)
-            found["sizes"] = np.abs(self.errors)
-            found["Huber"] = huber(self.errors)
-            found["ln cosh"] = log_cosh(self.errors)
+            found |= {name: distance(self.errors) for name, distance in DISTANCES.items()}
         if self.are_yes_or_no:
             if self.are_probabilities:
                 found["binary, of probabilities"] = -(
@@ -158,17 +175,6 @@ def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair 
     is_known = np.isfinite(outputs).all() and np.isfinite(targets).all() and np.ptp(outputs) > 0
     varies = targets.size == 1 or np.ptp(targets.astype(np.float64)) > 0
     return LossPair(outputs, targets) if is_known and varies else None
-
-
-def huber(errors: _Numbers) -> _Numbers:
-    """Return half of the square of errors below 1, and their size less 0.5 above."""
-    sizes = np.abs(errors)
-    return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
-
-
-def log_cosh(errors: _Numbers) -> _Numbers:
-    """Return the logarithms of the hyperbolic cosines of errors."""
-    return np.asarray(np.logaddexp(errors, -errors) - math.log(2))
 
 
 def log_softmax(scores: _Numbers) -> _Numbers:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.loss_pair import TOLERANCE, LossPair, huber, log_cosh, loss_pair
+from rule_runtime.numerics.loss_pair import DISTANCES, TOLERANCE, LossPair, loss_pair
 
 __all__ = ["constant_predictor_loss"]
 
@@ -17,13 +17,6 @@ _Numbers = npt.NDArray[np.float64]
 
 _ROWS_EACH: Final = 20
 """Rows for each constant that is fitted to them; fewer say too little of other rows."""
-
-_DISTANCES: Final[dict[str, Callable[[_Numbers], _Numbers]]] = {
-    "squares": np.square,
-    "sizes": np.abs,
-    "Huber": huber,
-    "ln cosh": log_cosh,
-}
 
 
 def constant_predictor_loss(
@@ -41,7 +34,7 @@ def constant_predictor_loss(
     with np.errstate(over="ignore", invalid="ignore"):
         for name, losses in pair.usual_losses.items():
             mean, columns = float(losses.mean()), pair.o.shape[1]
-            factors = (1.0, 0.5, columns, columns / 2) if name in _DISTANCES else (1.0,)
+            factors = (1.0, 0.5, columns, columns / 2) if name in DISTANCES else (1.0,)
             for factor in factors:
                 if math.isclose(factor * mean, loss, rel_tol=TOLERANCE):
                     return factor * _baseline(pair, name)
@@ -52,8 +45,8 @@ def constant_predictor_loss(
 
 def _baseline(pair: LossPair, name: str) -> float:
     """Return the mean loss of the best constant predictor by one of the usual losses."""
-    if name in _DISTANCES:
-        return _smallest_distance(_DISTANCES[name], pair.t.reshape(len(pair.o), -1))
+    if name in DISTANCES:
+        return _smallest_distance(DISTANCES[name], pair.t.reshape(len(pair.o), -1))
     if pair.by_class is not None and name.startswith("classes"):
         return _entropy(np.bincount(pair.by_class.classes))
     if not np.isin(pair.t, (0, 1)).all():
@@ -63,17 +56,14 @@ def _baseline(pair: LossPair, name: str) -> float:
 
 
 def _smallest_distance(distance: Callable[[_Numbers], _Numbers], targets: _Numbers) -> float:
-    """Return the smallest mean distance from one number, or from one for each column [B, K]."""
+    """Return the smallest mean distance from a number for each column [B, K]; of few rows, one."""
     rows = len(targets)
-    best = math.inf
-    for table, rows_each in ((targets.reshape(-1, 1), 1), (targets, _ROWS_EACH)):
-        if rows < rows_each:
-            continue
-        for constants in (table.mean(axis=0), np.median(table, axis=0)):
-            mean = float(distance(table - constants).mean())
-            # Constants of columns are fitted to few rows, and are a bit worse for others.
-            best = min(best, mean * rows / (rows - 1) if rows_each > 1 else mean)
-    return best
+    if rows < _ROWS_EACH:
+        targets, fitted = targets.reshape(-1, 1), 1.0
+    else:
+        fitted = rows / (rows - 1)  # constants of columns are a bit worse for other rows
+    constants = (targets.mean(axis=0), np.median(targets, axis=0))
+    return fitted * min(float(distance(targets - one).mean()) for one in constants)
 
 
 def _entropy(counts: npt.NDArray[Any]) -> float:

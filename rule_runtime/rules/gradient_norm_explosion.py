@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.curves import LEVEL
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
@@ -19,16 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["GradientNormExplosion"]
 
-_NUM_LATEST: Final = 20
-"""Saved norms before the latest ones; their median is the level before."""
-
 
 class GradientNormExplosion(CurveRule):
     """Detects gradients whose norm grows many times over.
 
     How it decides:
         The rule computes the norm of all gradients of a rank, before clipping. The usual norm is
-        the median of the 20 before or, if that is larger, of the first 5. More than `growth_factor`
+        the median of the 10 before or, if that is larger, of the first 5. More than `growth_factor`
         times that fires, at `patience` saved steps in a row.
 
     Parameters:
@@ -52,7 +50,7 @@ class GradientNormExplosion(CurveRule):
 
     @property
     def _window(self) -> tuple[int, int]:
-        return self.num_first + self.patience, _NUM_LATEST
+        return self.num_first + self.patience, LEVEL
 
     def _points(self, step: StepView) -> Points:
         """Return the norm of all gradients of each worker; a finding names the largest gradient."""

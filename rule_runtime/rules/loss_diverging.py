@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
-from rule_runtime.detectors.curves import WINDOW, divergence
+from rule_runtime.detectors.curves import LEVEL, WINDOW, divergence
 from rule_runtime.engine.rule import GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 
@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from rule_runtime.numerics.series_memory import NumberSeries
 
 __all__ = ["LossDiverging"]
-
-_FEWEST: Final = 10
-"""Saved losses; a spike would be most of fewer."""
 
 
 class LossDiverging(CurveRule):
@@ -42,7 +39,7 @@ class LossDiverging(CurveRule):
 
     @property
     def _window(self) -> tuple[int, int]:
-        return _FEWEST, WINDOW
+        return LEVEL, WINDOW
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest losses with the first one and with the best."""

@@ -14,6 +14,7 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rul
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
+from rule_runtime.facts.selection import MAX_NAMED
 from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses
@@ -26,8 +27,6 @@ __all__ = ["SuspiciouslyGood"]
 
 _MAX_TARGETS: Final = 8
 """Targets that are followed; further ones are skipped, to bound the memory."""
-_MAX_NAMED: Final = 4
-"""Columns that a finding names."""
 _AS_GOOD: Final = 1.1
 """Validation loss, in training losses; without a leak it is seldom that small."""
 _NO_VALUES: Final = "no values of the model's inputs were saved with those of its targets"
@@ -108,8 +107,8 @@ class SuspiciouslyGood(Rule):
     def _leak(self, rows: SupervisedRows, leak: Leak) -> IssueFound | Passed:
         if not leak.columns:
             return Passed()
-        many = " ..." if len(leak.columns) > _MAX_NAMED else ""
-        names = ", ".join(map(str, leak.columns[:_MAX_NAMED])) + many
+        many = " ..." if len(leak.columns) > MAX_NAMED else ""
+        names = ", ".join(map(str, leak.columns[:MAX_NAMED])) + many
         text = f"column {names} predicts" if len(leak.columns) == 1 else f"columns {names} predict"
         text = f"{rows.name}: {text} the target {rows.of_targets}, in {leak.num_rows} rows"
         value, limit = leak.num_rows, self.rows
