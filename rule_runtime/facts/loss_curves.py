@@ -102,7 +102,7 @@ class CurveRule(Rule):
         noun: What the numbers are.
         measure: Name of what is measured.
         num_first: First numbers of a curve that are stored.
-        bin_steps: Steps whose numbers are averaged to one.
+        spacing: Of so many steps only the first saved one counts.
         compares_together: Whether `_detect` compares the latest `patience` numbers with those
             before; otherwise it must return a finding `patience` times in a row.
         needs_single_curve: Whether workers with several curves are not judged.
@@ -111,7 +111,7 @@ class CurveRule(Rule):
     noun: ClassVar[str] = "losses"
     measure: ClassVar[str]
     num_first: ClassVar[int] = 5
-    bin_steps: ClassVar[int] = 1
+    spacing: ClassVar[int] = 1
     compares_together: ClassVar[bool] = False
     needs_single_curve: ClassVar[bool] = False
 
@@ -145,8 +145,10 @@ class CurveRule(Rule):
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         points, history = self._points(step), self._history(memory)
-        is_bin = self.bin_steps > 1
-        added = history.add(points.values, step.mode_step // self.bin_steps if is_bin else None)
+        if memory.get("latest") == step.mode_step // self.spacing:
+            return NotApplicable(f"only one of {self.spacing} steps is judged")
+        memory["latest"] = step.mode_step // self.spacing
+        added = history.add(points.values)
         memory["history"] = history.to_json()
         counts = {names: history.of(names).count for names in history.names}
         most, fewest = max(counts.values(), default=0), self._window[0]
