@@ -6,15 +6,12 @@ Shape legend: N = batch, U = units, ... = spatial or further axes.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["inactive_units", "saturated_units"]
-
-_SEQUENCE: Final = 3
-"""Dimensions of a tensor whose units may be its second axis, [N, U, L], or its last, [N, T, U]."""
 
 
 def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
@@ -31,10 +28,17 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
         The share in percent; NaN without numbers, without a batch, or with one output per unit.
     """
     shape = is_active.shape
-    if len(shape) <= 1 or 0 in shape or is_active.dtype.kind not in "biuf":
+    if 0 in shape or is_active.dtype.kind not in "biuf":
         return math.nan
+    match shape:
+        case () | (_,):
+            axes: tuple[int, ...] = ()
+        case (_, _, _):  # [N, U, L] or [N, T, U]
+            axes = (1, 2)
+        case _:
+            axes = (1,)
     found = []
-    for axis in (1, 2) if len(shape) == _SEQUENCE else (1,):
+    for axis in axes:
         num_units = shape[axis]
         num_outputs = is_active.size // num_units
         if num_outputs > 1:

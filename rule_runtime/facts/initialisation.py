@@ -47,8 +47,6 @@ FIRST_WEIGHTS: Final = (
 )
 """What the hook saves for a rule that looks at the first weights."""
 
-_HALF: Final = 0.5
-"""Share of the weights that must be bad, and of the allowed gain by which signals must grow."""
 _NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"
 _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
 """Weights of recurrent and attention layers."""
@@ -122,8 +120,8 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
     that weights that the model scales down do not count.
     """
     weights = first_weights(step)
-    large = [w for w in weights if w.gain > max_gain and not w.growth <= _HALF * max_gain]
-    if len(large) < _HALF * len(weights):
+    large = [w for w in weights if w.gain > max_gain and not w.growth <= max_gain / 2]
+    if 2 * len(large) < len(weights):
         return None
     first = max(large, key=lambda weight: weight.gain)
     grows = "" if math.isnan(first.growth) else f", and signals grow {first.growth:.3g} times"
@@ -147,7 +145,7 @@ def equal_units(step: StepView) -> Sign | None:
     if len(constant) < len(units):
         constant = [weight for weight in constant if weight.constant]
     is_layered = any(one.inputs == other.outputs for one, other in permutations(weights, 2))
-    if not (constant and is_layered and len(constant) >= _HALF * len(units)):
+    if not (constant and is_layered and 2 * len(constant) >= len(units)):
         return None
     first = constant[0]
     message = (

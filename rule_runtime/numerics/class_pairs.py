@@ -14,7 +14,6 @@ import numpy.typing as npt
 __all__ = ["ClassPairs", "class_axis", "class_pairs", "true_classes"]
 
 _LARGEST_CLASS: Final = (1 << 31) - 1
-_HALF: Final = 0.5
 
 
 class ClassPairs(NamedTuple):
@@ -107,7 +106,7 @@ def class_pairs(
     if num_classes is None and (predicted != np.floor(predicted)).any():
         if predicted.min() < 0 or predicted.max() > 1 or true.max(initial=0) > 1:
             raise ValueError("predictions are neither classes nor probabilities of two classes")
-        predicted, num_classes = predicted >= _HALF, 2
+        predicted, num_classes = 2 * predicted >= 1, 2
     return ClassPairs(true, _classes("predictions", predicted), num_classes)
 
 
