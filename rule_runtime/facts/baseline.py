@@ -11,12 +11,7 @@ from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = [
-    "LossTargets",
-    "constant_loss",
-    "labels_of_trees",
-    "targets_of",
-]
+__all__ = ["LossTargets", "constant_loss", "labels_of_trees", "targets_of"]
 
 _METRICS: Final = {
     "rmse": LossKind.DISTANCES,

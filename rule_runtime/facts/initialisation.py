@@ -100,7 +100,7 @@ def first_weights(step: StepView) -> list[FirstWeight]:
     growths, rms = _growths(step), _rms(weights)
     low, high = weights.column("min"), weights.column("max")
     found = []
-    for at, pair in enumerate(zip(weights.names, weights.workers, strict=True)):
+    for at, pair in enumerate(weights.pairs):
         shape = weights.shapes[at]
         if shape and has_gradient[at] and (pair in growths or _PACKED.search(pair[0])):
             outputs, inputs, *kernel = shape
@@ -224,7 +224,7 @@ def loss_without_decrease(
     """
     rows = step.tensors(collections=("losses",))
     known, waited = memory.setdefault("losses", {}), np.full(len(rows), np.nan)
-    keys = [f"{worker}/{name}" for name, worker in zip(rows.names, rows.workers, strict=True)]
+    keys = [f"{worker}/{name}" for name, worker in rows.pairs]
     for key, loss, at in sorted(
         zip(keys, finite_means(rows).tolist(), range(len(rows)), strict=True)
     ):

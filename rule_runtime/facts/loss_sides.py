@@ -59,11 +59,12 @@ def loss_sides(step: StepView, rows: TensorRows) -> list[LossSide]:
     A metric of XGBoost is a loss if its name or the script (`maximize=False`) shows that it falls.
     """
     training, other, falling, growing = (
-        _members(step, name) for name in (*SIDES_OF_TREES, FALLING_METRICS, GROWING_METRICS)
+        step.tensors(collections=(name,)).pairs
+        for name in (*SIDES_OF_TREES, FALLING_METRICS, GROWING_METRICS)
     )
     is_boosted = framework_of(step) is Framework.XGBOOST
     found = []
-    for pair in zip(rows.names, rows.workers, strict=True):
+    for pair in rows.pairs:
         name, metric = pair[0], pair[0].partition("-")[2]
         if pair in training:
             name = f"train-{metric}"
@@ -82,9 +83,3 @@ def _is_training(name: str, mode: ModeKeys) -> bool:
     """Return whether a loss is one of training, by its name or else by the mode."""
     named = _NAMED.fullmatch(name)
     return mode is not ModeKeys.EVAL if named is None else named[1] is not None
-
-
-def _members(step: StepView, collection: str) -> set[tuple[str, str]]:
-    """Return names and workers of the tensors of a collection."""
-    rows = step.tensors(collections=(collection,))
-    return set(zip(rows.names, rows.workers, strict=True))

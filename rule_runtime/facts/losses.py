@@ -242,14 +242,14 @@ class Losses:
 
     def __init__(self, step: StepView) -> None:
         self._step = step
-        means = {*_pairs(step.tensors(collections=("losses",)))}
+        means = {*step.tensors(collections=("losses",)).pairs}
         rows = step.tensors(collections=("losses",), regex=(_IN_BATCH,))
         # Keras's are those of the batch, next to a mean of the epoch.
-        self._of_keras = {worker for name, worker in _pairs(rows) if (name, worker) not in means}
-        is_judged = [p not in means or p[1] not in self._of_keras for p in _pairs(rows)]
+        self._of_keras = {worker for name, worker in rows.pairs if (name, worker) not in means}
+        is_judged = [p not in means or p[1] not in self._of_keras for p in rows.pairs]
         self.rows: TensorRows = rows.select(is_judged)
         self._means = finite_means(self.rows).tolist()
-        self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
+        self._places = {p: r for r, p in enumerate(self.rows.pairs)}
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
         if _FUNCTION in self.rows.names:
@@ -279,7 +279,7 @@ class Losses:
         The script ended with an error in them.
         """
         found = []
-        for row, (name, worker) in enumerate(_pairs(self._input_rows)):
+        for row, (name, worker) in enumerate(self._input_rows.pairs):
             pair = (name.removesuffix(_TARGETS) + _FIRST_CALL, worker)
             if name.endswith(f"Loss{_TARGETS}") and pair not in self._places:
                 found.append((self.find(*pair), (self._input_rows, row)))
@@ -363,10 +363,6 @@ def _num_classes(scores: Input | None, targets: Input | None) -> int | None:
     return num_classes if num_classes > max(targets.high, 1) else None
 
 
-def _pairs(rows: TensorRows) -> list[tuple[str, str]]:
-    return list(zip(rows.names, rows.workers, strict=True))
-
-
 def described(rows: TensorRows) -> dict[tuple[str, str], Input]:
     """Return the statistics of tensors by name and worker, in the order of the rows."""
     columns = [rows.column(name) for name in _STATISTICS]
@@ -374,5 +370,5 @@ def described(rows: TensorRows) -> dict[tuple[str, str], Input]:
         pair: Input(
             rows.shapes[at], rows.dtypes[at] or "", *(float(column[at]) for column in columns)
         )
-        for at, pair in enumerate(_pairs(rows))
+        for at, pair in enumerate(rows.pairs)
     }

@@ -86,7 +86,7 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
     of_layers = np.array([layers.column(name) for name in _COLUMNS])
     of_models = np.array([rows.column(name) for name in _COLUMNS])
     found = np.zeros(len(rows), np.bool_)
-    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+    for at, (name, worker) in enumerate(rows.pairs):
         of_keras, model = is_of_keras(name), _owner(name)
         is_real = (rows.dtypes[at] or "").startswith(_FLOATS) and is_model.get(model, False)
         is_real &= any(owner == model or owner.startswith(f"{model}_") for owner in matrices)

@@ -75,8 +75,7 @@ class Gradients:
         for *pair, size in zip(self.owners, self.rows.workers, sizes, strict=True):
             key = (pair[0], pair[1])
             found[key] = max(found.get(key, 0.0), size)
-        pairs = zip(parameters.names, parameters.workers, strict=True)
-        return np.array([found.get(pair, np.nan) for pair in pairs], dtype=np.float64)
+        return np.array([found.get(pair, np.nan) for pair in parameters.pairs], dtype=np.float64)
 
     def learning(self, worker: str) -> frozenset[str]:
         """Return the parameters whose gradient is not zero."""

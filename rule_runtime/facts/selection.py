@@ -68,10 +68,10 @@ def selected_collections(
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:
     """Return a name, or the only tensor of a collection if the worker saved none of this name."""
     rows = step.tensors()
-    if (name, worker) in zip(rows.names, rows.workers, strict=True):
+    if (name, worker) in rows.pairs:
         return name
     rows = step.tensors(collections=(collection,))
-    names = [one for one, of in zip(rows.names, rows.workers, strict=True) if of == worker]
+    names = [one for one, of in rows.pairs if of == worker]
     return names[0] if len(names) == 1 else name
 
 

@@ -67,8 +67,8 @@ def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int
     for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
         name, worker = inputs.names[at], inputs.workers[at]
         if is_of_keras(name):
-            pairs = zip(of_keras.names, of_keras.workers, strict=True)
-            yield from ((at, of_targets) for of_targets, of in sorted(pairs) if of == worker)
+            own = sorted(of_targets for of_targets, of in of_keras.pairs if of == worker)
+            yield from ((at, of_targets) for of_targets in own)
             continue
         owner = name.rpartition("_input_")[0]
         is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)

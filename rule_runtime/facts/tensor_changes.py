@@ -64,12 +64,8 @@ class TensorPairs:
     def __init__(
         self, step: StepView, rows: TensorRows, other: StepView, others: TensorRows
     ) -> None:
-        where = {pair: at for at, pair in enumerate(zip(others.names, others.workers, strict=True))}
-        both = [
-            (at, where[pair])
-            for at, pair in enumerate(zip(rows.names, rows.workers, strict=True))
-            if pair in where
-        ]
+        where = {pair: at for at, pair in enumerate(others.pairs)}
+        both = [(at, where[pair]) for at, pair in enumerate(rows.pairs) if pair in where]
         self.step, self.other = step, other
         self.at = np.array([at for at, _ in both], dtype=np.intp)
         self.rows = rows.select(self.at)
@@ -197,7 +193,6 @@ def frozen_rows(step: StepView, rows: TensorRows) -> _Mask:
     owners = zip(gradients.owners, gradients.rows.workers, strict=True)
     known = {worker for owner, worker in owners if owner}
     parameters = step.tensors(collections=("weights", "biases"))
-    pairs = set(zip(parameters.names, parameters.workers, strict=True))
-    own = zip(rows.names, rows.workers, strict=True)
-    is_parameter = np.array([pair in pairs and pair[1] in known for pair in own], dtype=np.bool_)
+    known_parameters = {pair for pair in parameters.pairs if pair[1] in known}
+    is_parameter = np.array([pair in known_parameters for pair in rows.pairs], dtype=np.bool_)
     return np.asarray(is_parameter & np.isnan(gradients.of(rows)))

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = [
-    "WeightMovement",
-    "learning_steps",
-    "median_of_moving",
-    "tree_rate",
-    "weight_movement",
-]
+__all__ = ["WeightMovement", "learning_steps", "median_of_moving", "tree_rate", "weight_movement"]
 
 _RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5
