@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Missing, NotEvaluated
+from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Regex, Rule
 from rule_runtime.facts.selection import selected_collections
@@ -13,10 +13,7 @@ from rule_runtime.facts.selection import selected_collections
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["NONE_SAVED", "SelectedTensorsRule"]
-
-NONE_SAVED: Final = NotEvaluated("none of the selected tensors was saved")
-"""Outcome of a step at which no selected tensor was saved."""
+__all__ = ["SelectedTensorsRule"]
 
 
 class SelectedTensorsRule(Rule):
@@ -66,5 +63,5 @@ class SelectedTensorsRule(Rule):
         if not len(rows):
             is_selected = self.collection_names or self.tensor_regex
             how = "check collection_names and tensor_regex" if is_selected else ""
-            raise Missing(NONE_SAVED.reason, how)
+            raise Missing("none of the selected tensors was saved", how)
         return rows

@@ -138,11 +138,6 @@ class LossPair:
         return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
 
     @cached_property
-    def entropies_of_logits(self) -> _Numbers:
-        """Binary cross entropies of the sigmoids of outputs [B, K]."""
-        return np.logaddexp(0, self.o) - self.t * self.o
-
-    @cached_property
     def usual_losses(self) -> dict[str, _Numbers]:
         """What usual losses that fit outputs and targets give for each row, or element."""
         found: dict[str, _Numbers] = {}
@@ -154,7 +149,7 @@ class LossPair:
                     self.t * _log(self.o) + (1 - self.t) * _log(1 - self.o)
                 )
             if not self.are_probabilities or np.ptp(self.o) < _WIDE:
-                found["binary, of logits"] = self.entropies_of_logits
+                found["binary, of logits"] = np.logaddexp(0, self.o) - self.t * self.o
         if self.by_class is not None:
             own = self.by_class.own(self.by_class.scores)
             if not self.by_class.are_probabilities:
