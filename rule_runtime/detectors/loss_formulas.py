@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rule_runtime.numerics.label_tally import MIN_CLASSES
 from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
 
-__all__ = ["WRONG_LOSSES", "Formula", "Match", "recognise"]
+__all__ = ["WRONG_LOSSES", "Formula", "recognise"]
 
 _Values = Iterator[tuple[str, float]]
 
@@ -39,29 +39,15 @@ class Formula(NamedTuple):
     remedy: str = ""
 
 
-class Match(NamedTuple):
-    """A wrong formula by which a loss is computed.
-
-    Attributes:
-        name: Name of the formula.
-        message: What is wrong.
-        remedy: What to do.
-        expected: What the nearest right formula gives.
-    """
-
-    name: str
-    message: str
-    remedy: str
-    expected: float
-
-
 def recognise(
     formulas: Sequence[Formula],
     state: dict[str, Any],
     values: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     loss: float,
-) -> Match | None:
-    """Return the wrong formula by which a loss is computed; None if there is none so far.
+) -> tuple[Formula, float] | None:
+    """Return the wrong formula by which a loss is computed, and what a right one would give.
+
+    None is returned as long as there is none. The message of the formula is complete.
 
     It must match at the first step and at each later one at which any formula matches, at two or
     more, and no right formula may match at all of them. Keras saves the mean loss since the epoch
@@ -79,12 +65,12 @@ def recognise(
         return None
     with np.errstate(all="ignore"):
         right = list(_right_losses(pair))
-        wrong = [
-            (formula, formula.message.format(text), value)
+        wrong = {
+            formula.message.format(text): (formula, value)
             for formula in formulas
             for text, value in formula.values(pair)
-        ]
-    sides = {"right": right, "wrong": [of[1:] for of in wrong]}
+        }
+    sides = {"right": right, "wrong": [(text, value) for text, (_, value) in wrong.items()]}
     matching = {
         side: list(dict.fromkeys(text for text, value in computed if _is_near(value, loss, pair)))
         for side, computed in sides.items()
@@ -97,8 +83,8 @@ def recognise(
     if state["steps"] < _MIN_STEPS or state["right"] or not state["wrong"]:
         return None
     expected = min((value for _, value in right), key=lambda of: abs(of - loss), default=0.0)
-    formula, message, _ = next(of for of in wrong if of[1] == state["wrong"][0])
-    return Match(formula.name, message, formula.remedy, expected)
+    message = state["wrong"][0]
+    return wrong[message][0]._replace(message=message), expected
 
 
 def _is_near(value: float, loss: float, pair: LossPair) -> bool:

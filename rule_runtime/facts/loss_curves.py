@@ -135,9 +135,7 @@ class CurveRule(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the numbers of a step to the curves, and judge these.
 
-        Args:
-            step: What was saved at the step.
-            memory: `history`: the first and latest numbers of at most 32 curves.
+        Memory: `history`, the first and latest numbers of at most 32 curves.
 
         Raises:
             Missing: No curve is long enough.

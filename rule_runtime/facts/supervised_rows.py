@@ -64,8 +64,7 @@ def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int
     labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
     of_keras = step.tensors(regex=(f"^{_LABELS}(_[0-9]+)?$",))
     weights = step.tensors(collections=("weights",)).names
-    for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
-        name, worker = inputs.names[at], inputs.workers[at]
+    for at, (name, worker) in sorted(enumerate(inputs.pairs), key=lambda row: row[1]):
         if is_of_keras(name):
             own = sorted(of_targets for of_targets, of in of_keras.pairs if of == worker)
             yield from ((at, of_targets) for of_targets in own)

@@ -82,8 +82,9 @@ class LossInputMismatch(Rule):
                 continue
             match = recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
             if match is not None:
-                measured = (match.name, loss.value, match.expected)
-                found.append((loss, measured, match.message, match.remedy))
+                formula, expected = match
+                measured = (formula.name, loss.value, expected)
+                found.append((loss, measured, formula.message, formula.remedy))
         if not is_judged:
             raise Missing(
                 "no values of outputs and targets were saved", how_to_save_loss_inputs(step)
