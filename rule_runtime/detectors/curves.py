@@ -1,4 +1,4 @@
-"""Faults of short noisy series, such as losses: spikes, rises, swings and plateaus.
+"""Faults of short noisy series, such as losses: spikes, rises, swings, plateaus, no skill.
 
 Shape legend: N = numbers of a series, in order.
 """
@@ -17,6 +17,8 @@ __all__ = [
     "WINDOW",
     "divergence",
     "is_falling",
+    "is_never_better",
+    "margin_of",
     "noise",
     "oscillation",
     "plateau",
@@ -43,6 +45,10 @@ _CLEAR: Final = 4.0
 """Standard deviations of the scatter by which a level must have risen."""
 _FALLEN: Final = 0.5
 """Share of the level at the beginning below which a series has fallen, even if it swings."""
+_LEAST_MARGIN: Final = 0.02
+"""Smallest share by which a loss must be better than the baseline."""
+_ERROR_OF_ROW: Final = 0.4
+"""Standard deviation of the loss of one row about that of a constant predictor, as a share."""
 
 
 def spread(numbers: _Series) -> float:
@@ -177,3 +183,22 @@ def plateau(
     error = 2 * math.sqrt(math.pi) * noise(numbers) / start / math.sqrt(third)
     has_fallen = 1 - low / start >= least_fall or is_falling(numbers[-WINDOW:])
     return None if has_fallen or error >= least_fall else (start, low)
+
+
+def margin_of(rows: float) -> float:
+    """Return by which share a mean loss of so many rows may be below the baseline by chance."""
+    return max(_LEAST_MARGIN, _ERROR_OF_ROW / math.sqrt(max(rows, 1.0)))
+
+
+def is_never_better(latest: _Series, lowest: float, baseline: float, margin: float) -> bool:
+    """Return whether a loss was never better than a baseline, and does not fall.
+
+    Args:
+        latest: The latest losses [N]; of fewer than 4 no trend is clear.
+        lowest: The smallest loss of all.
+        baseline: Loss of the best constant predictor.
+        margin: Share by which a loss must be below the baseline to be better.
+    """
+    is_worse = lowest > (1 - margin) * baseline
+    is_now = float(np.median(latest)) > (1 - margin / 2) * baseline
+    return is_worse and is_now and not is_falling(latest)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rule_runtime.facts.losses import RELATIVE_ERROR, Losses, LossKind, size_of_error
-from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
+from rule_runtime.numerics.loss_pair import constant_predictor_loss
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

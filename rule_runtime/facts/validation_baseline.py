@@ -31,13 +31,11 @@ class Baseline(NamedTuple):
 
     Attributes:
         loss: The loss of the best constant predictor, or the training loss at the beginning.
-        rows: Number of rows that it is a mean of; infinite if unknown.
-        is_computed: Whether it is the loss of the best constant predictor.
+        rows: Rows that the loss of the best constant predictor is a mean of; otherwise infinite.
     """
 
     loss: float
     rows: float
-    is_computed: bool
 
 
 def baseline_of(one: ValidationPass) -> Baseline:
@@ -50,8 +48,8 @@ def baseline_of(one: ValidationPass) -> Baseline:
     is_plain = targets is not None and (targets.is_plain or targets.exact > 0)
     constant = constant_loss(one.loss, targets) if targets is not None and is_plain else 0.0
     if targets is None or not constant:
-        return Baseline(one.start, math.inf, is_computed=False)
-    return Baseline(constant, targets.rows, is_computed=True)
+        return Baseline(one.start, math.inf)
+    return Baseline(constant, targets.rows)
 
 
 def is_comparable(one: ValidationPass, validation: float, training: float) -> bool:

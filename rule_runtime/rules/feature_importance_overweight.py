@@ -59,7 +59,9 @@ class FeatureImportanceOverweight(Rule):
         groups = [group for group in _groups(rows, importances) if len(group) >= least]
         if not groups:
             raise Missing(f"fewer than {least} features have an importance")
-        shares = [_share(importances[group], self.nfeatures) for group in groups]
+        # Divided by the largest, because the sum of large importances could overflow.
+        scaled = [importances[group] / importances[group[0]] for group in groups]
+        shares = [float(each[: self.nfeatures].sum() / each.sum()) for each in scaled]
         share = max(shares)
         if share <= self.threshold:
             return Passed()
@@ -73,12 +75,6 @@ class FeatureImportanceOverweight(Rule):
         )
         measured = ("importance_share", share, self.threshold)
         return finding(self, step, (rows, first), measured, message)
-
-
-def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:
-    """Return the share of the first importances in the sum of all."""
-    scaled = importances / importances[0]  # a sum of large importances could overflow
-    return float(scaled[:num_features].sum() / scaled.sum())
 
 
 def _groups(rows: TensorRows, importances: npt.NDArray[np.float64]) -> list[list[int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.detectors.baseline import is_never_better, margin_of
+from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -116,7 +116,7 @@ class GeneralisationGap(Rule):
 def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:
     latest, lowest = np.array(one.notes["latest"]), one.notes["lowest"]
     has_learned = 0 < one.training < _LEARNED * baseline.loss
-    should_learn = baseline.is_computed and one.training_step >= _LEARNING_STEPS
+    should_learn = math.isfinite(baseline.rows) and one.training_step >= _LEARNING_STEPS
     if not (has_learned or should_learn) or len(latest) < _MIN_PASSES:
         return None
     margin = margin_of(baseline.rows)

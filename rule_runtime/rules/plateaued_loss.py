@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points
+from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points, unrelated_outputs
 from rule_runtime.facts.selection import is_training
-from rule_runtime.facts.unrelated_outputs import unrelated_outputs
 from rule_runtime.facts.weight_movement import learning_steps
 
 if TYPE_CHECKING:

@@ -89,23 +89,14 @@ def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
         children: For each kind of child, its name at each node [N]; other names are ignored.
 
     Returns:
-        The depth, 0 for trees of one node; None if the links do not form trees.
+        The depth, 0 for trees of one node; None if there is no root.
     """
-    rows = {name: at for at, name in enumerate(names)}
-    below: list[list[int]] = [[] for _ in names]
-    roots = set(range(len(names)))
-    num_links = 0
+    below: dict[str, list[str]] = {name: [] for name in names}
     for column in children:
-        for parent, child in enumerate(column):
-            if (row := rows.get(child)) is not None:
-                below[parent].append(row)
-                roots.discard(row)
-                num_links += 1
-    if len(rows) < len(names) or num_links != len(names) - len(roots):
-        return None  # a node has two parents
-    depth, num_seen, level = -1, 0, list(roots)
-    while level:
-        num_seen += len(level)
-        depth += 1
-        level = [child for at in level for child in below[at]]
-    return depth if names and num_seen == len(names) else None
+        for parent, child in zip(names, column, strict=True):
+            if child in below:
+                below[parent].append(child)
+    level, depth = below.keys() - set().union(*below.values()), -1
+    while level and depth < len(names):
+        depth, level = depth + 1, {child for parent in level for child in below[parent]}
+    return None if level or depth < 0 else depth
