@@ -103,7 +103,7 @@ def spike(
 
 
 def divergence(numbers: _Series, share: float, start: float) -> tuple[float, float] | None:
-    """Return the levels before and now of a positive series that rose and stays high.
+    """Return the levels before and now of a positive series that rose and stays high, else None.
 
     * Above its beginning: the latest numbers are all higher than the first one by the share. The
       rise must be clear of the scatter of logarithms: losses scatter by their size.
@@ -114,9 +114,6 @@ def divergence(numbers: _Series, share: float, start: float) -> tuple[float, flo
         numbers: The first numbers and the latest 30 [N].
         share: The least rise.
         start: Level at the beginning.
-
-    Returns:
-        None if the series did not rise, is too short, or is not positive throughout.
     """
     first, latest = float(numbers[0]), numbers[1:][-WINDOW:]
     if len(latest) < _NUM_HIGH or numbers.min() <= 0:
@@ -163,15 +160,13 @@ def plateau(
     """Return the first and the lowest level of a positive series that fell less than by a share.
 
     Levels are medians of a third of the series, at most 10 numbers. Noise must leave no doubt: two
-    standard errors of the fall are smaller than the share. The latest 30 numbers must not fall.
+    standard errors of the fall are smaller than the share. The latest 30 numbers must not fall, and
+    all must be positive, 20 or more; otherwise it returns None.
 
     Args:
         numbers: Its first numbers, and the latest ones [N].
         least_fall: The share.
         lowest: The lowest level that it ever had; NaN if unknown.
-
-    Returns:
-        None if it fell, still falls, is too noisy, too short, or not positive throughout.
     """
     if len(numbers) < FEWEST or not (numbers > 0).all():
         return None

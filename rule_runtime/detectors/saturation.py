@@ -52,14 +52,9 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
 def saturated_units(
     inputs: npt.NDArray[Any], limits: npt.NDArray[np.float64], least_percent: float
 ) -> float:
-    """Return the share of units with too few inputs between two limits, as `inactive_units`.
+    """Return the share of units with too few inputs [N, ...] between two limits [2].
 
-    NaN is between them.
-
-    Args:
-        inputs: Inputs of an activation [N, ...].
-        limits: Lower and upper limit [2].
-        least_percent: Share of its inputs between the limits below which a unit is saturated.
+    The share and the least percentage are those of `inactive_units`; NaN is between the limits.
     """
     if inputs.dtype.kind not in "biuf":
         return math.nan

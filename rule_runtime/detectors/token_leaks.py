@@ -32,13 +32,7 @@ def are_next(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
 
 
 def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: float) -> bool:
-    """Return whether a model copies the token at the same place, wherever there is a target.
-
-    Args:
-        tokens: Tokens [B, L].
-        targets: Targets [B, L], negative where there is none.
-        loss_share: The loss, as a share of that of guessing.
-    """
+    """Return whether a model copies tokens [B, L] wherever targets [B, L] are not negative."""
     wanted = targets[targets >= 0]
     if not loss_share < _COPIED or len(wanted) < _MIN_TOKENS or (wanted == wanted[0]).all():
         return False

@@ -217,10 +217,7 @@ def loss_without_decrease(
 ) -> Sign | None:
     """Count the steps for which each loss has not fallen below its minimum.
 
-    Args:
-        step: The step.
-        memory: `losses`: minimum and count of at most 32 losses, by worker and name.
-        patience: Number of steps that are too many.
+    Memory: `losses`, minimum and count of at most 32 losses, by worker and name.
     """
     rows = step.tensors(collections=("losses",))
     known, waited = memory.setdefault("losses", {}), np.full(len(rows), np.nan)

@@ -120,10 +120,6 @@ def compare(pairs: TensorPairs, tolerance: Tolerance) -> tuple[_Mask, _Mask]:
     Values are read where statistics do not prove a difference. Where values were not saved, tensors
     with equal statistics count as close.
 
-    Args:
-        pairs: The tensors.
-        tolerance: How close they must be; relative to the other step.
-
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
     """
@@ -157,11 +153,6 @@ def update_ratios(
     """Return the update ratios of weights, and which of them statistics prove to be normal [R].
 
     Ratios that are proven to be normal, or unknown, are NaN.
-
-    Args:
-        pairs: The weights.
-        limits: The smallest and the largest ratio that is normal.
-        epsilon: What is added to the magnitude of a weight.
 
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.

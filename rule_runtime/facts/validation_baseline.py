@@ -53,15 +53,10 @@ def baseline_of(one: ValidationPass) -> Baseline:
 
 
 def is_comparable(one: ValidationPass, validation: float, training: float) -> bool:
-    """Return whether a validation loss is on the scale of the training loss.
+    """Return whether the losses of the first pass of validation and training are on one scale.
 
     It is not if it is a sum over rows, of which validation may have more in a step. It is not if it
     is far higher before training has learned anything.
-
-    Args:
-        one: A pass of the loss.
-        validation: The validation loss of the first pass.
-        training: The training loss of the first pass.
     """
     if one.targets is not None and one.targets.is_sum:
         return False

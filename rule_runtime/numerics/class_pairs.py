@@ -36,9 +36,6 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
     Negative labels, which mark what must be ignored, and those that are not finite are left out.
 
-    Args:
-        labels: Labels of any shape; one-hot along the last axis.
-
     Raises:
         ValueError: If they are no classes.
     """
@@ -50,11 +47,7 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def class_axis(labels: tuple[int, ...], scores: tuple[int, ...]) -> int | None:
-    """Return the axis that scores have in addition to labels, the second or the last one.
-
-    Args:
-        labels: Shape of the labels; of one axis it may hold all places of the scores.
-        scores: Shape of the scores.
+    """Return the axis, second or last, that a shape of scores has in addition to that of labels.
 
     Returns:
         None if there is no such axis.

@@ -63,13 +63,7 @@ class RowMemory:
         fingerprints: npt.NDArray[np.uint32],
         is_bad: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.int64]:
-        """Remember the rows of a step, and return how often in a row each was bad [R].
-
-        Args:
-            keys: Keys of the rows [R].
-            fingerprints: Their fingerprints [R].
-            is_bad: Whether a row is bad [R]; else its streak begins anew.
-        """
+        """Remember the rows [R] of a step; return how often in a row each was bad [R]."""
         known = self.known(keys)
         earlier = np.array([known.get(key, (0, 0))[1] for key in keys.tolist()], dtype=np.int64)
         streaks = np.where(is_bad, np.minimum(earlier + 1, _LONGEST), 0)

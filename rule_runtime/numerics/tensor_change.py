@@ -93,13 +93,7 @@ def are_identical(one: Vector, other: Vector) -> Mask:
 
 
 def proven_different(one: Vector, other: Vector, tolerance: Tolerance) -> Mask:
-    """Return which pairs cannot be close, by their sizes, extremes and means [R].
-
-    Args:
-        one: Statistics of the first tensors [R, C].
-        other: Statistics of the second tensors [R, C].
-        tolerance: How close they must be; relative to `other`.
-    """
+    """Return which pairs cannot be close, by their sizes, extremes and means [R]."""
     a, b = _columns(one), _columns(other)
     different: Mask = np.zeros(len(one), dtype=np.bool_)
     for name in ("size", "nan", "inf"):
@@ -121,11 +115,6 @@ def ratio_bounds(now: Vector, before: Vector, epsilon: float) -> tuple[Vector, V
 
     By the triangle inequality the mean change is at most the sum of the mean magnitudes. It is at
     least their difference, that of the means, and 1 / N of that of the extremes.
-
-    Args:
-        now: Statistics of the weights [R, C].
-        before: Statistics of the weights at an earlier step [R, C].
-        epsilon: What is added to the denominator.
     """
     a, b = _columns(now), _columns(before)
     error = _SUM_ERROR * (a["abs_mean"] + b["abs_mean"])

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Unit
-from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import SelectedTensorsRule, finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.tensor_change import Tolerance
