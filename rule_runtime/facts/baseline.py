@@ -54,10 +54,6 @@ class LossTargets(NamedTuple):
         kind = LossKind(self.kind)
         return kind.is_of_numbers or kind is LossKind.CLASSES
 
-    def latest(self, steps: int) -> LossTargets:
-        """Return the same with the weight of `steps` steps at most: later ones then count more."""
-        return self._replace(steps=min(self.steps, steps))
-
     def plus(self, other: LossTargets) -> LossTargets:
         """Return the targets of both together."""
         steps = self.steps + other.steps

@@ -21,16 +21,15 @@ from rule_runtime.facts.framework import Framework, framework_of
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SIDES_OF_TREES", "LossSide", "is_share_of_errors", "loss_sides"]
+__all__ = ["LossSide", "loss_sides"]
 
-SIDES_OF_TREES: Final = ("training_metrics", "validation_metrics")
+_SIDES_OF_TREES: Final = ("training_metrics", "validation_metrics")
 """Collections of the hook for XGBoost: metrics of the training data, and of all other data."""
 
 _NAMED: Final = re.compile(
     r"(?:(train|training)|(?:validation|valid|val|eval|evaluation|test|dev|holdout)(?:_\d{1,4})?)"
     r"-(.+)"
 )
-_ERROR_RATE: Final = re.compile(r"-m?error(@|$)")
 
 
 class LossSide(NamedTuple):
@@ -48,20 +47,13 @@ class LossSide(NamedTuple):
     is_training: bool
 
 
-def is_share_of_errors(loss: str) -> bool:
-    """Return whether a loss of XGBoost is an error rate, which moves in jumps."""
-    return _ERROR_RATE.search(loss) is not None
-
-
 def loss_sides(step: StepView, rows: TensorRows) -> list[LossSide]:
     """Return the sides of a step's losses [R].
 
     A metric of XGBoost is a loss if its name or the script (`maximize=False`) shows that it falls.
     """
-    training, other, falling, growing = (
-        step.tensors(collections=(name,)).pairs
-        for name in (*SIDES_OF_TREES, FALLING_METRICS, GROWING_METRICS)
-    )
+    names = (*_SIDES_OF_TREES, FALLING_METRICS, GROWING_METRICS)
+    training, other, falling, growing = (step.tensors(collections=(of,)).pairs for of in names)
     is_boosted = framework_of(step) is Framework.XGBOOST
     found = []
     for pair in rows.pairs:

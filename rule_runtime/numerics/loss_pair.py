@@ -16,12 +16,10 @@ import numpy.typing as npt
 from rule_runtime.numerics.class_pairs import class_axis
 
 __all__ = [
-    "DISTANCES",
     "LOWEST_LOGARITHM",
     "MAX_ELEMENTS",
     "MIN_ROWS",
     "TOLERANCE",
-    "ClassRows",
     "LossPair",
     "constant_predictor_loss",
     "loss_pair",
@@ -56,7 +54,7 @@ def _log_cosh(errors: _Numbers) -> _Numbers:
     return np.asarray(np.logaddexp(errors, -errors) - math.log(2))
 
 
-DISTANCES: Final[dict[str, Callable[[_Numbers], _Numbers]]] = {
+_DISTANCES: Final[dict[str, Callable[[_Numbers], _Numbers]]] = {
     "squares": np.square,
     "sizes": np.abs,
     "Huber": _huber,
@@ -84,11 +82,6 @@ class ClassRows(NamedTuple):
     def cross_entropy(self) -> _Numbers:
         """Cross entropy of the softmax of each row [R]."""
         return -self.own(_log_softmax(self.scores))
-
-    @property
-    def are_probabilities(self) -> bool:
-        """Whether scores lie between 0 and 1 and sum to 1 over the classes."""
-        return _are_distributions(self.scores)
 
 
 class LossPair:
@@ -128,13 +121,6 @@ class LossPair:
         return np.asarray(self.o - self.t.item()) if self.t.size == 1 else np.empty(0)
 
     @cached_property
-    def are_yes_or_no(self) -> bool:
-        """Whether targets are independent answers from 0 (no) to 1 (yes)."""
-        if not self.is_elementwise or self.t.min() < 0 or self.t.max() > 1:
-            return False
-        return self.rows is None or not _are_distributions(self.rows[1])
-
-    @cached_property
     def are_probabilities(self) -> bool:
         """Whether all outputs lie between 0 and 1."""
         return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
@@ -144,8 +130,9 @@ class LossPair:
         """What usual losses that fit outputs and targets give for each row, or element."""
         found: dict[str, _Numbers] = {}
         if self.errors.size:
-            found |= {name: distance(self.errors) for name, distance in DISTANCES.items()}
-        if self.are_yes_or_no:
+            found |= {name: distance(self.errors) for name, distance in _DISTANCES.items()}
+        are_shares = self.is_elementwise and self.t.min() >= 0 and self.t.max() <= 1
+        if are_shares and (self.rows is None or not _are_distributions(self.rows[1])):
             if self.are_probabilities:
                 found["binary, of probabilities"] = -(
                     self.t * _log(self.o) + (1 - self.t) * _log(1 - self.o)
@@ -154,7 +141,7 @@ class LossPair:
                 found["binary, of logits"] = np.logaddexp(0, self.o) - self.t * self.o
         if self.by_class is not None:
             own = self.by_class.own(self.by_class.scores)
-            if not self.by_class.are_probabilities:
+            if not _are_distributions(self.by_class.scores):
                 found["classes, of logits"] = self.by_class.cross_entropy
             if self.are_probabilities:
                 found["classes, of probabilities"] = -_log(own)
@@ -189,7 +176,7 @@ def constant_predictor_loss(
     with np.errstate(over="ignore", invalid="ignore"):
         for name, losses in pair.usual_losses.items():
             mean, columns = float(losses.mean()), pair.o.shape[1]
-            factors = (1.0, 0.5, columns, columns / 2) if name in DISTANCES else (1.0,)
+            factors = (1.0, 0.5, columns, columns / 2) if name in _DISTANCES else (1.0,)
             for factor in factors:
                 if math.isclose(factor * mean, loss, rel_tol=TOLERANCE):
                     return factor * _baseline(pair, name)
@@ -200,8 +187,8 @@ def constant_predictor_loss(
 
 def _baseline(pair: LossPair, name: str) -> float:
     """Return the mean loss of the best constant predictor by one of the usual losses."""
-    if name in DISTANCES:
-        return _smallest_distance(DISTANCES[name], pair.t.reshape(len(pair.o), -1))
+    if name in _DISTANCES:
+        return _smallest_distance(_DISTANCES[name], pair.t.reshape(len(pair.o), -1))
     if pair.by_class is not None and name.startswith("classes"):
         return _entropy(np.bincount(pair.by_class.classes))
     if not np.isin(pair.t, (0, 1)).all():

@@ -106,6 +106,7 @@ class WorseThanGuessing(Rule):
         if not (kind.is_of_numbers or found.uniform) or kind is LossKind.BINARY:
             return None  # classes of yes and no may have weights
         if key in known:
-            found = LossTargets(*known[key]).latest(LEVEL - 1).plus(found)
+            before = LossTargets(*known[key])
+            found = before._replace(steps=min(before.steps, LEVEL - 1)).plus(found)
         known[key] = list(found)
         return None if found.is_sum else found
