@@ -12,7 +12,6 @@ __all__ = ["MAX_REASONS", "Counts", "Reason"]
 
 MAX_REASONS: Final = 6
 """Kinds of reasons that are kept; a further one replaces the least frequent, with its count."""
-
 _MAX_TEXT: Final = 400
 """Characters of a reason."""
 _NUMBER: Final = re.compile(r"\d+")

@@ -172,9 +172,7 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
                     (float(np.nan_to_num(own[large] / own[small], posinf=np.inf)), large, small)
                 )
     if not found:
-        raise Missing(
-            "no two inputs of activations (collection relu_input) were saved with statistics"
-        )
+        raise Missing("no two inputs of activations (relu_input) were saved with statistics")
     ratio, at, other = max(found)
     if ratio <= threshold:
         return None
@@ -221,10 +219,8 @@ def loss_without_decrease(
     """
     rows = step.tensors(collections=("losses",))
     known, waited = memory.setdefault("losses", {}), np.full(len(rows), np.nan)
-    keys = [f"{worker}/{name}" for name, worker in rows.pairs]
-    for key, loss, at in sorted(
-        zip(keys, finite_means(rows).tolist(), range(len(rows)), strict=True)
-    ):
+    keys, losses = [f"{worker}/{name}" for name, worker in rows.pairs], finite_means(rows).tolist()
+    for key, loss, at in sorted(zip(keys, losses, range(len(rows)), strict=True)):
         if math.isfinite(loss) and (key in known or len(known) < MAX_SERIES):
             least, count = known.get(key, (math.inf, 0))
             known[key] = [loss, 0] if loss < least else [least, count + 1]

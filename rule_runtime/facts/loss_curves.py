@@ -33,16 +33,12 @@ __all__ = [
 
 _WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
 """Kinds of losses whose inputs may be anything: embeddings, advantages, logarithms."""
-
 _NUM_STEPS: Final = 5
 """Latest steps with values that count together."""
-
 _FEWEST_STEPS: Final = 3
 """Steps with values; fewer may be odd batches."""
-
 _CHANCE: Final = 2.0
 """Standard deviations of the correlation by chance; 5 % of unrelated outputs exceed them."""
-
 _MAX_DEVIATION: Final = 0.067
 """Standard deviation by chance, of which a correlation of 0.2 would be three and so would show."""
 

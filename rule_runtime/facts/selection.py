@@ -69,8 +69,7 @@ def selected_collections(
 
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:
     """Return a name, or the only tensor of a collection if the worker saved none of this name."""
-    rows = step.tensors()
-    if (name, worker) in rows.pairs:
+    if (name, worker) in step.tensors().pairs:
         return name
     rows = step.tensors(collections=(collection,))
     names = [one for one, of in rows.pairs if of == worker]

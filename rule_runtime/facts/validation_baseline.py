@@ -70,9 +70,7 @@ def boosting_losses(step: StepView, memory: Memory) -> list[tuple[ValidationPass
     The baseline is the standard deviation of the labels for `rmse`, NaN for other distances, and
     the training loss of the first round for the rest.
 
-    Args:
-        step: The step.
-        memory: What `validation_passes` keeps, and `spread`, the standard deviation of the labels.
+    Memory: what `validation_passes` keeps, and `spread`, the standard deviation of the labels.
     """
     if not any("-" in name for name in step.tensors(collections=("losses",)).names):
         return []

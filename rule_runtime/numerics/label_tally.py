@@ -12,10 +12,8 @@ __all__ = ["MIN_CLASSES", "MIN_LABELS", "LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
 """Ratio of two shares of labels that are unlike."""
-
 _MATTERS: Final = 0.05
 """Share of labels elsewhere from which the lack of a class here does harm."""
-
 MIN_CLASSES: Final = 3
 """Classes whose numbers are no amounts; of two, 0 and 1 may be."""
 _MAX_CLASSES: Final = 32

@@ -31,7 +31,6 @@ _CHUNK: Final = 1 << 20
 """Elements that are compared at a time; it bounds the extra memory."""
 _SUM_ERROR: Final = 1e-5
 """Error of a mean relative to that of the magnitudes; accelerators add up in float32."""
-
 _EXTREME_ERROR: Final = 1e-12
 """Error of a minimum or maximum relative to the magnitudes; no computation rounds it."""
 

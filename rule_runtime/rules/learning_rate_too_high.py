@@ -18,11 +18,9 @@ __all__ = ["LearningRateTooHigh"]
 
 _MAX_RATE_OF_TREES: Final = 1.0
 """Rate at which each tree reaches the minimum of the quadratic approximation of the loss."""
-
 _FIRST_RATIO: Final = 2.5
 """Ratio in the first step, and t times smaller in step t: weights may begin at zero, and optimizers
 that divide by a running mean of gradients begin with steps up to ten times too long."""
-
 _FEWEST_STEPS: Final = 2
 """Steps that must be too long: one step of L-BFGS is many iterations."""
 
