@@ -9,22 +9,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.loss_pair import LossPair, loss_pair
+from rule_runtime.numerics.label_tally import MIN_CLASSES
+from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
 
-__all__ = ["WRONG_LOSSES", "Formula", "Match", "recognise"]
+__all__ = ["WRONG_LOSSES", "Formula", "recognise"]
 
 _Values = Iterator[tuple[str, float]]
 
-_TOLERANCE: Final = 1e-4
-"""Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
 _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: constants of about 1e-7 inside logarithms."""
 _MIN_STEPS: Final = 2
 """Saved steps at which a formula must match; one match may be chance."""
-_MAX_PAIRS: Final = 1 << 20
-"""Pairs of an output and a target; more take too long."""
-_MIN_CLASSES: Final = 3
-"""Classes; the number of a class is a fair target where there are two."""
 
 
 class Formula(NamedTuple):
@@ -44,29 +39,15 @@ class Formula(NamedTuple):
     remedy: str = ""
 
 
-class Match(NamedTuple):
-    """A wrong formula by which a loss is computed.
-
-    Attributes:
-        name: Name of the formula.
-        message: What is wrong.
-        remedy: What to do.
-        expected: What the nearest right formula gives.
-    """
-
-    name: str
-    message: str
-    remedy: str
-    expected: float
-
-
 def recognise(
     formulas: Sequence[Formula],
     state: dict[str, Any],
     values: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     loss: float,
-) -> Match | None:
-    """Return the wrong formula by which a loss is computed; None if there is none so far.
+) -> tuple[Formula, float] | None:
+    """Return the wrong formula by which a loss is computed, and what a right one would give.
+
+    None is returned as long as there is none. The message of the formula is complete.
 
     It must match at the first step and at each later one at which any formula matches, at two or
     more, and no right formula may match at all of them. Keras saves the mean loss since the epoch
@@ -84,12 +65,12 @@ def recognise(
         return None
     with np.errstate(all="ignore"):
         right = list(_right_losses(pair))
-        wrong = [
-            (formula, formula.message.format(text), value)
+        wrong = {
+            formula.message.format(text): (formula, value)
             for formula in formulas
             for text, value in formula.values(pair)
-        ]
-    sides = {"right": right, "wrong": [of[1:] for of in wrong]}
+        }
+    sides = {"right": right, "wrong": [(text, value) for text, (_, value) in wrong.items()]}
     matching = {
         side: list(dict.fromkeys(text for text, value in computed if _is_near(value, loss, pair)))
         for side, computed in sides.items()
@@ -102,15 +83,15 @@ def recognise(
     if state["steps"] < _MIN_STEPS or state["right"] or not state["wrong"]:
         return None
     expected = min((value for _, value in right), key=lambda of: abs(of - loss), default=0.0)
-    formula, message, _ = next(of for of in wrong if of[1] == state["wrong"][0])
-    return Match(formula.name, message, formula.remedy, expected)
+    message = state["wrong"][0]
+    return wrong[message][0]._replace(message=message), expected
 
 
 def _is_near(value: float, loss: float, pair: LossPair) -> bool:
     """Return whether a loss is a mean, or its sum over columns or all elements."""
     factors = {1, pair.t.size // len(pair.o) or 1, pair.t.size}
     return any(
-        abs(factor * value - loss) <= _TOLERANCE * abs(loss) + _ROUNDING for factor in factors
+        abs(factor * value - loss) <= TOLERANCE * abs(loss) + _ROUNDING for factor in factors
     )
 
 
@@ -132,7 +113,7 @@ def _distances(errors: npt.ArrayLike, sign: int = 1) -> _Values:
 
 
 def _of_each_pair(pair: LossPair) -> _Values:
-    if pair.is_elementwise and pair.o.shape[1] == 1 and pair.o.size * pair.t.size <= _MAX_PAIRS:
+    if pair.is_elementwise and pair.o.shape[1] == 1 and pair.o.size * pair.t.size <= MAX_ELEMENTS:
         yield from _distances(pair.o - pair.t.reshape(1, -1))
 
 
@@ -147,7 +128,7 @@ def _of_wrong_sign(pair: LossPair) -> _Values:
 
 
 def _of_class_numbers(pair: LossPair) -> _Values:
-    if pair.by_class is not None and pair.by_class.scores.shape[1] >= _MIN_CLASSES:
+    if pair.by_class is not None and pair.by_class.scores.shape[1] >= MIN_CLASSES:
         yield from _distances(pair.by_class.scores - pair.by_class.classes[:, None])
 
 

@@ -6,17 +6,12 @@ Shape legend: N = batch, U = units, ... = spatial or further axes.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["inactive_units", "saturated_units"]
-
-_SEQUENCE: Final = 3
-"""Dimensions of a tensor whose units may be its second axis, [N, U, L], or its last, [N, T, U]."""
-_BATCH: Final = 2
-"""Fewest dimensions of a tensor that has a batch and units."""
 
 
 def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
@@ -33,10 +28,17 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
         The share in percent; NaN without numbers, without a batch, or with one output per unit.
     """
     shape = is_active.shape
-    if len(shape) < _BATCH or 0 in shape or is_active.dtype.kind not in "biuf":
+    if 0 in shape or is_active.dtype.kind not in "biuf":
         return math.nan
+    match shape:
+        case () | (_,):
+            axes: tuple[int, ...] = ()
+        case (_, _, _):  # [N, U, L] or [N, T, U]
+            axes = (1, 2)
+        case _:
+            axes = (1,)
     found = []
-    for axis in (1, 2) if len(shape) == _SEQUENCE else (1,):
+    for axis in axes:
         num_units = shape[axis]
         num_outputs = is_active.size // num_units
         if num_outputs > 1:
@@ -50,15 +52,9 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
 def saturated_units(
     inputs: npt.NDArray[Any], limits: npt.NDArray[np.float64], least_percent: float
 ) -> float:
-    """Return the share of units with too few inputs between two limits; NaN is between them.
+    """Return the share of units with too few inputs [N, ...] between two limits [2].
 
-    Args:
-        inputs: Inputs of an activation [N, ...].
-        limits: Lower and upper limit [2].
-        least_percent: Share of its inputs between the limits below which a unit is saturated.
-
-    Returns:
-        As `inactive_units`.
+    The share and the least percentage are those of `inactive_units`; NaN is between the limits.
     """
     if inputs.dtype.kind not in "biuf":
         return math.nan

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Leak", "find_leak", "marked_columns", "skills", "summed_columns"]
+from rule_runtime.numerics.loss_pair import MIN_ROWS
+
+__all__ = ["Leak", "find_leak", "separating_columns", "skills", "summed_columns"]
 
 _Numbers = npt.NDArray[np.float64]
 
@@ -20,8 +22,6 @@ _LEAKS: Final = 0.95
 """Skill of a column from which the target can be computed; good features reach 0.7."""
 _NEAR: Final = 0.8
 """Skill of a further column from which on the target is easy to predict, and no leak."""
-_MIN_ROWS: Final = 8
-"""Rows of a batch; fewer say little about neighbours."""
 _CLASS_ROWS: Final = 4
 """Times as many examples must show that classes are leaked: a class says less than a number."""
 _MAX_CANDIDATES: Final = 64
@@ -30,8 +30,8 @@ _MAX_NUMBERS: Final = 3072
 """Numbers that the state holds of classes, 4 bytes each: two for each class and column."""
 _MAX_VALUES: Final = 64
 """Values that are classes; more are numbers."""
-_MARKED: Final = 0.8
-"""Share of the classes that must have marks, or all but one; in healthy inputs an eighth has."""
+_SEPARATED: Final = 0.8
+"""Share of the classes to separate, or all but one; healthy inputs separate one of eight."""
 _GAP: Final = 2.0
 """Distance of a class from the others, in its own width; clusters of easy tasks are nearer."""
 _ROWS_OF_CLASS: Final = 3
@@ -68,7 +68,7 @@ def find_leak(
     """Add a batch; return the columns that leak the target, None while too few examples were seen.
 
     A number leaks if one column predicts it, or if it is a sum of columns. Classes leak if columns
-    have marks of them. Nothing is reported if the task is easy: if a further column comes near, or
+    separate them. Nothing is reported if the task is easy: if a further column comes near, or
     more than half of the columns leak, or the order of the rows predicts the target as well.
 
     Args:
@@ -84,13 +84,14 @@ def find_leak(
         return Leak(*state["found"])
     if state.setdefault("width", columns.shape[1]) != columns.shape[1]:
         return None  # as of texts that are padded to the longest of a batch
-    if len(targets) < _MIN_ROWS:
+    if len(targets) < MIN_ROWS:
         return None
     table = np.where(np.abs(columns) < -_MISSING, columns, _MISSING)
     are_classes = state.setdefault("are_classes", _are_classes(targets, is_known=are_classes))
     by_column, by_order = _mean_skills(state, table, targets)
     if are_classes:
-        found, min_examples = marked_columns(state, table, targets), _CLASS_ROWS * min_examples
+        found = separating_columns(state, table, targets)
+        min_examples *= _CLASS_ROWS
     else:
         parts = summed_columns(table, targets)
         state["parts"] = parts if state.get("parts", parts) == parts else []
@@ -107,14 +108,10 @@ def find_leak(
 
 
 def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
-    """Return how well each column alone predicts the targets [C]: 1 without error, 0 as by chance.
+    """Return how well each column [N, C] predicts targets [N]: 1 without error, 0 as by chance.
 
     Each row is predicted by its neighbours in the order of the column: the rank of its target by
     the mean of theirs. The skill is 1 minus the mean error over that of the median.
-
-    Args:
-        columns: Finite numbers [N, C].
-        targets: Targets [N].
     """
     _, at, counts = np.unique(targets, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - counts / 2)[at]
@@ -126,14 +123,10 @@ def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
 
 
 def summed_columns(columns: _Numbers, targets: _Numbers) -> list[int]:
-    """Return the columns of which the targets are a sum, each times a factor.
+    """Return the columns [N, C] of which the targets [N] are a sum, each times a factor.
 
     Factors are fitted on every second row, and the sum is compared with the others. None are
     returned if half of the rows are not two for each column.
-
-    Args:
-        columns: Finite numbers [N, C].
-        targets: Numbers [N].
     """
     if len(targets) < 4 * columns.shape[1]:
         return []
@@ -148,17 +141,18 @@ def summed_columns(columns: _Numbers, targets: _Numbers) -> list[int]:
     return [int(at) for at in np.flatnonzero(sizes > _NEGLIGIBLE * sizes.max())]
 
 
-def marked_columns(
+def separating_columns(
     state: dict[str, Any], columns: npt.NDArray[Any], classes: _Numbers
 ) -> list[int]:
-    """Return the columns that mark four of five classes, or all but one, in all rows so far.
+    """Return the columns that separate four of five classes, or all but one, in all rows so far.
 
-    A column marks a class if the range of its rows is apart from those of all other classes, by at
-    least twice its own width. Each column that marks alone is returned, or else all that do so
-    together.
+    A column separates a class if the range of its rows is apart from those of all other classes, by
+    at least twice its own width. Each column that does so for enough classes is returned, or else
+    all columns that do so together: a column for each class.
 
     Args:
-        state: The range of each class in each column, in earlier batches. Changed in place.
+        state: Names, numbers of rows and ranges of the classes in earlier batches, for the columns
+            that separate most. Changed in place.
         columns: Finite numbers [N, C].
         classes: The class of each row [N].
     """
@@ -168,47 +162,53 @@ def marked_columns(
     if not chosen or len(names) > _MAX_VALUES:
         state["columns"] = []
         return []
-    low = np.full((len(names), len(chosen)), np.inf, np.float32)
-    high = -low
-    if known:
-        ranges = np.frombuffer(base64.b64decode(state["ranges"]), np.float32)
-        low[: len(known)], high[: len(known)] = ranges.reshape(2, len(known), -1)
+    low, high = _ranges(state, len(names), len(chosen))
+    counts = np.array([*state.get("counts", ()), *[0] * (len(names) - len(known))])
     table = columns[:, chosen].astype(np.float32)
     for at, name in enumerate(names):
         own = table[classes == name]
+        counts[at] += len(own)
         low[at] = np.minimum(low[at], own.min(0, initial=np.inf))
         high[at] = np.maximum(high[at], own.max(0, initial=-np.inf))
-    counts = np.array([*state.get("counts", ()), *[0] * (len(names) - len(known))])
-    counts += [int((classes == name).sum()) for name in names]
-    marks = _marks(low, high)
-    order = np.argsort(-(marks * (counts - 1)[:, None]).sum(0), kind="stable")
+    separated = _separated(low, high)
+    order = np.argsort(-(separated * (counts - 1)[:, None]).sum(0), kind="stable")
     best = np.sort(order[: _MAX_NUMBERS // (2 * len(names))])
     ranges = np.stack([low, high])[:, :, best]
     state["classes"], state["counts"] = names, counts.tolist()
     state["columns"] = [chosen[at] for at in best]
     state["ranges"] = base64.b64encode(ranges.tobytes()).decode()
-    return [chosen[at] for at in _marking(marks[counts >= _ROWS_OF_CLASS])]
+    return [chosen[at] for at in _enough(separated[counts >= _ROWS_OF_CLASS])]
 
 
-def _marks(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which classes columns mark, by the range of each class in each column [K, C]."""
-    marks = np.zeros(low.shape, np.bool_)
+def _ranges(state: dict[str, Any], num_classes: int, num_columns: int) -> npt.NDArray[np.float32]:
+    """Return the lower and upper ends of classes in columns so far [2, K, C]; none if unknown."""
+    ends = np.full((2, num_classes, num_columns), np.inf, np.float32)
+    ends[1] *= -1
+    stored = np.frombuffer(base64.b64decode(state.get("ranges", "")), np.float32)
+    known = len(state.get("classes", ()))
+    ends[:, :known] = stored.reshape(2, known, num_columns)
+    return ends
+
+
+def _separated(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which classes each column separates, by the range of each class [K, C]."""
+    separated = np.zeros(low.shape, np.bool_)
     for at in range(len(low)):
         others = np.arange(len(low)) != at
         # Negative where ranges overlap.
         gaps = np.maximum(low[others] - high[at], low[at] - high[others])
         gap = gaps.min(0, initial=np.inf)
-        marks[at] = (gap > 0) & (gap >= _GAP * (high[at] - low[at]))
-    return marks
+        separated[at] = (gap > 0) & (gap >= _GAP * (high[at] - low[at]))
+    return separated
 
 
-def _marking(marks: npt.NDArray[np.bool_]) -> list[int]:
-    """Return the columns of marks [K, C] that mark most classes, each alone or else together."""
-    needed = min(_MARKED * len(marks), len(marks) - 1)  # the last class is what has no mark
-    if len(marks) <= 1 or marks.any(1).sum() < needed:
+def _enough(separated: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the columns that separate enough classes [K, C], each alone or else together."""
+    needed = min(_SEPARATED * len(separated), len(separated) - 1)  # the last class is the rest
+    if len(separated) <= 1 or separated.any(1).sum() < needed:
         return []
-    alone = marks.sum(0) >= needed
-    return [int(at) for at in np.flatnonzero(alone if alone.any() else marks.any(0))]
+    alone = separated.sum(0) >= needed
+    return [int(at) for at in np.flatnonzero(alone if alone.any() else separated.any(0))]
 
 
 def _mean_skills(

@@ -26,24 +26,13 @@ _STANDARD_ERRORS: Final = 4.0
 
 
 def are_next(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Return whether the target at each place but the last is the token at the next place.
-
-    Args:
-        tokens: Tokens [B, L].
-        targets: Targets [B, L].
-    """
+    """Return whether each target [B, L] but the last is the token at the next place [B, L]."""
     is_constant = not tokens.size or (tokens == tokens.flat[0]).all()
     return not is_constant and np.array_equal(tokens[:, 1:], targets[:, :-1])
 
 
 def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: float) -> bool:
-    """Return whether a model copies the token at the same place, wherever there is a target.
-
-    Args:
-        tokens: Tokens [B, L].
-        targets: Targets [B, L], negative where there is none.
-        loss_share: The loss, as a share of that of guessing.
-    """
+    """Return whether a model copies tokens [B, L] wherever targets [B, L] are not negative."""
     wanted = targets[targets >= 0]
     if not loss_share < _COPIED or len(wanted) < _MIN_TOKENS or (wanted == wanted[0]).all():
         return False
@@ -51,13 +40,10 @@ def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: 
 
 
 def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
-    """Return whether the loss at the last place exceeds that of all other places beyond chance.
+    """Return whether the loss [B, L] at the last place exceeds that of all others beyond chance.
 
     If the targets are the next tokens, the target at the last place is the only one that is not in
     the input: a causal model has about the same loss there as before.
-
-    Args:
-        losses: The loss at each place [B, L].
     """
     last, others = losses[:, -1], losses[:, :-1].mean(1)
     if min(losses.shape) < _MIN_LENGTH or last.mean() <= _TIMES * others.mean():

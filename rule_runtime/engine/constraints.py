@@ -9,15 +9,7 @@ from typing import Any, ClassVar
 
 from rule_runtime.trial.name_pattern import PatternError, check_pattern
 
-__all__ = [
-    "AtLeast",
-    "AtMost",
-    "Constraint",
-    "GreaterThan",
-    "LessThan",
-    "Regex",
-    "Unit",
-]
+__all__ = ["AtLeast", "AtMost", "Constraint", "GreaterThan", "LessThan", "Regex", "Unit"]
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,7 @@ import numpy as np
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from rule_runtime.engine.counts import MAX_TEXT, Counts
 from rule_runtime.engine.evidence import Evidence, completed
-from rule_runtime.engine.failure import (
-    UNAVAILABLE,
-    failure_reason,
-    located_in_check,
-    wrong_outcome,
-)
+from rule_runtime.engine.failure import UNAVAILABLE, failure_reason, located_in_check, wrong_outcome
 from rule_runtime.engine.outcome import (
     Failed,
     IssueFound,

@@ -30,8 +30,6 @@ _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
-_NUM_OPTIONAL: Final = 2
-"""Types in a union that is supported: one, and that of None."""
 _SIMILAR: Final = 0.5
 """Similarity (difflib's ratio) from which one name is suggested for another."""
 
@@ -185,8 +183,9 @@ def _kind(hint: Any, *, is_regex: bool = False) -> _Kind:
         return _PLAIN[hint]
     if origin is typing.Annotated:
         return _kind(args[0], is_regex=is_regex)
-    if origin in (typing.Union, types.UnionType) and len(args) == _NUM_OPTIONAL:
-        inner = _kind(args[args[0] is type(None)], is_regex=is_regex)
+    given = [each for each in args if each is not type(None)]
+    if origin in (typing.Union, types.UnionType) and len(given) == 1:
+        inner = _kind(given[0], is_regex=is_regex)
         return replace(
             inner,
             words=f"{inner.words}, or none",

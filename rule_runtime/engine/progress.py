@@ -15,15 +15,7 @@ from typing import Final, NamedTuple
 from rule_runtime.engine.json_codec import JsonRecord
 from rule_runtime.engine.worker_progress import WorkerProgress
 
-__all__ = [
-    "MAX_PENDING",
-    "Finishing",
-    "Patience",
-    "Progress",
-    "Replaying",
-    "Scan",
-    "Waiting",
-]
+__all__ = ["MAX_PENDING", "Finishing", "Patience", "Progress", "Replaying", "Scan", "Waiting"]
 
 MAX_PENDING: Final = 1000
 """Files that may wait to be fed, all workers together; further ones are found again later."""

@@ -26,14 +26,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rule_runtime.configuration.collection_config import CollectionConfig, as_collections
-from rule_runtime.engine.constraints import (
-    AtLeast,
-    AtMost,
-    GreaterThan,
-    LessThan,
-    Regex,
-    Unit,
-)
+from rule_runtime.engine.constraints import AtLeast, AtMost, GreaterThan, LessThan, Regex, Unit
 from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
 from rule_runtime.engine.step_bounds import StepBounds

@@ -20,7 +20,6 @@ __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress"]
 
 MEMORY_VERSION: Final = 2
 """Raised whenever what a built-in rule keeps in its memory changes its meaning."""
-
 _NO_STEP: Final = "no step of this run was saved"
 
 

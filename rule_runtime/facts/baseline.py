@@ -5,20 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rule_runtime.facts.losses import Input, Losses, LossKind, size_of_error
-from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
+from rule_runtime.facts.losses import RELATIVE_ERROR, Losses, LossKind, size_of_error
+from rule_runtime.numerics.loss_pair import constant_predictor_loss
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = [
-    "SURELY_MEAN",
-    "LossTargets",
-    "constant_loss",
-    "labels_of_trees",
-    "spread_of_labels",
-    "targets_of",
-]
+__all__ = ["LossTargets", "constant_loss", "labels_of_trees", "targets_of"]
 
 _METRICS: Final = {
     "rmse": LossKind.DISTANCES,
@@ -30,18 +23,6 @@ _METRICS: Final = {
 
 _BALANCED: Final = 0.3
 """Smallest share of the rarer of two classes: losses of rarer classes often have weights."""
-
-_FAR: Final = 5.0
-"""Standard deviations from the mean at which an element may be an outlier."""
-
-_DOMINATING: Final = 0.1
-"""Share of the variance that makes it one: then the variance says little of the other rows."""
-
-SURELY_MEAN: Final = 3.0
-"""Times the loss of a constant predictor below which a first loss is no sum over rows."""
-
-_ROUNDING: Final = 1e-6
-"""Relative error of a variance that is computed from statistics in single precision."""
 
 
 class LossTargets(NamedTuple):
@@ -55,7 +36,6 @@ class LossTargets(NamedTuple):
         square: Mean square of the elements.
         uniform: Loss of equal probabilities for all classes, nats; 0 for other losses.
         exact: Loss of the best constant predictor, computed from values; 0 if unknown.
-        has_outlier: Whether one element dominates the variance.
         is_sum: Whether the loss is known to be a sum over rows instead of a mean.
     """
 
@@ -66,38 +46,16 @@ class LossTargets(NamedTuple):
     square: float
     uniform: float = 0.0
     exact: float = 0.0
-    has_outlier: bool = False
     is_sum: bool = False
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the elements."""
-        return math.sqrt(max(self.square - self.mean**2, 0.0))
-
-    @property
-    def are_numbers(self) -> bool:
-        """Whether the loss compares numbers, not classes."""
-        return LossKind(self.kind).is_of_numbers
 
     @property
     def is_plain(self) -> bool:
         """Whether the name of the loss shows that it is a mean without weights of rows."""
-        return self.are_numbers or self.kind == LossKind.CLASSES.value
-
-    def latest(self, steps: int) -> LossTargets:
-        """Return the same, with the weight of a few steps: so that later ones count more.
-
-        Args:
-            steps: Number of steps.
-        """
-        return self._replace(steps=min(self.steps, steps))
+        kind = LossKind(self.kind)
+        return kind.is_of_numbers or kind is LossKind.CLASSES
 
     def plus(self, other: LossTargets) -> LossTargets:
-        """Return the targets of both together.
-
-        Args:
-            other: Targets of further steps.
-        """
+        """Return the targets of both together."""
         steps = self.steps + other.steps
         share = other.steps / steps
         return other._replace(
@@ -106,7 +64,6 @@ class LossTargets(NamedTuple):
             mean=self.mean + share * (other.mean - self.mean),
             square=self.square + share * (other.square - self.square),
             exact=0.0,  # batches may be sorted: the best constant of each is better than one of all
-            has_outlier=self.has_outlier or other.has_outlier,
             is_sum=self.is_sum or other.is_sum,
         )
 
@@ -140,19 +97,12 @@ def targets_of(
         square=targets.mean_square,
         uniform=uniform if math.isfinite(uniform) else 0.0,
         exact=0.0 if values is None else constant_predictor_loss(*values, loss),
-        has_outlier=not of_classes and _has_outlier(targets),
         is_sum=loss > of.largest_mean,
     )
 
 
 def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | None:
-    """Return the labels that a metric of XGBoost is measured by; None if they are unknown.
-
-    Args:
-        step: A round.
-        metric: Name of the metric, such as `validation-rmse`.
-        worker: The worker.
-    """
+    """Return the labels that a metric such as `validation-rmse` is measured by; None if unknown."""
     kind = _METRICS.get(metric.rpartition("-")[2])
     labels = step.tensors(regex=("^labels$",))
     if kind is None or worker not in labels.workers:
@@ -165,50 +115,25 @@ def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | N
     return LossTargets(kind.value, 1, size, mean, mean * mean + std * std, uniform)
 
 
-def spread_of_labels(step: StepView) -> float:
-    """Return the standard deviation of labels, the error of the best constant; NaN if unknown.
-
-    It is unknown for labels of several columns, which may be in different units.
-
-    Args:
-        step: A round of XGBoost.
-    """
-    rows = step.tensors(collections=("labels",))
-    pairs = zip(rows.column("std").tolist(), rows.shapes, strict=True)
-    spreads = [spread for spread, shape in pairs if math.prod((shape or ())[1:]) == 1]
-    return min((spread for spread in spreads if math.isfinite(spread)), default=math.nan)
-
-
 def constant_loss(name: str, targets: LossTargets) -> float:
     """Return the loss of the best constant predictor; 0 if it is unknown.
 
     It is the variance of numbers, or its root; ln(number of classes), which is at least the entropy
     of the classes; the entropy of two classes that are about equally frequent.
-
-    Args:
-        name: Name of the loss.
-        targets: Its targets.
     """
     kind = LossKind(targets.kind)
-    if targets.is_sum or targets.has_outlier:
+    if targets.is_sum:
         return 0.0
     if targets.exact:
         return targets.exact
     if kind.is_of_numbers:
         variance = targets.square - targets.mean**2
-        is_known = variance > _ROUNDING * targets.square
+        is_known = variance > RELATIVE_ERROR * targets.square
         return size_of_error(kind, name, variance) if is_known else 0.0
     if kind is LossKind.BINARY:
         share = targets.mean
-        is_bit = math.isclose(targets.square, share, rel_tol=_ROUNDING)
+        is_bit = math.isclose(targets.square, share, rel_tol=RELATIVE_ERROR)
         if not is_bit or not _BALANCED <= share <= 1 - _BALANCED:
             return 0.0
         return -share * math.log(share) - (1 - share) * math.log(1 - share)
     return targets.uniform
-
-
-def _has_outlier(targets: Input) -> bool:
-    """Return whether one element is far away and has a tenth of the variance."""
-    far = max(targets.high - targets.mean, targets.mean - targets.low)
-    is_far = far >= _FAR * targets.std > 0
-    return bool(is_far and far * far >= _DOMINATING * targets.size * targets.std * targets.std)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
-from rule_runtime.facts.losses import Input, Loss, Losses, described
+from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, Losses, described
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
@@ -20,8 +20,6 @@ _OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
 )
-_SAME: Final = 1e-5
-"""Relative error of equal means."""
 
 
 def distances_to_classes(
@@ -70,4 +68,5 @@ def _has_targets(loss: Loss, labels: Input) -> bool:
     is_one_column = math.prod((targets.shape or ())[1:]) == 1
     ends = (targets.size, targets.low, targets.high)
     is_same = ends == (labels.size, labels.low, labels.high)
-    return is_one_column and is_same and math.isclose(targets.mean, labels.mean, rel_tol=_SAME)
+    is_same &= math.isclose(targets.mean, labels.mean, rel_tol=RELATIVE_ERROR)
+    return is_one_column and is_same

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import FIRST_INPUTS
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
-from rule_runtime.numerics.label_tally import LabelTally
-from rule_runtime.numerics.repeated_labels import is_repeated
+from rule_runtime.numerics.label_tally import LabelTally, is_repeated
 
 if TYPE_CHECKING:
     from hook_layer.format.modes import ModeKeys

@@ -30,11 +30,7 @@ _OF_BLOCKS: Final = ".*loss._(?!input).*output"
 
 
 def framework_of(step: StepView) -> Framework:
-    """Return what trains the model, by the collections of its hook; PyTorch if they are unknown.
-
-    Args:
-        step: The step.
-    """
+    """Return what trains the model, by the collections of its hook; PyTorch if they are unknown."""
     files = (step.collections_file(worker) for worker in step.workers)
     collections = next((file.collections for file in files if file is not None), {})
     if OF_BOOSTING in collections:

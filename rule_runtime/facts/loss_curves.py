@@ -1,10 +1,10 @@
-"""Training losses of a step, and the base of the rules that judge curves of a run."""
+"""Training losses and what they compare, and the base of the rules that judge curves of a run."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,35 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.loss_sides import loss_side, usual_names
-from rule_runtime.facts.losses import with_constant_targets
+from rule_runtime.facts.loss_sides import loss_sides
+from rule_runtime.facts.losses import Losses, LossKind, with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import finding, finite_means, is_training
-from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
+from rule_runtime.numerics.association import Association
+from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["CurveRule", "Finding", "Points", "training_losses", "training_points"]
+__all__ = [
+    "CurveRule",
+    "Finding",
+    "Points",
+    "training_losses",
+    "training_points",
+    "unrelated_outputs",
+]
+
+_WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
+"""Kinds of losses whose inputs may be anything: embeddings, advantages, logarithms."""
+_NUM_STEPS: Final = 5
+"""Latest steps with values that count together."""
+_FEWEST_STEPS: Final = 3
+"""Steps with values; fewer may be odd batches."""
+_CHANCE: Final = 2.0
+"""Standard deviations of the correlation by chance; 5 % of unrelated outputs exceed them."""
+_MAX_DEVIATION: Final = 0.067
+"""Standard deviation by chance, of which a correlation of 0.2 would be three and so would show."""
 
 
 class Points(NamedTuple):
@@ -40,9 +59,6 @@ class Points(NamedTuple):
 
 def training_points(step: StepView) -> Points:
     """Return the finite training losses of a step that should fall, by usual name; a fact.
-
-    Args:
-        step: A step of training.
 
     Raises:
         Missing: There is none.
@@ -64,21 +80,46 @@ def training_points(step: StepView) -> Points:
 def training_losses(
     step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]
 ) -> dict[Series, int]:
-    """Return the rows of finite training losses by their `usual_names`, and worker.
+    """Return the rows of finite training losses [R] by their usual names, and worker.
 
     Validation losses and metrics that should grow are left out.
+    """
+    sides = loss_sides(step, rows)
+    finite = np.flatnonzero(np.isfinite(means)).tolist()
+    training = [at for at in finite if sides[at].is_training and sides[at].key is not None]
+    return {(sides[at].name, rows.workers[at]): at for at in training}
+
+
+def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Association]:
+    """Add the values of a step; return the losses whose outputs are unrelated to their targets.
+
+    Outputs are compared with their targets and, by the permutation test, with those of other rows.
+    The loss must compare the two by its name, and be the only loss of its worker: outputs of a
+    discriminator are unrelated to their targets if the generator is good.
 
     Args:
         step: A step of training.
-        rows: Its losses [R].
-        means: Their values [R].
+        memory: `associations`: of at most 32 losses, at the latest 5 steps with values.
     """
+    facts = step.fact(Losses)
+    known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
     found = {}
-    names = usual_names(step, rows)
-    for at in np.flatnonzero(np.isfinite(means)):
-        key, of_training = loss_side(names[at], step.mode)
-        if key is not None and of_training:
-            found[names[at], rows.workers[at]] = int(at)
+    losses = step.fact(training_points).at
+    workers = [worker for _, worker in losses]
+    for name, worker in losses:
+        key = f"{worker}/{name}"
+        is_unknown = facts.find(name, worker).kind in _WITHOUT_TARGETS
+        if is_unknown or workers.count(worker) > 1:
+            continue
+        values = facts.values(facts.find(name, worker))
+        association = None if values is None else Association.of(*values)
+        if association is None or (key not in known and len(known) >= MAX_SERIES):
+            continue
+        known[key] = [*known.get(key, []), list(association)][-_NUM_STEPS:]
+        total = Association(*(sum(column) for column in zip(*known[key], strict=True)))
+        would_show = total.deviation <= _MAX_DEVIATION and len(known[key]) >= _FEWEST_STEPS
+        if would_show and abs(total.share) <= _CHANCE * total.deviation:
+            found[name, worker] = total
     return found
 
 
@@ -113,7 +154,7 @@ class CurveRule(Rule):
         noun: What the numbers are.
         measure: Name of what is measured.
         num_first: First numbers of a curve that are stored.
-        bin_steps: Steps whose numbers are averaged to one.
+        spacing: Of so many steps only the first saved one counts.
         compares_together: Whether `_detect` compares the latest `patience` numbers with those
             before; otherwise it must return a finding `patience` times in a row.
         needs_single_curve: Whether workers with several curves are not judged.
@@ -122,7 +163,7 @@ class CurveRule(Rule):
     noun: ClassVar[str] = "losses"
     measure: ClassVar[str]
     num_first: ClassVar[int] = 5
-    bin_steps: ClassVar[int] = 1
+    spacing: ClassVar[int] = 1
     compares_together: ClassVar[bool] = False
     needs_single_curve: ClassVar[bool] = False
 
@@ -146,9 +187,7 @@ class CurveRule(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the numbers of a step to the curves, and judge these.
 
-        Args:
-            step: What was saved at the step.
-            memory: `history`: the first and latest numbers of at most 32 curves.
+        Memory: `history`, the first and latest numbers of at most 32 curves.
 
         Raises:
             Missing: No curve is long enough.
@@ -156,8 +195,10 @@ class CurveRule(Rule):
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         points, history = self._points(step), self._history(memory)
-        is_bin = self.bin_steps > 1
-        added = history.add(points.values, step.mode_step // self.bin_steps if is_bin else None)
+        if memory.get("latest") == step.mode_step // self.spacing:
+            return NotApplicable(f"only one of {self.spacing} steps is judged")
+        memory["latest"] = step.mode_step // self.spacing
+        added = history.add(points.values)
         memory["history"] = history.to_json()
         counts = {names: history.of(names).count for names in history.names}
         most, fewest = max(counts.values(), default=0), self._window[0]

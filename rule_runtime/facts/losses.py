@@ -17,6 +17,8 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
+from rule_runtime.numerics.label_tally import MIN_LABELS
+from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "INPUT_VALUES",
     "LOSS_INPUTS",
+    "RELATIVE_ERROR",
     "Input",
     "Loss",
     "LossKind",
-    "LossValues",
     "Losses",
     "Takes",
     "described",
@@ -60,14 +62,13 @@ _BY_NAME: Final = re.compile(
     r"|(?P<squares>MSE|MeanSquaredError)"
     r"|(?P<distances>L1|SmoothL1|MeanAbsoluteError|Huber))\d*Loss_output"
 )
+RELATIVE_ERROR: Final = 1e-6
+"""Relative error of statistics of the same numbers, in single precision."""
+
 _ROUNDING: Final = 1.05
 """Factor by which a mean may exceed its bound: statistics are rounded."""
-_LOWEST_LOGARITHM: Final = -100.0
-"""BCELoss computes no logarithm below it."""
 _MADE_UP: Final = (-1.0, 0.0, 1.0)
 """Targets that scripts use for "generated" and "real", or for the place of the right candidate."""
-_MIN_TARGETS: Final = 16
-"""Targets of a batch; fewer are often equal by chance."""
 
 
 class LossKind(Enum):
@@ -136,18 +137,6 @@ class Input(NamedTuple):
         return self.mean * self.mean + self.std * self.std
 
 
-class LossValues(NamedTuple):
-    """Values of what a loss compares.
-
-    Attributes:
-        outputs: What the model returns [B, ...].
-        targets: The targets [B, ...].
-    """
-
-    outputs: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
-
-
 class Loss(NamedTuple):
     """A loss of a step and what it compares.
 
@@ -160,7 +149,6 @@ class Loss(NamedTuple):
         outputs: Statistics of what the model returns; None if they were not saved.
         targets: The same of the targets.
         num_classes: Number of classes; None if there are none, or scores were not saved.
-        is_only: Whether it is the only loss of its worker.
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
     """
 
@@ -172,7 +160,6 @@ class Loss(NamedTuple):
     outputs: Input | None
     targets: Input | None
     num_classes: int | None
-    is_only: bool
     is_of_keras: bool = False
 
     @property
@@ -224,12 +211,9 @@ class Loss(NamedTuple):
         if self.kind.is_of_numbers and targets is not None:
             root = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
             largest = size_of_error(self.kind, self.name, root * root)
-        elif self.takes is Takes.PROBABILITIES and self.kind.is_of_classes:
-            largest = -math.log(max(outputs.low, math.exp(_LOWEST_LOGARITHM)))
         elif self.takes is Takes.PROBABILITIES:
-            smallest = min(outputs.low, 1 - outputs.high)
-            largest = -_LOWEST_LOGARITHM
-            largest = -math.log(smallest) if smallest > math.exp(-largest) else largest
+            least = outputs.low if self.kind.is_of_classes else min(outputs.low, 1 - outputs.high)
+            largest = -math.log(max(least, math.exp(LOWEST_LOGARITHM)))
         elif self.kind is LossKind.BINARY:
             largest = max(abs(outputs.low), abs(outputs.high)) + math.log(2)
         elif self.owner == "NLLLoss":
@@ -242,7 +226,7 @@ class Loss(NamedTuple):
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets
-        return of is not None and of.size >= _MIN_TARGETS and of.low == of.high in _MADE_UP
+        return of is not None and of.size >= MIN_LABELS and of.low == of.high in _MADE_UP
 
 
 class Losses:
@@ -258,14 +242,14 @@ class Losses:
 
     def __init__(self, step: StepView) -> None:
         self._step = step
-        means = {*_pairs(step.tensors(collections=("losses",)))}
+        means = {*step.tensors(collections=("losses",)).pairs}
         rows = step.tensors(collections=("losses",), regex=(_IN_BATCH,))
         # Keras's are those of the batch, next to a mean of the epoch.
-        self._of_keras = {worker for name, worker in _pairs(rows) if (name, worker) not in means}
-        is_judged = [p not in means or p[1] not in self._of_keras for p in _pairs(rows)]
+        self._of_keras = {worker for name, worker in rows.pairs if (name, worker) not in means}
+        is_judged = [p not in means or p[1] not in self._of_keras for p in rows.pairs]
         self.rows: TensorRows = rows.select(is_judged)
         self._means = finite_means(self.rows).tolist()
-        self._places = {p: r for r, p in enumerate(_pairs(self.rows))}
+        self._places = {p: r for r, p in enumerate(self.rows.pairs)}
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
         if _FUNCTION in self.rows.names:
@@ -295,19 +279,14 @@ class Losses:
         The script ended with an error in them.
         """
         found = []
-        for row, (name, worker) in enumerate(_pairs(self._input_rows)):
+        for row, (name, worker) in enumerate(self._input_rows.pairs):
             pair = (name.removesuffix(_TARGETS) + _FIRST_CALL, worker)
             if name.endswith(f"Loss{_TARGETS}") and pair not in self._places:
                 found.append((self.find(*pair), (self._input_rows, row)))
         return found
 
     def find(self, name: str, worker: str) -> Loss:
-        """Return what is known of a loss, saved at this step or not.
-
-        Args:
-            name: Name of the loss, `X_output_0`.
-            worker: The worker.
-        """
+        """Return what is known of a loss `X_output_0`, saved at this step or not."""
         pair = (name, worker)
         if pair not in self._known:
             self._known[pair] = self._loss(name, worker)
@@ -331,17 +310,12 @@ class Losses:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
-        is_only = self.rows.workers.count(worker) == 1
-        compared = (outputs, targets, num_classes)
-        return Loss(name, worker, row, value, kind, *compared, is_only, is_of_keras)
+        return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
 
-    def values(self, loss: Loss) -> LossValues | None:
-        """Return the values of outputs and targets; None if either was saved without values.
+    def values(self, loss: Loss) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+        """Return the values of outputs and targets [B, ...] of a loss; None if either lacks values.
 
         Keras saves predictions and labels instead of inputs of its loss.
-
-        Args:
-            loss: A loss of the step.
         """
         names = (f"{loss.owner}_input_0", f"{loss.owner}_input_1")
         if loss.name == _OF_KERAS:
@@ -349,17 +323,11 @@ class Losses:
         elif not loss.name.endswith(_FIRST_CALL):
             return None
         values = self._step.values(names, loss.worker)
-        return None if len(values) < len(names) else LossValues(*(values[name] for name in names))
+        return None if len(values) < len(names) else (values[names[0]], values[names[1]])
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:
-    """Return the largest regression loss that errors with a mean square can give.
-
-    Args:
-        kind: `SQUARES` or `DISTANCES`.
-        loss: Name of the loss.
-        mean_square: Mean square of the error.
-    """
+    """Return the largest loss of a kind of numbers that errors with a mean square can give."""
     if kind is LossKind.SQUARES:
         return mean_square
     root = math.sqrt(mean_square)
@@ -372,10 +340,6 @@ def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozens
 
     Their adversary learns, too, or the candidates become harder. Losses of the same worker without
     known targets may be their sum and are returned as well.
-
-    Args:
-        step: The step.
-        losses: Names and workers of losses.
     """
     known = [step.fact(Losses).find(*pair) for pair in losses]
     workers = {loss.worker for loss in known if loss.has_made_up_targets}
@@ -399,20 +363,12 @@ def _num_classes(scores: Input | None, targets: Input | None) -> int | None:
     return num_classes if num_classes > max(targets.high, 1) else None
 
 
-def _pairs(rows: TensorRows) -> list[tuple[str, str]]:
-    return list(zip(rows.names, rows.workers, strict=True))
-
-
 def described(rows: TensorRows) -> dict[tuple[str, str], Input]:
-    """Return the statistics of tensors by name and worker, in the order of the rows.
-
-    Args:
-        rows: The tensors.
-    """
+    """Return the statistics of tensors by name and worker, in the order of the rows."""
     columns = [rows.column(name) for name in _STATISTICS]
     return {
         pair: Input(
             rows.shapes[at], rows.dtypes[at] or "", *(float(column[at]) for column in columns)
         )
-        for at, pair in enumerate(_pairs(rows))
+        for at, pair in enumerate(rows.pairs)
     }

@@ -83,49 +83,29 @@ _ADVICE: Final = {
 
 
 def how_to_save_loss_inputs(step: StepView) -> str:
-    """Return how to save inputs of losses, or labels, with the framework of a run.
-
-    Args:
-        step: The step.
-    """
+    """Return how to save inputs of losses, or labels, with the framework of a run."""
     return _ADVICE[framework_of(step)].loss_inputs
 
 
 def how_to_save_input_values(step: StepView) -> str:
-    """Return how to save values of the model's inputs and targets with the framework of a run.
-
-    Args:
-        step: The step.
-    """
+    """Return how to save values of the model's inputs and targets with the framework of a run."""
     advice = _ADVICE[framework_of(step)]
     return advice.input_values or advice.loss_inputs
 
 
 def missing_validation(step: StepView) -> Missing:
-    """Return that no validation loss was saved.
-
-    Args:
-        step: The step.
-    """
+    """Return that no validation loss was saved."""
     return Missing("no validation loss was saved", _ADVICE[framework_of(step)].validation)
 
 
 def missing_loss(step: StepView) -> Missing:
-    """Return that no loss was saved.
-
-    Args:
-        step: The step.
-    """
+    """Return that no loss was saved."""
     is_boosted = framework_of(step) is Framework.XGBOOST
     return Missing("no loss was saved", _FALLING_METRIC if is_boosted else "")
 
 
 def are_not_finite(rows: TensorRows) -> bool:
-    """Return whether every tensor has an element that is not finite.
-
-    Args:
-        rows: The rows [R], at least one.
-    """
+    """Return whether every tensor [R] has an element that is not finite."""
     return bool((num_not_finite(rows) > 0).all())
 
 
@@ -149,21 +129,12 @@ def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> M
 
 
 def missing_values(tensors: str) -> Missing:
-    """Return that the values of tensors were not saved.
-
-    Args:
-        tensors: The tensors in words, such as "labels and predictions".
-    """
+    """Return that the values of tensors were not saved."""
     return Missing(f"the values of {tensors} were not saved", _SAVE_VALUES)
 
 
 def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing | None:
-    """Return why no gradient has all of some statistics; None if a gradient has.
-
-    Args:
-        gradients: Those that were saved [R], possibly none.
-        columns: Names of the statistics.
-    """
+    """Return why no gradient [R] has all of some statistics; None if a gradient has."""
     if not len(gradients):
         return Missing("no tensor of the collection gradients was saved")
     return missing_statistics(gradients, columns, "gradient")

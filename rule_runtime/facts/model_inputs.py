@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.facts.losses import RELATIVE_ERROR
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -58,9 +59,6 @@ LAYER_INPUTS: Final = CollectionConfig(
 
 _FLOATS: Final = ("float", "bfloat")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
-_ROUNDING: Final = 1e-6
-"""Relative error of statistics of the same numbers in other types."""
-_MATRIX: Final = 2
 _OF_MODULES: Final = frozenset(("weight", "bias", "gamma", "beta"))
 """Parameters that follow the name of a layer and an underscore, if a framework numbers layers."""
 _TABLE_OF_KERAS: Final = "embeddings:0"
@@ -74,14 +72,10 @@ def is_of_keras(name: str) -> bool:
 
 
 def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which inputs are real numbers that a layer with a matrix gets unchanged [R].
+    """Return which of the `FIRST_INPUTS` are real numbers that a layer with a matrix gets [R].
 
     Whole numbers count in Keras, which makes real ones of them. If no inputs of layers were saved,
     all inputs of models of PyTorch count.
-
-    Args:
-        step: The step.
-        rows: Inputs named as `FIRST_INPUTS` [R].
     """
     weights = step.tensors(collections=("weights",))
     matrices = _owners_of_matrices(weights)
@@ -92,14 +86,14 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
     of_layers = np.array([layers.column(name) for name in _COLUMNS])
     of_models = np.array([rows.column(name) for name in _COLUMNS])
     found = np.zeros(len(rows), np.bool_)
-    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+    for at, (name, worker) in enumerate(rows.pairs):
         of_keras, model = is_of_keras(name), _owner(name)
         is_real = (rows.dtypes[at] or "").startswith(_FLOATS) and is_model.get(model, False)
         is_real &= any(owner == model or owner.startswith(f"{model}_") for owner in matrices)
-        if len(rows.shapes[at] or ()) < _MATRIX or not (of_keras or is_real):
+        if len(rows.shapes[at] or ()) <= 1 or not (of_keras or is_real):
             continue
         own = np.array([of == worker for of in layers.workers], dtype=bool)
-        is_close = np.isclose(of_layers, of_models[:, at, None], rtol=_ROUNDING, atol=0.0)
+        is_close = np.isclose(of_layers, of_models[:, at, None], rtol=RELATIVE_ERROR, atol=0.0)
         is_known = any(own[row] and not is_model[owner] for row, owner in enumerate(owners))
         is_taken = bool((is_close.all(axis=0) & own & has_matrix).any())
         found[at] = is_taken or not (is_known or of_keras)
@@ -117,7 +111,7 @@ def _owners_of_matrices(weights: TensorRows) -> list[str]:
     return [
         name.partition(_WEIGHTS_OF_KERAS)[0] if _WEIGHTS_OF_KERAS in name else _module(name)
         for name, shape, size in zip(weights.names, weights.shapes, sizes, strict=True)
-        if (shape is None or len(shape) >= _MATRIX) and size > 1
+        if (shape is None or len(shape) > 1) and size > 1
         if not name.endswith(_TABLE_OF_KERAS)
     ]
 
@@ -132,11 +126,6 @@ def _is_one_of(layer: str, owners: list[str]) -> bool:
 
 
 def _is_model(name: str, weights: Sequence[str]) -> bool:
-    """Return whether a module is a model, not a layer alone as the one of MXNet's `dense0_weight`.
-
-    Args:
-        name: Name of the module.
-        weights: Names of all weights.
-    """
+    """Return whether a module is a model, not a single layer as that of MXNet's `dense0_weight`."""
     below = {one.removeprefix(f"{name}_") for one in weights if one.startswith(f"{name}_")}
     return bool(below - _OF_MODULES) or bool(below and not name[-1:].isdigit())

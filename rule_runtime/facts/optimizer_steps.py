@@ -18,11 +18,6 @@ OPTIMIZER_STEPS: Final = CollectionConfig("optimizer_steps", {"save_interval": "
 
 
 def largest_count(step: StepView, name: str) -> float | None:
-    """Return a count, the largest one of all workers; None if none was saved.
-
-    Args:
-        step: The step.
-        name: Name of the count, such as `skipped`.
-    """
+    """Return a count such as `skipped`, the largest one of all workers; None if none was saved."""
     counts = step.tensors(regex=(f"^optimizer_steps/{name}$",)).column("mean")
     return None if np.isnan(counts).all() else float(np.nanmax(counts))

@@ -69,24 +69,16 @@ class Gradients:
         """Return the mean absolute gradient of parameters, the largest if there are several [R].
 
         It is NaN if a parameter has no gradient, and infinite if it is unknown or not finite.
-
-        Args:
-            parameters: Weights or biases [R].
         """
         sizes = np.where(np.isnan(self.sizes), np.inf, self.sizes).tolist()
         found: dict[tuple[str, str], float] = {}
         for *pair, size in zip(self.owners, self.rows.workers, sizes, strict=True):
             key = (pair[0], pair[1])
             found[key] = max(found.get(key, 0.0), size)
-        pairs = zip(parameters.names, parameters.workers, strict=True)
-        return np.array([found.get(pair, np.nan) for pair in pairs], dtype=np.float64)
+        return np.array([found.get(pair, np.nan) for pair in parameters.pairs], dtype=np.float64)
 
     def learning(self, worker: str) -> frozenset[str]:
-        """Return the parameters whose gradient is not zero.
-
-        Args:
-            worker: The worker.
-        """
+        """Return the parameters whose gradient is not zero."""
         named = zip(self.owners, self.rows.workers, self.sizes != 0, strict=True)
         return frozenset(name for name, of, is_any in named if of == worker and is_any and name)
 
@@ -110,11 +102,7 @@ class Gradients:
 
 
 def weight_fingerprints(parameters: TensorRows) -> npt.NDArray[np.uint32]:
-    """Return a number for each parameter that differs if its values do, by its statistics [R].
-
-    Args:
-        parameters: Weights or biases [R].
-    """
+    """Return a number for each parameter that differs if its values do, by its statistics [R]."""
     return fingerprints([parameters.column(name) for name in _COMPARED])
 
 
@@ -125,9 +113,6 @@ def is_as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
     others, 2015), sqrt(6 / (inputs + outputs)) in Keras (Glorot and Bengio, 2010). So the extremes
     come close to the ends, and the standard deviation is a / sqrt(3). Trained weights do not look
     so.
-
-    Args:
-        weights: The weights [R].
     """
     low, high, std = (weights.column(name) for name in ("min", "max", "std"))
     found = np.zeros(len(weights), np.bool_)

@@ -22,9 +22,6 @@ def same_on_all_ranks(step: StepView) -> str | None:
 
     Ranks that hold different weights share the work on one batch, as in tensor parallelism. Inputs
     are the same if all their statistics are.
-
-    Args:
-        step: The step.
     """
     losses = step.tensors(collections=("losses",)).names
     outputs = {f"{name.rpartition('_output_')[0]}_input_0" for name in losses}

@@ -6,33 +6,39 @@ Shape legend: R = rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound
+from rule_runtime.engine.outcome import Evidence, IssueFound, Missing
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import Regex, Rule
 from rule_runtime.trial.tensor_rows import worst
 
 if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Rule
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
+    "MAX_NAMED",
+    "SelectedTensorsRule",
     "declared",
     "describe_not_finite",
-    "evidence",
     "finding",
     "finite_means",
     "is_training",
+    "issue",
     "name_or_only_member",
     "num_not_finite",
     "selected_collections",
     "what_to_try",
     "worst",
 ]
+
+MAX_NAMED: Final = 5
+"""Columns or features that a finding names."""
 
 _ADVICE: Final = "What to try:\n"
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
@@ -62,65 +68,17 @@ def selected_collections(
 
 
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:
-    """Return a name, or the only tensor of a collection if the worker saved no tensor of this name.
-
-    Args:
-        step: The step.
-        worker: The worker.
-        name: Name of the tensor.
-        collection: Name of the collection.
-    """
-    rows = step.tensors()
-    if (name, worker) in zip(rows.names, rows.workers, strict=True):
+    """Return a name, or the only tensor of a collection if the worker saved none of this name."""
+    if (name, worker) in step.tensors().pairs:
         return name
     rows = step.tensors(collections=(collection,))
-    names = [one for one, of in zip(rows.names, rows.workers, strict=True) if of == worker]
+    names = [one for one, of in rows.pairs if of == worker]
     return names[0] if len(names) == 1 else name
 
 
 def is_training(step: StepView) -> bool:
-    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set.
-
-    Args:
-        step: The step.
-    """
+    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set."""
     return step.mode in _TRAINING
-
-
-def evidence(
-    step: StepView,
-    rows: TensorRows,
-    at: int,
-    *,
-    measure: str,
-    value: float,
-    threshold: float,
-    message: str,
-    remedy: str,
-) -> Evidence:
-    """Return the evidence of a finding in one row.
-
-    Args:
-        step: The step.
-        rows: The rows [R].
-        at: Position of the row.
-        measure: Name of what was measured.
-        value: The measured value.
-        threshold: What the value was compared with.
-        message: The finding in words; it follows the tensor's name and a colon.
-        remedy: What to try first.
-    """
-    return Evidence(
-        step=step.step,
-        mode=step.mode.name,
-        worker=rows.workers[at],
-        tensor=rows.names[at],
-        measure=measure,
-        value=float(value),
-        threshold=float(threshold),
-        sentence=f"{rows.names[at]}: {message}",
-        remedy=remedy,
-    )
 
 
 def finding(
@@ -142,45 +100,48 @@ def finding(
         message: The finding in words; it follows the tensor's name and a colon.
         remedy: What to try first. By default it is the section `What to try` of the rule.
     """
-    measure, value, threshold = measured
-    found = evidence(
-        step,
-        *row,
-        measure=measure,
-        value=value,
-        threshold=threshold,
-        message=message,
-        remedy=remedy or what_to_try(rule),
+    rows, at = row
+    tensor = rows.names[at], rows.workers[at]
+    return issue(step, tensor, measured, message, remedy or what_to_try(rule))
+
+
+def issue(
+    step: StepView,
+    tensor: tuple[str, str],
+    measured: tuple[str, float, float],
+    message: str,
+    remedy: str,
+) -> IssueFound:
+    """Return a finding in a tensor of a worker; its arguments are as those of `finding`."""
+    (name, worker), (measure, value, threshold) = tensor, measured
+    return IssueFound(
+        Evidence(
+            step=step.step,
+            mode=step.mode.name,
+            worker=worker,
+            tensor=name,
+            measure=measure,
+            value=value,
+            threshold=threshold,
+            sentence=f"{name}: {message}",
+            remedy=remedy,
+        )
     )
-    return IssueFound(found)
 
 
 def what_to_try(rule: Rule) -> str:
-    """Return the section `What to try` of the documentation of a rule or of its base.
-
-    Args:
-        rule: The rule.
-    """
+    """Return the section `What to try` of the documentation of a rule or of its base."""
     texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
     return " ".join(next((text for _, heading, text in texts if heading), "").split())
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
-    """Return the number of NaN and infinite elements of each row [R]; 0 where it is not known.
-
-    Args:
-        rows: The rows [R].
-    """
+    """Return the number of NaN and infinite elements of each row [R]; 0 where it is not known."""
     return np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
 
 
 def describe_not_finite(rows: TensorRows, at: int) -> tuple[str, float, str]:
-    """Return what is not finite in a row: name of the count, the count, and a message.
-
-    Args:
-        rows: The rows [R].
-        at: Position of a row with an element that is not finite.
-    """
+    """Return what is not finite in a row: name of the count, the count, and a message."""
     measure, noun = ("nan", "NaN") if rows.column("nan")[at] > 0 else ("inf", "infinite")
     count, size = float(rows.column(measure)[at]), rows.column("size")[at]
     of_size = "" if np.isnan(size) else f" of {int(size)}"
@@ -191,9 +152,6 @@ def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
     """Return the mean of each row [R], which is the value of a scalar such as a loss.
 
     It is NaN if the row has an element that is not finite.
-
-    Args:
-        rows: The rows [R].
     """
     return np.where(num_not_finite(rows) > 0, np.nan, rows.column("mean"))
 
@@ -202,10 +160,6 @@ def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
     """Return the tensors of a collection by worker, saved at this step or not.
 
     Workers without a collections file, or without a tensor in this collection, are left out.
-
-    Args:
-        step: The step.
-        collection: Name of the collection.
     """
     found = {}
     for worker in step.workers:
@@ -214,3 +168,54 @@ def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
         if entry is not None and entry.tensor_names:
             found[worker] = frozenset(entry.tensor_names)
     return found
+
+
+class SelectedTensorsRule(Rule):
+    """Judges the tensors of the given collections and regular expressions.
+
+    Attributes:
+        must_select: Whether the user must select tensors; otherwise all saved ones are judged.
+        collection_names: Collections to judge, in addition to `tensor_regex`.
+        tensor_regex: Regular expressions of tensors to judge.
+    """
+
+    must_select: ClassVar[bool] = True
+
+    collection_names: tuple[str, ...] = ()
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.must_select and not (self.collection_names or self.tensor_regex):
+            raise ParameterError(
+                f"{type(self).__name__}: no tensor to judge; give collection_names or tensor_regex"
+            )
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether the hook must save values; otherwise statistics suffice."""
+        return False
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the selected collections; none if all saved tensors are judged."""
+        parameters = {"save_raw_tensor": "True"} if self.needs_values else {}
+        return selected_collections(
+            type(self).__name__, self.collection_names, self.tensor_regex, parameters
+        )
+
+    def select(self, step: StepView) -> TensorRows:
+        """Return the selected tensors of a step, possibly none."""
+        return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+
+    def judged_tensors(self, step: StepView) -> TensorRows:
+        """Return the selected tensors of a step.
+
+        Raises:
+            Missing: If none of them was saved.
+        """
+        rows = self.select(step)
+        if not len(rows):
+            is_selected = self.collection_names or self.tensor_regex
+            how = "check collection_names and tensor_regex" if is_selected else ""
+            raise Missing("none of the selected tensors was saved", how)
+        return rows

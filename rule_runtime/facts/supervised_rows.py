@@ -1,4 +1,4 @@
-"""Rows of inputs of models, each with its target.
+"""Inputs of models with their targets: which belong together, and the rows of both.
 
 Shape legend: B = batch, N = rows, C = columns, T = targets of a row.
 """
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.loss_owners import input_target_pairs
 from rule_runtime.facts.losses import Losses
-from rule_runtime.facts.model_inputs import MODEL_INPUT
+from rule_runtime.facts.model_inputs import MODEL_INPUT, is_of_keras
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SupervisedRows", "supervised_rows"]
+__all__ = ["SupervisedRows", "input_target_pairs", "supervised_rows"]
 
 _Values = npt.NDArray[Any]
 
+_LABELS: Final = "labels"
+_INPUT_OF_TREES: Final = "input_values"
 _MAX_ELEMENTS: Final = 1 << 22
 """Elements of an input; more would take seconds to sort."""
 _MAX_TARGETS: Final = 8
@@ -32,11 +33,6 @@ _COLUMNS_EACH: Final = 2
 """Columns for each of several targets; with fewer, the model may rebuild its inputs."""
 _IGNORED: Final = -100
 """The class that PyTorch's losses ignore by default."""
-_HUGE: Final = 1e30
-"""Targets that are left out, as NaN and infinity are: their squares overflow."""
-_TABLE: Final = 2
-_SERIES: Final = 3
-_IMAGES: Final = 4
 
 
 class SupervisedRows(NamedTuple):
@@ -61,15 +57,34 @@ class SupervisedRows(NamedTuple):
     are_classes: bool
 
 
+def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
+    """Yield the rows of inputs of models, and the names of the targets of the same rows."""
+    losses = step.fact(Losses).losses
+    of_losses = sorted({(loss.owner, loss.worker) for loss in losses if loss.owner})
+    labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
+    of_keras = step.tensors(regex=(f"^{_LABELS}(_[0-9]+)?$",))
+    weights = step.tensors(collections=("weights",)).names
+    for at, (name, worker) in sorted(enumerate(inputs.pairs), key=lambda row: row[1]):
+        if is_of_keras(name):
+            own = sorted(of_targets for of_targets, of in of_keras.pairs if of == worker)
+            yield from ((at, of_targets) for of_targets in own)
+            continue
+        owner = name.rpartition("_input_")[0]
+        is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
+        is_model &= (owner, worker) not in of_losses
+        for loss, of_worker in of_losses:
+            if is_model and of_worker == worker:
+                yield at, f"{loss}_input_1"
+        if worker in labels and (is_model or name == _INPUT_OF_TREES):
+            yield at, _LABELS
+
+
 def supervised_rows(step: StepView) -> list[SupervisedRows]:
     """Return the rows of all inputs of models whose values were saved with those of targets.
 
     Inputs that are the targets themselves are left out, and several targets with fewer than twice
     as many columns: an autoencoder rebuilds its inputs. So are inputs of models whose output is not
     what the loss compares.
-
-    Args:
-        step: The step.
     """
     found: list[SupervisedRows] = []
     inputs = step.tensors(regex=(MODEL_INPUT,))
@@ -95,19 +110,18 @@ def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, 
     """Yield columns [N, C] and targets [N, T]: of whole examples, and of each place of them."""
     if values.dtype.kind not in "biuf" or targets.dtype.kind not in "biuf":
         return
-    if not 0 < values.size <= _MAX_ELEMENTS or values.ndim < _TABLE or not targets.ndim:
+    if not 0 < values.size <= _MAX_ELEMENTS or values.ndim <= 1 or not targets.ndim:
         return
     targets = targets[: len(values)]  # of boosted trees only the first rows are saved
     pairs = [("examples", _flat(values), _flat(targets))]
-    if values.ndim == _SERIES and targets.ndim in (_TABLE, _SERIES):
-        length = targets.shape[1]  # the first times may be a warm-up
-        if 1 < length <= values.shape[1]:
-            timed = targets.reshape(-1, targets.shape[2] if targets.ndim == _SERIES else 1)
-            pairs.append(("times", values[:, -length:].reshape(-1, values.shape[2]), timed))
-    if values.ndim == _IMAGES and targets.shape[-2:] == values.shape[-2:]:
-        pixels = targets.reshape(len(targets), -1, *values.shape[-2:])
-        by_pixel = [_flat(np.moveaxis(x, 1, -1), 3) for x in (values, pixels)]
-        pairs.append(("pixels", by_pixel[0], by_pixel[1]))
+    match values.shape, targets.shape:
+        case (_, times, _), (_, length, *rest) if 1 < length <= times and len(rest) <= 1:
+            # The first times may be a warm-up.
+            pairs.append(("times", _flat(values[:, -length:], 2), _flat(targets, 2)))
+        case (_, _, *size), (_, *_, height, width) if size == [height, width]:
+            pixels = targets.reshape(len(targets), -1, *size)
+            by_pixel = [_flat(np.moveaxis(x, 1, -1), 3) for x in (values, pixels)]
+            pairs.append(("pixels", by_pixel[0], by_pixel[1]))
     for places, columns, numbers in pairs:
         usable = _usable(columns, numbers)
         if usable is not None:
@@ -124,7 +138,7 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
         return None
     if num_targets > _MAX_TARGETS or np.array_equal(_classes(columns), targets):
         return None
-    is_known = ((np.abs(targets) < _HUGE) & (targets != _IGNORED)).all(1)
+    is_known = (np.isfinite(targets) & (targets != _IGNORED)).all(1)
     return columns[is_known], targets[is_known].astype(np.float64)
 
 

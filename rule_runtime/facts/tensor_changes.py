@@ -64,12 +64,8 @@ class TensorPairs:
     def __init__(
         self, step: StepView, rows: TensorRows, other: StepView, others: TensorRows
     ) -> None:
-        where = {pair: at for at, pair in enumerate(zip(others.names, others.workers, strict=True))}
-        both = [
-            (at, where[pair])
-            for at, pair in enumerate(zip(rows.names, rows.workers, strict=True))
-            if pair in where
-        ]
+        where = {pair: at for at, pair in enumerate(others.pairs)}
+        both = [(at, where[pair]) for at, pair in enumerate(rows.pairs) if pair in where]
         self.step, self.other = step, other
         self.at = np.array([at for at, _ in both], dtype=np.intp)
         self.rows = rows.select(self.at)
@@ -80,10 +76,7 @@ class TensorPairs:
         self.has_other_shape = np.array(differs, dtype=np.bool_)
 
     def values(self, chosen: _Mask) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Yield position and both values of pairs whose values were saved, a few at a time.
-
-        Args:
-            chosen: Which pairs [R].
+        """Yield position and both values of chosen pairs [R] that have values, a few at a time.
 
         Raises:
             RecordError: If an event file is damaged, or a record longer than 2 GiB.
@@ -127,10 +120,6 @@ def compare(pairs: TensorPairs, tolerance: Tolerance) -> tuple[_Mask, _Mask]:
     Values are read where statistics do not prove a difference. Where values were not saved, tensors
     with equal statistics count as close.
 
-    Args:
-        pairs: The tensors.
-        tolerance: How close they must be; relative to the other step.
-
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
     """
@@ -146,10 +135,6 @@ def largest_difference(pairs: TensorPairs, at: int) -> float:
     """Return the largest difference of two elements of a tensor; infinite if it is unknown.
 
     Where values were not saved it is a lower bound: the difference of the means or extremes.
-
-    Args:
-        pairs: Tensors.
-        at: Position of one.
     """
     columns = [STATISTICS_COLUMNS.index(name) for name in ("min", "max", "mean")]
     with np.errstate(all="ignore"):
@@ -169,11 +154,6 @@ def update_ratios(
 
     Ratios that are proven to be normal, or unknown, are NaN.
 
-    Args:
-        pairs: The weights.
-        limits: The smallest and the largest ratio that is normal.
-        epsilon: What is added to the magnitude of a weight.
-
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
     """
@@ -189,11 +169,7 @@ def update_ratios(
 
 
 def with_numbers(rows: TensorRows) -> TensorRows:
-    """Return the rows that can be compared: not those without elements, nor texts.
-
-    Args:
-        rows: The rows.
-    """
+    """Return the rows that can be compared: not those without elements, nor texts."""
     size = rows.column("size")
     is_text = (size > 0) & np.isnan(rows.column("nan"))
     return rows.select((size != 0) & ~is_text)
@@ -203,16 +179,11 @@ def frozen_rows(step: StepView, rows: TensorRows) -> _Mask:
     """Return which rows are parameters without a gradient, frozen or unused [R].
 
     No row is frozen if the worker saved no gradient whose parameter is known.
-
-    Args:
-        step: The step.
-        rows: Rows of it [R].
     """
     gradients = step.fact(Gradients)
     owners = zip(gradients.owners, gradients.rows.workers, strict=True)
     known = {worker for owner, worker in owners if owner}
     parameters = step.tensors(collections=("weights", "biases"))
-    pairs = set(zip(parameters.names, parameters.workers, strict=True))
-    own = zip(rows.names, rows.workers, strict=True)
-    is_parameter = np.array([pair in pairs and pair[1] in known for pair in own], dtype=np.bool_)
+    known_parameters = {pair for pair in parameters.pairs if pair[1] in known}
+    is_parameter = np.array([pair in known_parameters for pair in rows.pairs], dtype=np.bool_)
     return np.asarray(is_parameter & np.isnan(gradients.of(rows)))

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.loss_owners import input_target_pairs
-from rule_runtime.facts.losses import Losses, LossKind
+from rule_runtime.facts.losses import Loss, Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
-from rule_runtime.facts.selection import finite_means
+from rule_runtime.facts.supervised_rows import input_target_pairs
 from rule_runtime.numerics.loss_pair import LossPair
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ __all__ = ["TokenLosses", "token_losses"]
 
 _REAL: Final = ("float", "bfloat")
 _OF_FUNCTIONS: Final = "Loss_output_0"
-_TABLE: Final = 2
 _MAX_ELEMENTS: Final = 1 << 24
 """Scores; more would take seconds."""
 
@@ -54,35 +52,28 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L].
-
-    Args:
-        step: The step.
-    """
+    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L]."""
     found = []
-    inputs = step.tensors(regex=(MODEL_INPUT,))
-    losses = step.tensors(collections=("losses",))
-    pairs = zip(losses.names, losses.workers, strict=True)
-    means = dict(zip(pairs, finite_means(losses).tolist(), strict=True))
+    inputs, losses = step.tensors(regex=(MODEL_INPUT,)), step.fact(Losses)
     for at, of_targets in input_target_pairs(step, inputs):
-        if (inputs.dtypes[at] or "").startswith(_REAL):
-            continue  # values are read only where they may be tokens
         name, worker = inputs.names[at], inputs.workers[at]
-        loss = of_targets.replace("_input_1", "_output_0")
+        loss = losses.find(of_targets.replace("_input_1", "_output_0"), worker)
+        if (inputs.dtypes[at] or "").startswith(_REAL) or loss.row < 0:
+            continue  # values are read only where they may be tokens
         saved = step.values((name, of_targets), worker)
         tokens, targets = saved.get(name), saved.get(of_targets)
-        if tokens is None or targets is None or (loss, worker) not in means:
+        if tokens is None or targets is None:
             continue
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
-            values = step.fact(Losses).values(step.fact(Losses).find(loss, worker))
+            values = losses.values(loss)
             by_place = None if values is None else _cross_entropy(*values)
             one = TokenLosses(
-                f"{worker}/{name}/{loss}",
-                loss,
+                f"{worker}/{name}/{loss.name}",
+                loss.name,
                 tokens,
                 targets=targets.reshape(tokens.shape),
-                value=means[loss, worker],
-                guess=_guess(step, loss, worker),
+                value=loss.value,
+                guess=_guess(loss),
                 by_place=None if by_place is None else by_place.reshape(tokens.shape),
                 keeps_places=_keeps_places(step, worker, tokens.shape),
             )
@@ -90,17 +81,16 @@ def token_losses(step: StepView) -> list[TokenLosses]:
     return found
 
 
-def _guess(step: StepView, loss: str, worker: str) -> float:
+def _guess(loss: Loss) -> float:
     """Return the loss of a uniform guess; NaN of losses that may shift their targets themselves."""
-    of = step.fact(Losses).find(loss, worker)
-    is_plain = loss == _OF_FUNCTIONS or of.kind is LossKind.CLASSES
-    return of.zero_output_loss if is_plain else math.nan
+    is_plain = loss.name == _OF_FUNCTIONS or loss.kind is LossKind.CLASSES
+    return loss.zero_output_loss if is_plain else math.nan
 
 
 def _are_tokens(values: npt.NDArray[Any]) -> bool:
     """Return whether values are tokens; labels with negative ones may be given for the loss."""
-    is_table = values.size > 0 and values.ndim == _TABLE
-    return is_table and values.dtype.kind in "iu" and bool(values.min() >= 0)
+    are_rows = values.size > 0 and values.ndim > 1 and values[0].ndim == 1
+    return are_rows and values.dtype.kind in "iu" and bool(values.min() >= 0)
 
 
 def _cross_entropy(

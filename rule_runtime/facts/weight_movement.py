@@ -1,4 +1,4 @@
-"""How far weights moved since the saved step before, and since the beginning."""
+"""How fast a run learns: how far its weights moved, and the learning rate of boosted trees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import missing_statistics
+from rule_runtime.facts.selection import finite_means
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
 
@@ -17,14 +19,9 @@ if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = [
-    "WeightMovement",
-    "learning_steps",
-    "median_of_moving",
-    "weight_movement",
-]
+__all__ = ["WeightMovement", "learning_steps", "median_of_moving", "tree_rate", "weight_movement"]
 
-
+_RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5
 """Times the mean movement; weights that move faster are in a warm-up of the learning rate."""
 
@@ -79,11 +76,7 @@ def weight_movement(step: StepView, memory: Memory) -> WeightMovement:
 
 
 def median_of_moving(moved: npt.NDArray[np.float64]) -> float:
-    """Return the median movement of the weights that moved, which leaves out frozen ones.
-
-    Args:
-        moved: Movements [R].
-    """
+    """Return the median movement of the weights [R] that moved, which leaves out frozen ones."""
     moving = moved[moved > 0]
     return float(np.median(moving)) if moving.size else 0.0
 
@@ -99,3 +92,17 @@ def learning_steps(step: StepView, memory: Memory) -> int:
     with suppress(Missing):
         weight_movement(step, memory)
     return step.mode_step - begin if memory.get("is_steady", True) else 0
+
+
+def tree_rate(step: StepView) -> tuple[str, float] | None:
+    """Return name and value of the learning rate of boosted trees; None of other models; a fact.
+
+    Raises:
+        Missing: The rate was not saved.
+    """
+    if framework_of(step) is not Framework.XGBOOST:
+        return None
+    rows = step.tensors(regex=(_RATE_OF_TREES,))
+    if not len(rows):
+        raise Missing("no learning rate of the boosted trees was saved")
+    return rows.names[0], float(finite_means(rows)[0])

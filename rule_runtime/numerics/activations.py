@@ -70,13 +70,7 @@ def activated_twice(
 def squashed(
     ends: _Ends, groups: npt.NDArray[np.int64], is_source: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return which tensors [R] are the tanh or sigmoid of a source.
-
-    Args:
-        ends: Minimum and maximum of each tensor [R, 2].
-        groups: A number for each tensor [R]; only tensors with the same number are compared.
-        is_source: Which tensors are sources [R].
-    """
+    """Return which tensors [R] are the tanh or sigmoid of a source, as `activated_twice`."""
     return _made_by(_SQUASHING, _FEW, (ends, groups, is_source))
 
 

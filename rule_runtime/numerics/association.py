@@ -11,13 +11,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.numerics.loss_pair import loss_pair
+
 __all__ = ["Association"]
 
-_Numbers = npt.NDArray[np.float64]
 _MOST_ROWS: Final = 512
 """Rows that are compared; the time grows with their square."""
-_MOST_COLUMNS: Final = 4096
-"""Columns beyond which a batch takes too long."""
 
 
 class Association(NamedTuple):
@@ -41,19 +40,20 @@ class Association(NamedTuple):
 
         With centred rows o(i) and t(i), the sum of o(i) t(p(i)) over a random permutation p has
         mean 0 and, as Hoeffding found, the variance sum over all i, j of (o(i) t(j))^2 / (B - 1).
-        Of more than 512 rows some are taken, evenly.
-
-        Args:
-            outputs: Numbers [B, ...] with targets of that size, or scores of classes [B, C, ...] or
-                [B, ..., C].
-            targets: Numbers [B, ...], or classes [B, ...] of which negative ones do not count.
+        Of more than 512 rows some are taken, evenly. Classes are one-hot rows.
         """
-        pair = _as_matrices(outputs, targets)
-        if pair is None or len(pair[0]) <= 1 or pair[0].shape[1] > _MOST_COLUMNS:
+        pair = loss_pair(outputs, targets)
+        if pair is None:
             return None
-        o, t = (rows - rows.mean(axis=0) for rows in pair)
-        if not (np.isfinite(o).all() and np.isfinite(t).all()):
+        if pair.by_class is not None:
+            scores, classes = (_some(of) for of in pair.by_class)
+            # What all scores of a row have in common changes no probability.
+            rows = scores - scores.mean(axis=1, keepdims=True), np.eye(scores.shape[1])[classes]
+        elif pair.is_elementwise:
+            rows = _some(pair.o), _some(pair.t)
+        else:
             return None
+        o, t = (of - of.mean(axis=0) for of in rows)
         variance = float(((o @ t.T) ** 2).sum()) / (len(o) - 1)
         return cls(float((o * t).sum()), variance, float((o * o).sum()), float((t * t).sum()))
 
@@ -67,28 +67,6 @@ class Association(NamedTuple):
         """The standard deviation of `share` by chance; infinite if nothing varies."""
         size = math.sqrt(self.of_outputs * self.of_targets)
         return math.sqrt(self.variance) / size if size else math.inf
-
-
-def _as_matrices(
-    outputs: npt.NDArray[Any], targets: npt.NDArray[Any]
-) -> tuple[_Numbers, _Numbers] | None:
-    """Return outputs and targets [rows, columns], classes as one-hot; None if they do not fit."""
-    if targets.dtype.kind in "iu" and outputs.ndim == targets.ndim + 1:
-        axis = 1 if outputs.shape[:1] + outputs.shape[2:] == targets.shape else -1
-        scores = np.moveaxis(outputs, axis, -1)
-        if scores.shape[:-1] != targets.shape:
-            return None
-        num_classes = scores.shape[-1]
-        counts = (targets >= 0) & (targets < num_classes)
-        chosen = _some(scores[counts]).astype(np.float64)
-        # What all scores of a row have in common changes no probability.
-        chosen -= chosen.mean(axis=1, keepdims=True)
-        return chosen, np.eye(num_classes)[_some(targets[counts])]
-    fits = outputs.size == targets.size and outputs.shape[:1] == targets.shape[:1]
-    if not (fits and targets.ndim and targets.size):
-        return None
-    o, t = (_some(of.reshape(len(of), -1)).astype(np.float64) for of in (outputs, targets))
-    return o, t
 
 
 def _some(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 __all__ = ["ClassPairs", "class_axis", "class_pairs", "true_classes"]
 
 _LARGEST_CLASS: Final = (1 << 31) - 1
-_HALF: Final = 0.5
 
 
 class ClassPairs(NamedTuple):
@@ -37,9 +36,6 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
     Negative labels, which mark what must be ignored, and those that are not finite are left out.
 
-    Args:
-        labels: Labels of any shape; one-hot along the last axis.
-
     Raises:
         ValueError: If they are no classes.
     """
@@ -51,11 +47,7 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def class_axis(labels: tuple[int, ...], scores: tuple[int, ...]) -> int | None:
-    """Return the axis that scores have in addition to labels, the second or the last one.
-
-    Args:
-        labels: Shape of the labels; of one axis it may hold all places of the scores.
-        scores: Shape of the scores.
+    """Return the axis, second or last, that a shape of scores has in addition to that of labels.
 
     Returns:
         None if there is no such axis.
@@ -107,7 +99,7 @@ def class_pairs(
     if num_classes is None and (predicted != np.floor(predicted)).any():
         if predicted.min() < 0 or predicted.max() > 1 or true.max(initial=0) > 1:
             raise ValueError("predictions are neither classes nor probabilities of two classes")
-        predicted, num_classes = predicted >= _HALF, 2
+        predicted, num_classes = 2 * predicted >= 1, 2
     return ClassPairs(true, _classes("predictions", predicted), num_classes)
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import zlib
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LabelTally"]
+__all__ = ["MIN_CLASSES", "MIN_LABELS", "LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
-"""Ratio of two shares of a class that are unlike."""
-
+"""Ratio of two shares of labels that are unlike."""
 _MATTERS: Final = 0.05
 """Share of labels elsewhere from which the lack of a class here does harm."""
-
-_MIN_CLASSES: Final = 3
-"""Classes of balanced labels; of two, 0 and 1 may be amounts."""
+MIN_CLASSES: Final = 3
+"""Classes whose numbers are no amounts; of two, 0 and 1 may be."""
 _MAX_CLASSES: Final = 32
 """Classes of balanced labels; more whole numbers are likely amounts."""
-_MAX_IMBALANCE: Final = 3.0
-"""Times that one balanced class is as frequent as another; counts of events fall off faster."""
+_MAX_KEYS: Final = 256
+"""Keys whose latest labels are remembered; it bounds the memory."""
+MIN_LABELS: Final = 16
+"""Labels that are hardly equal by chance."""
 
 
 class LabelTally(NamedTuple):
@@ -40,11 +41,7 @@ class LabelTally(NamedTuple):
 
     @classmethod
     def read(cls, columns: list[list[int]] | None) -> LabelTally:
-        """Return a tally of remembered columns; an empty one of None.
-
-        Args:
-            columns: Lists of what the attributes hold.
-        """
+        """Return a tally of remembered columns; an empty one of None."""
         return cls(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))
 
     @property
@@ -83,9 +80,6 @@ class LabelTally(NamedTuple):
         Each is measured by the most frequent class of this tally. The counts may be off by two
         standard deviations of a Poisson distribution. Classes with less than 5 % of the other
         labels do not count.
-
-        Args:
-            other: The other tally.
         """
         elsewhere = np.zeros(len(self.classes))
         elsewhere[np.isin(self.classes, other.classes)] = other.labels[
@@ -107,7 +101,23 @@ class LabelTally(NamedTuple):
             None if labels do not look like numbers of classes, or are too few.
         """
         num_classes = len(self.classes)
-        if self.labels.sum() < min_labels or not _MIN_CLASSES <= num_classes <= _MAX_CLASSES:
+        if self.labels.sum() < min_labels or not MIN_CLASSES <= num_classes <= _MAX_CLASSES:
             return None
-        is_balanced = self.labels.max() <= _MAX_IMBALANCE * self.labels.min()
+        is_balanced = self.labels.max() <= _UNLIKE * self.labels.min()
         return num_classes if is_balanced and self.classes[-1] == num_classes - 1 else None
+
+
+def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
+    """Return whether labels are the latest ones of a key again, and remember them.
+
+    Args:
+        labels: Labels of one step [N].
+        latest: Checksum of the latest labels of each of at most 256 keys. Changed in place.
+        key: Whose labels these are.
+    """
+    checksum = zlib.crc32(np.ascontiguousarray(labels).tobytes())
+    before = latest.get(key)
+    if before is not None or len(latest) < _MAX_KEYS:
+        latest[key] = checksum
+    can_differ = labels.size >= MIN_LABELS and bool((labels != labels.flat[0]).any())
+    return before == checksum and can_differ

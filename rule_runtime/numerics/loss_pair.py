@@ -6,6 +6,7 @@ Shape legend: B = rows, K = columns of a row, R = rows with a class, C = classes
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -15,27 +16,51 @@ import numpy.typing as npt
 from rule_runtime.numerics.class_pairs import class_axis
 
 __all__ = [
-    "ClassRows",
+    "LOWEST_LOGARITHM",
+    "MAX_ELEMENTS",
+    "MIN_ROWS",
+    "TOLERANCE",
     "LossPair",
-    "huber",
-    "log_cosh",
-    "log_softmax",
+    "constant_predictor_loss",
     "loss_pair",
 ]
 
 _Numbers = npt.NDArray[np.float64]
 
-_MIN_ROWS: Final = 8
-"""Rows; fewer match too many formulas."""
-_MAX_ELEMENTS: Final = 1 << 20
-"""Elements of outputs; more take too long."""
+MIN_ROWS: Final = 8
+"""Rows of a batch; fewer match by chance."""
+MAX_ELEMENTS: Final = 1 << 20
+"""Elements of outputs, or pairs of an output and a target; more take too long."""
+TOLERANCE: Final = 1e-4
+"""Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
 _SUM_ERROR: Final = 1e-3
 """Error of a sum of probabilities."""
 _WIDE: Final = 0.8
 """Range of outputs between 0 and 1 that logits do not have by chance."""
-_LOWEST_LOGARITHM: Final = -100.0
+LOWEST_LOGARITHM: Final = -100.0
 """BCELoss computes no logarithm below it."""
-_MATRIX: Final = 2
+_ROWS_EACH: Final = 20
+"""Rows for each constant that is fitted to them; fewer say too little of other rows."""
+
+
+def _huber(errors: _Numbers) -> _Numbers:
+    """Return half of the square of errors below 1, and their size less 0.5 above."""
+    sizes = np.abs(errors)
+    return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
+
+
+def _log_cosh(errors: _Numbers) -> _Numbers:
+    """Return the logarithms of the hyperbolic cosines of errors."""
+    return np.asarray(np.logaddexp(errors, -errors) - math.log(2))
+
+
+_DISTANCES: Final[dict[str, Callable[[_Numbers], _Numbers]]] = {
+    "squares": np.square,
+    "sizes": np.abs,
+    "Huber": _huber,
+    "ln cosh": _log_cosh,
+}
+"""Regression losses of errors, by name."""
 
 
 class ClassRows(NamedTuple):
@@ -56,12 +81,7 @@ class ClassRows(NamedTuple):
     @property
     def cross_entropy(self) -> _Numbers:
         """Cross entropy of the softmax of each row [R]."""
-        return -self.own(log_softmax(self.scores))
-
-    @property
-    def are_probabilities(self) -> bool:
-        """Whether scores lie between 0 and 1 and sum to 1 over the classes."""
-        return _are_distributions(self.scores)
+        return -self.own(_log_softmax(self.scores))
 
 
 class LossPair:
@@ -72,7 +92,6 @@ class LossPair:
         targets: Targets [B, ...], or one target for all.
 
     Attributes:
-        shape: Shape of the outputs.
         o: The outputs [B, K].
         t: The targets, [B, K] if each output has its own.
         is_elementwise: Whether each output has its own target.
@@ -82,16 +101,14 @@ class LossPair:
 
     def __init__(self, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> None:
         o, t = outputs.astype(np.float64), targets.astype(np.float64)
-        self.shape = o.shape
         self.rows: tuple[_Numbers, _Numbers] | None = None
+        has_columns = o.ndim > 1 and o.shape[1] > 1
+        if has_columns and t.ndim > 1 and (t == t[:, :1]).all():
+            t = t[:, 0]  # one target for all columns
         self.by_class = _classes_of_rows(o, t)
-        if o.ndim >= _MATRIX and o.shape[1] > 1:
-            if t.ndim == _MATRIX and (t == t[:, :1]).all():  # broadcast over columns
-                t = t[:, 0]
-                self.by_class = _classes_of_rows(o, t)
-            elif o.shape == t.shape:
-                self.rows = _rows(o), _rows(t)
-                self.by_class = _classes_of_one_hot(*self.rows)
+        if has_columns and o.shape == t.shape:
+            self.rows = _rows(o), _rows(t)
+            self.by_class = _classes_of_one_hot(*self.rows)
         self.is_elementwise = o.size == t.size
         self.o = o.reshape(len(o), -1)
         self.t = t.reshape(self.o.shape) if self.is_elementwise else t
@@ -104,41 +121,27 @@ class LossPair:
         return np.asarray(self.o - self.t.item()) if self.t.size == 1 else np.empty(0)
 
     @cached_property
-    def are_yes_or_no(self) -> bool:
-        """Whether targets are independent answers from 0 (no) to 1 (yes)."""
-        if not self.is_elementwise or self.t.min() < 0 or self.t.max() > 1:
-            return False
-        return self.rows is None or not _are_distributions(self.rows[1])
-
-    @cached_property
     def are_probabilities(self) -> bool:
         """Whether all outputs lie between 0 and 1."""
         return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
-
-    @cached_property
-    def entropies_of_logits(self) -> _Numbers:
-        """Binary cross entropies of the sigmoids of outputs [B, K]."""
-        return np.logaddexp(0, self.o) - self.t * self.o
 
     @cached_property
     def usual_losses(self) -> dict[str, _Numbers]:
         """What usual losses that fit outputs and targets give for each row, or element."""
         found: dict[str, _Numbers] = {}
         if self.errors.size:
-            found["squares"] = np.square(self.errors)
-            found["sizes"] = np.abs(self.errors)
-            found["Huber"] = huber(self.errors)
-            found["ln cosh"] = log_cosh(self.errors)
-        if self.are_yes_or_no:
+            found |= {name: distance(self.errors) for name, distance in _DISTANCES.items()}
+        are_shares = self.is_elementwise and self.t.min() >= 0 and self.t.max() <= 1
+        if are_shares and (self.rows is None or not _are_distributions(self.rows[1])):
             if self.are_probabilities:
                 found["binary, of probabilities"] = -(
                     self.t * _log(self.o) + (1 - self.t) * _log(1 - self.o)
                 )
             if not self.are_probabilities or np.ptp(self.o) < _WIDE:
-                found["binary, of logits"] = self.entropies_of_logits
+                found["binary, of logits"] = np.logaddexp(0, self.o) - self.t * self.o
         if self.by_class is not None:
             own = self.by_class.own(self.by_class.scores)
-            if not self.by_class.are_probabilities:
+            if not _are_distributions(self.by_class.scores):
                 found["classes, of logits"] = self.by_class.cross_entropy
             if self.are_probabilities:
                 found["classes, of probabilities"] = -_log(own)
@@ -148,33 +151,75 @@ class LossPair:
 
 
 def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair | None:
-    """Return outputs and targets; None if they are too few or many, not finite, or constant.
-
-    Args:
-        outputs: Outputs [B, ...].
-        targets: Targets [B, ...], or one target for all.
-    """
+    """Return outputs [B, ...] and targets; None if too few or many, not finite, or constant."""
     if outputs.dtype.kind != "f" or targets.dtype.kind not in "biuf" or not outputs.ndim:
         return None
-    if not _MIN_ROWS <= len(outputs) <= outputs.size <= _MAX_ELEMENTS or not targets.size:
+    if not MIN_ROWS <= len(outputs) <= outputs.size <= MAX_ELEMENTS or not targets.size:
         return None
     is_known = np.isfinite(outputs).all() and np.isfinite(targets).all() and np.ptp(outputs) > 0
     varies = targets.size == 1 or np.ptp(targets.astype(np.float64)) > 0
     return LossPair(outputs, targets) if is_known and varies else None
 
 
-def huber(errors: _Numbers) -> _Numbers:
-    """Return half of the square of errors below 1, and their size less 0.5 above."""
-    sizes = np.abs(errors)
-    return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
+def constant_predictor_loss(
+    outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float
+) -> float:
+    """Return the loss of the best constant predictor; 0 if it is unknown.
+
+    A constant predictor returns the mean or median of each column of numbers, or how frequent
+    classes are. The loss must be a plain mean over rows, without weights or smoothed labels. Of
+    numbers it may also be half of that, a sum over columns, or the root of a mean square.
+    """
+    pair = loss_pair(outputs, targets)
+    if pair is None:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, losses in pair.usual_losses.items():
+            mean, columns = float(losses.mean()), pair.o.shape[1]
+            factors = (1.0, 0.5, columns, columns / 2) if name in _DISTANCES else (1.0,)
+            for factor in factors:
+                if math.isclose(factor * mean, loss, rel_tol=TOLERANCE):
+                    return factor * _baseline(pair, name)
+            if name == "squares" and math.isclose(math.sqrt(mean), loss, rel_tol=TOLERANCE):
+                return math.sqrt(_baseline(pair, name))
+    return 0.0
 
 
-def log_cosh(errors: _Numbers) -> _Numbers:
-    """Return the logarithms of the hyperbolic cosines of errors."""
-    return np.asarray(np.logaddexp(errors, -errors) - math.log(2))
+def _baseline(pair: LossPair, name: str) -> float:
+    """Return the mean loss of the best constant predictor by one of the usual losses."""
+    if name in _DISTANCES:
+        return _smallest_distance(_DISTANCES[name], pair.t.reshape(len(pair.o), -1))
+    if pair.by_class is not None and name.startswith("classes"):
+        return _entropy(np.bincount(pair.by_class.classes))
+    if not np.isin(pair.t, (0, 1)).all():
+        return 0.0
+    ones, rows = pair.t.sum(axis=0), len(pair.t)
+    return float(np.mean([_entropy(np.array([rows - of, of])) for of in ones]))
 
 
-def log_softmax(scores: _Numbers) -> _Numbers:
+def _smallest_distance(distance: Callable[[_Numbers], _Numbers], targets: _Numbers) -> float:
+    """Return the smallest mean distance from a number for each column [B, K]; of few rows, one."""
+    rows = len(targets)
+    if rows < _ROWS_EACH:
+        targets, fitted = targets.reshape(-1, 1), 1.0
+    else:
+        fitted = rows / (rows - 1)  # constants of columns are a bit worse for other rows
+    constants = (targets.mean(axis=0), np.median(targets, axis=0))
+    return fitted * min(float(distance(targets - one).mean()) for one in constants)
+
+
+def _entropy(counts: npt.NDArray[Any]) -> float:
+    """Return the entropy of classes with Miller's correction, nats; 0 of one class or few rows."""
+    present = counts[counts > 0]
+    rows = float(present.sum())
+    if rows < _ROWS_EACH * len(present):
+        return 0.0
+    shares = present / rows
+    entropy = -float((shares * np.log(shares)).sum()) + (len(present) - 1) / (2 * rows)
+    return min(entropy, math.log(len(present)))
+
+
+def _log_softmax(scores: _Numbers) -> _Numbers:
     """Return logarithms of the softmax of scores [R, C]."""
     apart = scores - scores.max(axis=1, keepdims=True)
     return np.asarray(apart - np.log(np.exp(apart).sum(axis=1, keepdims=True)))
@@ -210,4 +255,4 @@ def _are_distributions(rows: _Numbers) -> bool:
 
 def _log(probabilities: _Numbers) -> _Numbers:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.maximum(np.log(probabilities), _LOWEST_LOGARITHM)
+        return np.maximum(np.log(probabilities), LOWEST_LOGARITHM)

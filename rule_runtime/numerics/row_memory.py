@@ -23,23 +23,14 @@ _LONGEST: Final = 60_000
 
 
 def row_keys(names: Sequence[str], workers: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """Return a hash of tensor and worker of each row [R].
-
-    Args:
-        names: Name of each row's tensor [R].
-        workers: Worker of each row [R].
-    """
+    """Return a hash of tensor and worker of each row [R]."""
     pairs = zip(names, workers, strict=True)
     keys = [zlib.crc32(f"{worker}\0{name}".encode()) for name, worker in pairs]
     return np.array(keys, dtype=np.uint32)
 
 
 def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.uint32]:
-    """Return a hash of each row, which differs if any column differs [R].
-
-    Args:
-        columns: Some vectors [R].
-    """
+    """Return a hash of each row [R], which differs if any column [R] differs."""
     table = np.ascontiguousarray(np.stack(columns, axis=1), dtype="<f8")
     return np.array([zlib.crc32(row.tobytes()) for row in table], dtype=np.uint32)
 
@@ -61,11 +52,7 @@ class RowMemory:
         return base64.b64encode(self._records.tobytes()).decode()
 
     def known(self, keys: npt.NDArray[np.uint32]) -> Mapping[int, tuple[int, int]]:
-        """Return (fingerprint, streak) of those rows that are remembered, by key.
-
-        Args:
-            keys: Keys of rows [R].
-        """
+        """Return (fingerprint, streak) of those rows that are remembered, by key."""
         known = zip(*(self._records[name].tolist() for name in _RECORD.names or ()), strict=True)
         by_key = {key: (fingerprint, streak) for key, fingerprint, streak in known}
         return {key: by_key[key] for key in keys.tolist() if key in by_key}
@@ -76,13 +63,7 @@ class RowMemory:
         fingerprints: npt.NDArray[np.uint32],
         is_bad: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.int64]:
-        """Remember the rows of a step, and return how often in a row each was bad [R].
-
-        Args:
-            keys: Keys of the rows [R].
-            fingerprints: Their fingerprints [R].
-            is_bad: Whether a row is bad [R]; else its streak begins anew.
-        """
+        """Remember the rows [R] of a step; return how often in a row each was bad [R]."""
         known = self.known(keys)
         earlier = np.array([known.get(key, (0, 0))[1] for key in keys.tolist()], dtype=np.int64)
         streaks = np.where(is_bad, np.minimum(earlier + 1, _LONGEST), 0)

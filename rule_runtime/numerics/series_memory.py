@@ -51,11 +51,7 @@ class NumberSeries:
         return np.concatenate([self.first[: max(num_between, 0)], self.latest])
 
     def before(self, num: int) -> NumberSeries:
-        """Return the series without its latest numbers.
-
-        Args:
-            num: How many of them.
-        """
+        """Return the series without its latest numbers."""
         count = max(self.count - num, 0)
         latest = self.latest[: max(len(self.latest) - num, 0)]
         return NumberSeries(self.first[:count], latest, count, self.lowest)
@@ -80,10 +76,6 @@ class SeriesMemory:
         raw = np.frombuffer(base64.b64decode(data.get("numbers", "")), "<f8")
         rows = raw.reshape(len(names), self._width).copy()
         self._rows: dict[Series, npt.NDArray[np.float64]] = dict(zip(names, rows, strict=True))
-        self._bin: int | None = data.get("bin")
-        self._sums: dict[Series, tuple[float, int]] = {
-            (tensor, worker): (total, n) for tensor, worker, total, n in data.get("sums", ())
-        }
 
     @property
     def names(self) -> list[Series]:
@@ -96,20 +88,10 @@ class SeriesMemory:
         return {
             "series": [list(names) for names in self._rows],
             "numbers": base64.b64encode(numbers).decode(),
-            "bin": self._bin,
-            "sums": [[*names, *sums] for names, sums in self._sums.items()],
         }
 
-    def add(self, numbers: Mapping[Series, float], bin_number: int | None = None) -> list[Series]:
-        """Add numbers to series; return those that got a number and are stored, sorted.
-
-        Args:
-            numbers: A finite number of each of some series.
-            bin_number: The bin whose numbers are averaged; once another bin begins, the mean is
-                added. None to add the numbers themselves.
-        """
-        if bin_number is not None:
-            numbers = self._finished_bin(bin_number, numbers)
+    def add(self, numbers: Mapping[Series, float]) -> list[Series]:
+        """Add a finite number to each of some series; return those that are stored, sorted."""
         stored = []
         for names in sorted(numbers):
             if names not in self._rows:
@@ -127,23 +109,8 @@ class SeriesMemory:
             stored.append(names)
         return stored
 
-    def _finished_bin(self, number: int, numbers: Mapping[Series, float]) -> Mapping[Series, float]:
-        """Add numbers to a bin; return the means of the bin before if it is another one."""
-        means: dict[Series, float] = {}
-        if number != self._bin:
-            means = {names: total / count for names, (total, count) in self._sums.items()}
-            self._bin, self._sums = number, {}
-        for names in sorted(numbers)[:MAX_SERIES]:
-            total, count = self._sums.get(names, (0.0, 0))
-            self._sums[names] = (total + numbers[names], count + 1)
-        return means
-
     def of(self, series: Series) -> NumberSeries:
-        """Return what is stored of a series.
-
-        Args:
-            series: One that was added to.
-        """
+        """Return what is stored of a series."""
         count, lowest, *numbers = self._rows[series]
         first, latest = np.split(np.array(numbers), [self._num_first])
         return NumberSeries(first[~np.isnan(first)], latest[~np.isnan(latest)], int(count), lowest)

@@ -28,11 +28,9 @@ __all__ = [
 ]
 
 _CHUNK: Final = 1 << 20
-"""Elements that are compared at a time, which bounds the extra memory."""
-
+"""Elements that are compared at a time; it bounds the extra memory."""
 _SUM_ERROR: Final = 1e-5
 """Error of a mean relative to that of the magnitudes; accelerators add up in float32."""
-
 _EXTREME_ERROR: Final = 1e-12
 """Error of a minimum or maximum relative to the magnitudes; no computation rounds it."""
 
@@ -55,13 +53,7 @@ class Tolerance(NamedTuple):
 
 
 def all_close(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: Tolerance) -> bool:
-    """Return whether two tensors have the same shape and are close; texts must be equal.
-
-    Args:
-        one: A tensor [N].
-        other: Another tensor [N].
-        tolerance: How close they must be; relative to `other`.
-    """
+    """Return whether two tensors have the same shape and are close; texts must be equal."""
     if one.shape != other.shape:
         return False
     if one.dtype.kind not in "biufc" or other.dtype.kind not in "biufc":
@@ -70,13 +62,7 @@ def all_close(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: Toleran
 
 
 def update_ratio(now: npt.NDArray[Any], before: npt.NDArray[Any], epsilon: float) -> float:
-    """Return the update ratio of a weight; NaN if an element is not finite.
-
-    Args:
-        now: The weight [N].
-        before: The weight at an earlier step [N].
-        epsilon: What is added to the denominator.
-    """
+    """Return the update ratio of a weight; NaN if an element is not finite."""
     distance = magnitude = 0.0
     with np.errstate(all="ignore"):
         for one, other in _chunks(now, before):
@@ -100,23 +86,13 @@ def are_identical(one: Vector, other: Vector) -> Mask:
     """Return which pairs have exactly the same statistics [R].
 
     Tensors of many elements that differ practically never have.
-
-    Args:
-        one: Statistics of the first tensors [R, C].
-        other: Statistics of the second tensors [R, C].
     """
     same = ((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=1)
     return np.asarray(same & ~np.isnan(_columns(one)["l2"]) & (_columns(one)["inf"] == 0))
 
 
 def proven_different(one: Vector, other: Vector, tolerance: Tolerance) -> Mask:
-    """Return which pairs cannot be close, by their sizes, extremes and means [R].
-
-    Args:
-        one: Statistics of the first tensors [R, C].
-        other: Statistics of the second tensors [R, C].
-        tolerance: How close they must be; relative to `other`.
-    """
+    """Return which pairs cannot be close, by their sizes, extremes and means [R]."""
     a, b = _columns(one), _columns(other)
     different: Mask = np.zeros(len(one), dtype=np.bool_)
     for name in ("size", "nan", "inf"):
@@ -138,11 +114,6 @@ def ratio_bounds(now: Vector, before: Vector, epsilon: float) -> tuple[Vector, V
 
     By the triangle inequality the mean change is at most the sum of the mean magnitudes. It is at
     least their difference, that of the means, and 1 / N of that of the extremes.
-
-    Args:
-        now: Statistics of the weights [R, C].
-        before: Statistics of the weights at an earlier step [R, C].
-        epsilon: What is added to the denominator.
     """
     a, b = _columns(now), _columns(before)
     error = _SUM_ERROR * (a["abs_mean"] + b["abs_mean"])
@@ -164,10 +135,6 @@ def movement(now: Vector, before: Vector) -> tuple[Vector, Vector]:
     at least the change of the norm, of the extremes, and that of the mean and of the standard
     deviation times sqrt(N). The second one estimates how far an element moves, in parts of the root
     mean square, by the largest change of the extremes, the mean and the standard deviation.
-
-    Args:
-        now: Statistics of the weights [R, C].
-        before: Statistics of the weights at an earlier step [R, C].
     """
     a, b = _columns(now), _columns(before)
     with np.errstate(all="ignore"):

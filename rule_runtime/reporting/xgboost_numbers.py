@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.errors import FormatError
-from rule_runtime.numerics.binning import bin_edges, mean_by_bin
 from rule_runtime.plotting.metrics import metric_names
 from rule_runtime.plotting.series import series_of
 from rule_runtime.plotting.xgboost_tensors import IMPORTANCE_TYPES, numbers_at
@@ -216,20 +215,38 @@ def _residuals(last: Predictions) -> dict[str, Any]:
 
 
 def _error_by_label(last: Predictions, rounds: Iterable[Predictions]) -> dict[str, Any]:
-    edges = bin_edges(last.labels, _LABEL_BINS)
+    edges = _bin_edges(last.labels, _LABEL_BINS)
     steps, errors = [], []
     for at in rounds:
         if at.predictions.ndim == 1:
             steps.append(at.step)
             absolute = np.abs(at.labels.astype(np.float64) - at.predictions)
-            errors.append(mean_by_bin(absolute, at.labels, edges))
+            errors.append(_mean_by_bin(absolute, at.labels, edges))
     counts, _ = np.histogram(last.labels, edges)
     return {"edges": edges, "counts": counts, "rounds": steps, "values": np.array(errors)}
 
 
 def _histogram(values: npt.NDArray[Any]) -> dict[str, Any]:
-    counts, edges = np.histogram(values, bin_edges(values, _HISTOGRAM_BINS))
+    counts, edges = np.histogram(values, _bin_edges(values, _HISTOGRAM_BINS))
     return {"edges": edges, "counts": counts}
+
+
+def _bin_edges(values: npt.NDArray[Any], num_bins: int) -> npt.NDArray[np.float64]:
+    """Return the edges of bins of equal width that hold all values [B + 1]."""
+    low, high = float(values.min()), float(values.max())
+    width = 0.0 if low < high else max(abs(low), 1.0) / 2
+    return np.linspace(low - width, high + width, num_bins + 1)
+
+
+def _mean_by_bin(
+    values: npt.NDArray[Any], positions: npt.NDArray[Any], edges: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
+    """Return the mean of the values [N] in each bin of their positions [N]; NaN without any [B]."""
+    counts, _ = np.histogram(positions, edges)
+    sums, _ = np.histogram(positions, edges, weights=values)
+    means = np.full(len(counts), np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
 
 
 def _plain(value: Any) -> Any:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import finding, num_not_finite, worst
+from rule_runtime.facts.selection import SelectedTensorsRule, finding, num_not_finite, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:

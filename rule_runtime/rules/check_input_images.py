@@ -67,12 +67,11 @@ class CheckInputImages(Rule):
             raise Missing(f"no images named {', '.join(self.regex)} were saved", "set regex")
         inputs: dict[str, Any] = memory.setdefault("inputs", {})
         added: dict[str, int] = {}
-        problem = "the values of the images were not saved, or are those of a fifth input"
+        problem = "no values of images were saved"
         for row, images in row_values(step, rows):
             name = rows.names[row]
-            if name not in inputs and len(inputs) >= _MAX_INPUTS:
-                continue
-            if not self._are_images(images, inputs.get(name)):
+            has_room = name in inputs or len(inputs) < _MAX_INPUTS
+            if not (has_room and self._are_images(images, inputs.get(name))):
                 problem = f"{name}: shape {list(images.shape)} of {images.dtype} is not that of "
                 problem += f"images, or their channels changed or are more than {_MAX_CHANNELS}"
                 continue

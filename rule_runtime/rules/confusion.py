@@ -86,7 +86,7 @@ class Confusion(Rule):
             return Passed()
         measure, _, value, threshold, message, worker = min(found)
         rows = step.tensors()
-        row = list(zip(rows.names, rows.workers, strict=True)).index((matrices[worker][0], worker))
+        row = rows.pairs.index((matrices[worker][0], worker))
         message = f"{value:.3g} of the predictions of class {message}"
         return finding(self, step, (rows, row), (measure, value, threshold), message)
 

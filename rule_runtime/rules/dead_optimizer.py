@@ -93,8 +93,7 @@ def _learns(gradients: Gradients, parameters: TensorRows) -> npt.NDArray[np.bool
     sizes = gradients.of(parameters)
     owners = zip(gradients.owners, gradients.rows.workers, gradients.is_cancelled, strict=True)
     rounding = {(name, worker) for name, worker, is_cancelled in owners if is_cancelled}
-    pairs = zip(parameters.names, parameters.workers, strict=True)
-    is_more = np.array([pair not in rounding for pair in pairs], dtype=bool)
+    is_more = np.array([pair not in rounding for pair in parameters.pairs], dtype=bool)
     return np.asarray(is_more & np.isfinite(sizes) & (sizes > 0))
 
 

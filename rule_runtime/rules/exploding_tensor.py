@@ -9,8 +9,7 @@ import numpy as np
 from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import describe_not_finite, finding, worst
+from rule_runtime.facts.selection import SelectedTensorsRule, describe_not_finite, finding, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,12 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, finite_means
+from rule_runtime.facts.selection import MAX_NAMED, finding, finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["FeatureImportanceOverweight"]
-
-_MAX_NAMES: Final = 5
-"""Further features that a finding names."""
 
 
 class FeatureImportanceOverweight(Rule):
@@ -62,26 +59,22 @@ class FeatureImportanceOverweight(Rule):
         groups = [group for group in _groups(rows, importances) if len(group) >= least]
         if not groups:
             raise Missing(f"fewer than {least} features have an importance")
-        shares = [_share(importances[group], self.nfeatures) for group in groups]
+        # Divided by the largest, because the sum of large importances could overflow.
+        scaled = [importances[group] / importances[group[0]] for group in groups]
+        shares = [float(each[: self.nfeatures].sum() / each.sum()) for each in scaled]
         share = max(shares)
         if share <= self.threshold:
             return Passed()
         first, *others = groups[shares.index(share)]
         names = [rows.names[at].rpartition("/")[2] for at in others[: self.nfeatures - 1]]
-        too = f", with {', '.join(names[:_MAX_NAMES])}" if names else ""
-        too += f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        too = f", with {', '.join(names[:MAX_NAMED])}" if names else ""
+        too += f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         message = (
             f"the most important feature{too + ',' if too else ''} has {share:.3g} of the "
             f"importance of {len(others) + 1} features, more than {self.threshold:g}"
         )
         measured = ("importance_share", share, self.threshold)
         return finding(self, step, (rows, first), measured, message)
-
-
-def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:
-    """Return the share of the first importances in the sum of all."""
-    scaled = importances / importances[0]  # a sum of large importances could overflow
-    return float(scaled[:num_features].sum() / scaled.sum())
 
 
 def _groups(rows: TensorRows, importances: npt.NDArray[np.float64]) -> list[list[int]]:

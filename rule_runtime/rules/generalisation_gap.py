@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.detectors.baseline import is_never_better, margin_of
+from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.framework import Framework, framework_of
-from rule_runtime.facts.loss_sides import is_share_of_errors
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.facts.selection import declared, what_to_try
+from rule_runtime.facts.selection import declared, issue, what_to_try
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
@@ -26,6 +26,7 @@ __all__ = ["GeneralisationGap"]
 
 _SETTLED_STEPS: Final = 500
 """Steps after which moving averages that a step moves by 1 % are right to 0.7 %."""
+_ERROR_RATE: Final = re.compile(r"-m?error(@|$)")
 _AVERAGES: Final = ("moving_mean", "moving_variance")
 _OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
 _NUM_LATEST: Final = 8
@@ -51,7 +52,7 @@ class GeneralisationGap(Rule):
         after `patience` validation passes in a row:
         * the validation loss exceeds the training loss by `gap_percent` of the baseline, and by the
           factor `ratio`;
-        * of 3 passes or more, none was better than the baseline.
+        * of 3 passes or more, none was better than the baseline, and they do not fall.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the baseline.
@@ -84,7 +85,7 @@ class GeneralisationGap(Rule):
             return NotApplicable("no validation pass ended at this step")
         if passes[0].training_step < _SETTLED_STEPS and _has_moving_averages(step):
             return NotEvaluated(_SETTLING)
-        found = [issue for one in passes if (issue := self._judge(step, one)) is not None]
+        found = [bad for one in passes if (bad := self._judge(step, one)) is not None]
         by_excess = sorted(found, key=lambda one: one.evidence.value / one.evidence.threshold)
         return by_excess[-1] if by_excess else Passed()
 
@@ -94,11 +95,11 @@ class GeneralisationGap(Rule):
         first = notes.setdefault("first", [one.validation, one.training])
         notes["lowest"] = min(notes.get("lowest", math.inf), one.validation)
         notes["latest"] = [*notes.get("latest", ()), one.validation][-_NUM_LATEST:]
-        baseline, issue = baseline_of(one), None
+        baseline, found = baseline_of(one), None
         # Error rates are next to zero from the beginning.
-        if not is_share_of_errors(one.loss) and is_comparable(one, *first):
-            issue = self._gap(step, one, baseline) or _no_better(step, one, baseline)
-        return issue if streak(notes, is_bad=issue is not None) >= self.patience else None
+        if not _ERROR_RATE.search(one.loss) and is_comparable(one, *first):
+            found = self._gap(step, one, baseline) or _no_better(step, one, baseline)
+        return found if streak(notes, is_bad=found is not None) >= self.patience else None
 
     def _gap(self, step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:
         sizes = np.maximum([one.validation, one.training, baseline.loss], 0)
@@ -107,37 +108,31 @@ class GeneralisationGap(Rule):
         is_gap = gap > self.gap_percent and validation > self.ratio * training
         if not is_gap or one.training > one.start:
             return None
-        return one.issue(
-            step,
-            measure="gap_percent",
-            value=gap,
-            threshold=self.gap_percent,
-            text=f"the validation loss is {one.validation:.3g} and the training loss "
+        text = (
+            f"the validation loss is {one.validation:.3g} and the training loss "
             f"{one.training:.3g}: a gap of {gap:.3g} % of the baseline {baseline.loss:.3g}, more "
-            f"than {self.gap_percent:g} %",
-            remedy=what_to_try(self),
+            f"than {self.gap_percent:g} %"
         )
+        measured = ("gap_percent", gap, self.gap_percent)
+        return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
 
 
 def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:
     latest, lowest = np.array(one.notes["latest"]), one.notes["lowest"]
     has_learned = 0 < one.training < _LEARNED * baseline.loss
-    should_learn = baseline.is_computed and one.training_step >= _LEARNING_STEPS
+    should_learn = math.isfinite(baseline.rows) and one.training_step >= _LEARNING_STEPS
     is_early = one.training_step < _LEAST_STEPS and framework_of(step) is not Framework.XGBOOST
     if is_early or not (has_learned or should_learn) or len(latest) < _MIN_PASSES:
         return None
     margin = margin_of(baseline.rows)
     if not is_never_better(latest, lowest, baseline.loss, margin):
         return None
-    return one.issue(
-        step,
-        measure="best_validation_percent",
-        value=100 * lowest / baseline.loss,
-        threshold=100 * (1 - margin),
-        text=f"the validation loss, now {one.validation:.3g}, was never better than the baseline, "
-        f"{baseline.loss:.4g}; the training loss is {one.training:.3g}",
-        remedy=_CHECK_LABELS,
+    text = (
+        f"the validation loss, now {one.validation:.3g}, was never better than the baseline, "
+        f"{baseline.loss:.4g}; the training loss is {one.training:.3g}"
     )
+    measured = ("best_validation_percent", 100 * lowest / baseline.loss, 100 * (1 - margin))
+    return issue(step, (one.loss, one.worker), measured, text, _CHECK_LABELS)
 
 
 def _has_moving_averages(step: StepView) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.curves import LEVEL
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GradientNormExplosion"]
 
-_NUM_LATEST: Final = 20
-"""Saved norms before the latest ones; their median is the level before."""
-
 
 _APART: Final = 5
 """Steps between two of a finding: a few large batches in a row are no explosion."""
@@ -32,7 +30,7 @@ class GradientNormExplosion(CurveRule):
 
     How it decides:
         The rule computes the norm of all gradients of a rank, before clipping. The usual norm is
-        the median of the 20 before or, if that is larger, of the first 5. More than `growth_factor`
+        the median of the 10 before or, if that is larger, of the first 5. More than `growth_factor`
         times that fires, at `patience` saved steps in a row that are 5 steps apart, and at all
         between them.
 
@@ -57,7 +55,7 @@ class GradientNormExplosion(CurveRule):
 
     @property
     def _window(self) -> tuple[int, int]:
-        return self.num_first + self.patience, _NUM_LATEST
+        return self.num_first + self.patience, LEVEL
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the latest norms with the usual one.

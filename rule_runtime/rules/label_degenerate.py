@@ -21,10 +21,8 @@ __all__ = ["LabelDegenerate"]
 
 _RARE: Final = 10
 """Times as many rows are needed where other labels may be rare: one in 1,000 then has come."""
-
 _NOT_RARE: Final = 0.049
 """Share of other labels in validation that makes their absence in training no chance."""
-
 _LEARNED: Final = 0.1
 """Share of the first loss below which a constant label is learned."""
 

@@ -9,8 +9,7 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, worst
-from rule_runtime.facts.tree_rate import tree_rate
-from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
+from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -19,14 +18,9 @@ __all__ = ["LearningRateTooHigh"]
 
 _MAX_RATE_OF_TREES: Final = 1.0
 """Rate at which each tree reaches the minimum of the quadratic approximation of the loss."""
-
-_GROWTH: Final = 2.0
-"""Weights that begin at zero change with momentum by up to 2 / t of their norm in step t."""
-
 _FIRST_RATIO: Final = 2.5
-"""Ratio in the first steps: optimizers that divide by a running mean of gradients begin with steps
-up to ten times too long."""
-
+"""Ratio in the first step, and t times smaller in step t: weights may begin at zero, and optimizers
+that divide by a running mean of gradients begin with steps up to ten times too long."""
 _FEWEST_STEPS: Final = 2
 """Steps that must be too long: one step of L-BFGS is many iterations."""
 
@@ -77,7 +71,7 @@ class LearningRateTooHigh(Rule):
             )
         movement = weight_movement(step, memory)
         ratio, since = median_of_moving(movement.least_ratio), movement.since
-        limit = max(self.max_update_ratio, _GROWTH / since) if since else _FIRST_RATIO
+        limit = max(self.max_update_ratio, _FIRST_RATIO / max(since, 1))
         needed = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
         if streak(memory, is_bad=ratio > limit) < needed:
             return Passed()

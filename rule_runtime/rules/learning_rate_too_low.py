@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.curves import noise
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import finding, is_training, what_to_try, worst
-from rule_runtime.facts.tree_rate import tree_rate
-from rule_runtime.facts.weight_movement import median_of_moving, weight_movement
+from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.facts.zero_gradients import are_mostly_zero
-from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
-from rule_runtime.detectors.divergence import WINDOW, divergence
+from rule_runtime.detectors.curves import LEVEL, WINDOW, divergence
 from rule_runtime.engine.outcome import NotApplicable, Outcome
 from rule_runtime.engine.rule import GreaterThan, Memory, Unit
 from rule_runtime.facts.labels import are_few
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossDiverging"]
-
-_FEWEST: Final = 10
-"""Saved losses; a spike would be most of fewer."""
 
 
 class LossDiverging(CurveRule):
@@ -46,7 +43,7 @@ class LossDiverging(CurveRule):
 
     @property
     def _window(self) -> tuple[int, int]:
-        return _FEWEST, WINDOW
+        return LEVEL, WINDOW
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Skip losses of few targets, which scatter by nature; judge the others.

@@ -78,12 +78,13 @@ class LossInputMismatch(Rule):
                 found.append((loss, measured, message, remedy))
             values = losses.values(loss)
             is_judged |= values is not None
-            if values is None or not loss.is_only:
+            if values is None or losses.rows.workers.count(loss.worker) > 1:
                 continue
             match = recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
             if match is not None:
-                measured = (match.name, loss.value, match.expected)
-                found.append((loss, measured, match.message, match.remedy))
+                formula, expected = match
+                measured = (formula.name, loss.value, expected)
+                found.append((loss, measured, formula.message, formula.remedy))
         if not is_judged:
             raise Missing(
                 "no values of outputs and targets were saved", how_to_save_loss_inputs(step)

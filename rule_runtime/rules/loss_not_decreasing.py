@@ -12,6 +12,7 @@ from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import finding, finite_means, selected_collections
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -20,9 +21,6 @@ __all__ = ["LossNotDecreasing"]
 
 _PRIORITY: Final = ("EVAL", "TRAIN", "GLOBAL")
 """The first of these modes that has losses is judged if none is given."""
-
-_MAX_LOSSES: Final = 1024
-"""Losses of all workers together; it bounds the memory."""
 
 
 class LossNotDecreasing(Rule):
@@ -129,6 +127,6 @@ class LossNotDecreasing(Rule):
                 fall = (before - values[at]) / (abs(before) or sys.float_info.min)
                 due[at] = (100 * float(fall), change)
             # A counter that was set back begins another run of the mode.
-            if is_due or number < since or (key not in known and len(known) < _MAX_LOSSES):
+            if is_due or number < since or (key not in known and len(known) < MAX_SERIES):
                 known[key] = point
         return due

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from rule_runtime.detectors.spike import spike
+from rule_runtime.detectors.curves import spike
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from rule_runtime.detectors.oscillation import oscillation
+from rule_runtime.detectors.curves import oscillation
 from rule_runtime.engine.outcome import NotApplicable, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.labels import are_few

@@ -8,7 +8,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import selected_collections, what_to_try
+from rule_runtime.facts.selection import issue, selected_collections, what_to_try
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 
 if TYPE_CHECKING:
@@ -70,16 +70,13 @@ class Overfit(Rule):
         if found:
             ratio, *_, one = min(found)
             times = f", {self.patience} passes in a row" if self.patience > 1 else ""
-            return one.issue(
-                step,
-                measure="validation_to_training_ratio",
-                value=-ratio,
-                threshold=self.ratio_threshold,
-                text=f"the validation loss {one.validation:.6g} is larger than the training loss "
+            text = (
+                f"the validation loss {one.validation:.6g} is larger than the training loss "
                 f"{one.training:.6g} by a ratio of {-ratio:.3g}, more than "
-                f"{self.ratio_threshold:g}{times}",
-                remedy=what_to_try(self),
+                f"{self.ratio_threshold:g}{times}"
             )
+            measured = ("validation_to_training_ratio", -ratio, self.ratio_threshold)
+            return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
         if all(one.training <= 0 for one in passes):
             return NotEvaluated(f"the mean training loss for {passes[0].loss} is not above zero")
         return Passed()

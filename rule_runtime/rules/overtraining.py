@@ -8,7 +8,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.selection import what_to_try
+from rule_runtime.facts.selection import issue, what_to_try
 from rule_runtime.facts.validation_passes import validation_passes
 
 if TYPE_CHECKING:
@@ -64,16 +64,13 @@ class Overtraining(Rule):
         num_stale, *_, one = min(found)
         by_validation = -num_stale >= self.patience_validation
         too = "" if by_validation else ", and the training loss has not either"
-        return one.issue(
-            step,
-            measure="evaluations_without_improvement",
-            value=-num_stale,
-            threshold=self.patience_validation if by_validation else self.patience_train,
-            text=f"the validation loss, now {one.validation:.6g}, has not improved on "
-            f"{one.notes['best_validation']:.6g} by {self.delta:g} in {-num_stale} "
-            f"evaluations{too}",
-            remedy=what_to_try(self),
+        text = (
+            f"the validation loss, now {one.validation:.6g}, has not improved on "
+            f"{one.notes['best_validation']:.6g} by {self.delta:g} in {-num_stale} evaluations{too}"
         )
+        limit = self.patience_validation if by_validation else self.patience_train
+        measured = ("evaluations_without_improvement", -num_stale, limit)
+        return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
 
     def _num_stale(self, notes: dict[str, Any], side: str, value: float) -> int:
         """Return how many passes in a row did not improve on the best one."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
-from rule_runtime.detectors.plateau import FEWEST, LEVEL, WINDOW, plateau
-from rule_runtime.detectors.trend import is_falling
+from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points
+from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points, unrelated_outputs
 from rule_runtime.facts.selection import is_training
-from rule_runtime.facts.unrelated_outputs import unrelated_outputs
 from rule_runtime.facts.weight_movement import learning_steps
 
 if TYPE_CHECKING:
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
-
-_BIN_STEPS: Final = 5
-"""Steps whose losses are averaged, so it hardly matters how often losses are saved."""
 
 
 class PlateauedLoss(CurveRule):
@@ -34,7 +29,7 @@ class PlateauedLoss(CurveRule):
         It ignores losses with a downward trend, noisy losses and warm-ups.
 
     Parameters:
-        patience: Bins of 5 steps in a row.
+        patience: Losses in a row, each 5 steps or more after the one before.
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
         min_fall_percent: The fall, in percent of the loss at the beginning.
 
@@ -43,14 +38,13 @@ class PlateauedLoss(CurveRule):
         learning rate. Look for layers without gradient.
     """
 
-    patience: Annotated[int, AtLeast(1), Unit("bins of 5 steps")] = 2
+    patience: Annotated[int, AtLeast(1), Unit("losses")] = 2
     num_steps: Annotated[int, AtLeast(15), Unit("steps")] = 150
     min_fall_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 5.0
 
-    noun = f"means of {_BIN_STEPS} steps"
     measure = "loss_fall_percent"
     num_first = LEVEL
-    bin_steps = _BIN_STEPS
+    spacing = 5  # so it hardly matters how often losses are saved
 
     @property
     def _window(self) -> tuple[int, int]:

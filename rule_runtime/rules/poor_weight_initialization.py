@@ -14,12 +14,15 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.first_steps import (
+from rule_runtime.facts.initialisation import (
+    FIRST_WEIGHTS,
+    Sign,
+    equal_units,
+    large_weights,
     loss_without_decrease,
     narrow_gradients,
     unlike_variances,
 )
-from rule_runtime.facts.first_weights import FIRST_WEIGHTS, Sign, equal_units, large_weights
 from rule_runtime.facts.selection import finding, is_training
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def _differences(step: StepView, rows: TensorRows) -> np.ndarray:
     # Pipeline stages may have parameters of the same name.
     stages = {worker: step.stage(worker) for worker in set(rows.workers)}
     groups = defaultdict[tuple[object, str], list[int]](list)
-    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+    for at, (name, worker) in enumerate(rows.pairs):
         groups[stages[worker], name].append(at)
     size, table = rows.column("size"), np.stack([rows.column(name) for name in _COLUMNS])
     found = np.full(len(rows), np.nan)

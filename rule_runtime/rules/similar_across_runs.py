@@ -9,14 +9,8 @@ import numpy as np
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory
-from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import finding, worst
-from rule_runtime.facts.tensor_changes import (
-    TensorPairs,
-    compare,
-    largest_difference,
-    with_numbers,
-)
+from rule_runtime.facts.selection import SelectedTensorsRule, finding, worst
+from rule_runtime.facts.tensor_changes import TensorPairs, compare, largest_difference, with_numbers
 from rule_runtime.numerics.tensor_change import Tolerance
 from rule_runtime.trial.other_trials import OtherTrialError
 

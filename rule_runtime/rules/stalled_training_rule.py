@@ -56,12 +56,7 @@ class StalledTrainingRule(Rule):
         return self._stalled(gap, f"after step {previous}", "; the training continued")
 
     def check_silence(self, seconds: float, step: int) -> Outcome:
-        """Compare the time since the last output with the threshold.
-
-        Args:
-            seconds: Seconds since the last output of a run that has not ended.
-            step: Global step of that output, -1 if there was none yet.
-        """
+        """Compare the time since the last output with the threshold."""
         if seconds <= self.threshold:
             return Passed()
         return self._stalled(seconds, f"after step {step}" if step >= 0 else "since the start")

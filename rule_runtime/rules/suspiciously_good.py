@@ -11,12 +11,13 @@ from rule_runtime.detectors.target_leakage import Leak, find_leak
 from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_place_worst
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.facts.boosting_losses import boosting_losses
 from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
+from rule_runtime.facts.selection import MAX_NAMED
 from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
+from rule_runtime.facts.validation_baseline import boosting_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -24,12 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SuspiciouslyGood"]
 
-_Judged = IssueFound | None
-
 _MAX_TARGETS: Final = 8
 """Targets that are followed; further ones are skipped, to bound the memory."""
-_MAX_NAMED: Final = 4
-"""Columns that a finding names."""
 _AS_GOOD: Final = 1.1
 """Validation loss, in training losses; without a leak it is seldom that small."""
 _NO_VALUES: Final = "no values of the model's inputs were saved with those of its targets"
@@ -86,15 +83,15 @@ class SuspiciouslyGood(Rule):
         found += self._perfect_losses(step, memory)
         if found:
             memory["is_judged"] = True
-            return next((one for one in found if one is not None), Passed())
+            return next((one for one in found if isinstance(one, IssueFound)), Passed())
         if "is_judged" in memory:
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
             raise Missing(f"fewer than {self.rows} examples, or {4 * self.rows} of classes, differ")
         raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
-    def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[_Judged]:
-        """Yield a finding, or None, for each target with enough examples."""
+    def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[IssueFound | Passed]:
+        """Judge each target with enough examples."""
         for rows in step.fact(supervised_rows):
             if rows.key in states or len(states) < _MAX_TARGETS:
                 leak = find_leak(
@@ -105,37 +102,41 @@ class SuspiciouslyGood(Rule):
                     min_examples=self.rows,
                 )
                 if leak is not None:
-                    yield self._leak(rows, leak) if leak.columns else None
+                    yield self._leak(rows, leak)
 
-    def _leak(self, rows: SupervisedRows, leak: Leak) -> IssueFound:
-        many = " ..." if len(leak.columns) > _MAX_NAMED else ""
-        names = ", ".join(map(str, leak.columns[:_MAX_NAMED])) + many
+    def _leak(self, rows: SupervisedRows, leak: Leak) -> IssueFound | Passed:
+        if not leak.columns:
+            return Passed()
+        many = " ..." if len(leak.columns) > MAX_NAMED else ""
+        names = ", ".join(map(str, leak.columns[:MAX_NAMED])) + many
         text = f"column {names} predicts" if len(leak.columns) == 1 else f"columns {names} predict"
         text = f"{rows.name}: {text} the target {rows.of_targets}, in {leak.num_rows} rows"
         value, limit = leak.num_rows, self.rows
         return IssueFound(text, measure="rows", value=value, threshold=limit, remedy=_DATA)
 
-    def _seen_tokens(self, step: StepView, streaks: dict[str, int]) -> Iterator[_Judged]:
-        """Yield a finding, or None, for each loss of a language model."""
+    def _seen_tokens(
+        self, step: StepView, streaks: dict[str, int]
+    ) -> Iterator[IssueFound | Passed]:
+        """Judge each loss of a language model."""
         for one in step.fact(token_losses):
             if one.name in streaks or len(streaks) < MAX_SERIES:
-                issue = _seen_token(one)
-                num_bad = streak(streaks, is_bad=issue is not None, name=one.name)
-                yield issue if num_bad >= self.patience else None
+                issue, is_bad = _seen_token(one)
+                num_bad = streak(streaks, is_bad=is_bad, name=one.name)
+                yield issue if num_bad >= self.patience else Passed()
 
-    def _perfect_losses(self, step: StepView, memory: Memory) -> Iterator[_Judged]:
-        """Yield a finding, or None, for each validation loss of boosted trees."""
+    def _perfect_losses(self, step: StepView, memory: Memory) -> Iterator[IssueFound | Passed]:
+        """Judge each validation loss of boosted trees."""
         for one, baseline in boosting_losses(step, memory):
             value, limit = one.validation, self.max_loss_percent / 100 * baseline
             is_bad = 0 <= value < limit and value <= _AS_GOOD * one.training
             text = f"{one.loss}: the validation loss is {value:.3g}, below {limit:.3g}, and about "
             text += f"as small as the training loss, {one.training:.3g}"
             issue = IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_DATA)
-            yield issue if streak(one.notes, is_bad=is_bad) >= self.patience else None
+            yield issue if streak(one.notes, is_bad=is_bad) >= self.patience else Passed()
 
 
-def _seen_token(one: TokenLosses) -> IssueFound | None:
-    """Return a finding if a language model sees its targets."""
+def _seen_token(one: TokenLosses) -> tuple[IssueFound, bool]:
+    """Return the finding of a language model that sees its targets, and whether it does."""
     if one.by_place is not None and are_next(one.tokens, one.targets):
         value, limit = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())
         is_bad = is_last_place_worst(one.by_place)
@@ -146,4 +147,4 @@ def _seen_token(one: TokenLosses) -> IssueFound | None:
         text = f"{value:.3g} where guessing has {limit:.3g}, and the targets are the input"
     text = f"{one.loss}: the loss is {text}: the model sees its targets"
     issue = IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_MASK)
-    return issue if is_bad else None
+    return issue, is_bad

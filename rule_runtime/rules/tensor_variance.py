@@ -9,8 +9,7 @@ import numpy as np
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, Memory, Unit
-from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import finding, num_not_finite, worst
+from rule_runtime.facts.selection import SelectedTensorsRule, finding, num_not_finite, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

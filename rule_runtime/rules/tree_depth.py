@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -10,12 +11,11 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, worst
-from rule_runtime.numerics.tree_depth import deepest
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["TreeDepth"]
+__all__ = ["TreeDepth", "deepest"]
 
 _LINKS: Final = ("trees/ID", "trees/Yes", "trees/No")
 _MAX_DEPTH: Final = "hyperparameters/max_depth"
@@ -79,3 +79,24 @@ def _depth(step: StepView, worker: str, num_nodes: float) -> float:
         return np.nan
     depth = deepest(*(column.tolist() for column in columns))
     return np.nan if depth is None else float(depth)
+
+
+def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
+    """Return the depth of the deepest tree: the most links between a root and a node below it.
+
+    Args:
+        names: Name of each node [N], unique over all trees.
+        children: For each kind of child, its name at each node [N]; other names are ignored.
+
+    Returns:
+        The depth, 0 for trees of one node; None if there is no root.
+    """
+    below: dict[str, list[str]] = {name: [] for name in names}
+    for column in children:
+        for parent, child in zip(names, column, strict=True):
+            if child in below:
+                below[parent].append(child)
+    level, depth = below.keys() - set().union(*below.values()), -1
+    while level and depth < len(names):
+        depth, level = depth + 1, {child for parent in level for child in below[parent]}
+    return None if level or depth < 0 else depth

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Unit
-from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import SelectedTensorsRule, finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.tensor_change import Tolerance
@@ -60,9 +59,7 @@ class UnchangedTensor(SelectedTensorsRule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        rows = with_numbers(self.select(step))
-        if not len(rows):
-            return NONE_SAVED
+        rows = with_numbers(self.judged_tensors(step))
         keys, remembered = row_keys(rows.names, rows.workers), RowMemory(memory.get("rows", ""))
         known = remembered.known(keys)
         # As a fingerprint of 0 is not remembered, that of step n is n + 1.

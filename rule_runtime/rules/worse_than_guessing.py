@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.detectors.streak import streak
-from rule_runtime.detectors.trend import is_falling
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["WorseThanGuessing"]
-
-_WINDOW: Final = 10
-"""Latest saved losses whose median is compared."""
-
-_NUM_LATEST: Final = 20
-"""Latest saved losses whose ranks show whether the loss falls."""
 
 
 class WorseThanGuessing(Rule):
@@ -80,13 +74,13 @@ class WorseThanGuessing(Rule):
         if not baselines:
             raise Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
-        history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=_NUM_LATEST)
+        history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=FEWEST)
         found, streaks = {}, memory.setdefault("streaks", {})
         for series in history.add({series: float(means[at_row[series]]) for series in baselines}):
             limit = self.max_ratio * (baselines[series] or math.inf)
             latest = history.of(series).latest
-            now = float(np.median(latest[-_WINDOW:]))
-            is_bad = num_steps >= self.num_steps and len(latest) >= _WINDOW and now > limit
+            now = float(np.median(latest[-LEVEL:]))
+            is_bad = num_steps >= self.num_steps and len(latest) >= LEVEL and now > limit
             is_bad = is_bad and not is_falling(latest)
             if streak(streaks, is_bad=is_bad, name="\n".join(series)) >= self.patience:
                 found[series] = (now, limit)
@@ -112,6 +106,7 @@ class WorseThanGuessing(Rule):
         if not (kind.is_of_numbers or found.uniform) or kind is LossKind.BINARY:
             return None  # classes of yes and no may have weights
         if key in known:
-            found = LossTargets(*known[key]).latest(_WINDOW - 1).plus(found)
+            before = LossTargets(*known[key])
+            found = before._replace(steps=min(before.steps, LEVEL - 1)).plus(found)
         known[key] = list(found)
         return None if found.is_sum else found

@@ -27,10 +27,10 @@ from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.numerics.statistics import tensor_statistics
 from rule_runtime.trial.collection_reader import DEFAULT_REGEXES
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
+from rule_runtime.trial.tensor_statistics import tensor_statistics
 
 __all__ = ["TrialBuilder"]
 

@@ -13,8 +13,8 @@ from hook_layer.format.errors import FormatError
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.base import ObjectNotFoundError, Store
-from rule_runtime.numerics.statistics import tensor_statistics
 from rule_runtime.trial.event_reader import MAX_RECORD_BYTES, iter_tensors
+from rule_runtime.trial.tensor_statistics import tensor_statistics
 
 __all__ = ["computed_statistics"]
 

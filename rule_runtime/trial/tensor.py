@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import reduction_tensor_name
-from rule_runtime.numerics.reductions import check_reduction, reduce_tensor
 from rule_runtime.trial.errors import (
     ShapeUnavailableForStep,
     SMDebugNotImplementedError,
@@ -17,6 +16,7 @@ from rule_runtime.trial.errors import (
     TensorUnavailableForStep,
 )
 from rule_runtime.trial.modes import Mode, as_mode
+from rule_runtime.trial.reductions import check_reduction, reduce_tensor
 from rule_runtime.trial.tensor_reading import TensorReading, own
 
 __all__ = ["Tensor"]

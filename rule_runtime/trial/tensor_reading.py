@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import ObjectNotFoundError
-from rule_runtime.numerics.reductions import reduction_from_statistics
 from rule_runtime.trial.event_reader import TensorReader, read_tensors
 from rule_runtime.trial.people import TensorForPeople
+from rule_runtime.trial.reductions import reduction_from_statistics
 from rule_runtime.trial.step_index import is_remote
 
 if TYPE_CHECKING:

@@ -68,6 +68,11 @@ class TensorRows:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Name and worker of each row [R]."""
+        return tuple(zip(self.names, self.workers, strict=True))
+
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """Return one statistic of every row [R]; NaN where it is not known.
 

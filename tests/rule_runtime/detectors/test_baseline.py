@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rule_runtime.detectors.baseline import is_never_better, margin_of
+from rule_runtime.detectors.curves import is_never_better, margin_of
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,32 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rule_runtime.detectors.divergence import divergence
-from rule_runtime.detectors.oscillation import oscillation
-from rule_runtime.detectors.plateau import plateau
-from rule_runtime.detectors.spike import spike
+from rule_runtime.detectors.curves import (
+    divergence,
+    is_falling,
+    noise,
+    oscillation,
+    plateau,
+    spike,
+    spread,
+)
 from rule_runtime.detectors.streak import streak
-from rule_runtime.detectors.trend import is_falling
 
 RANDOM = np.random.default_rng(0)
 NOISE = RANDOM.normal(0, 1, 60)
+
+
+def test_the_spread_agrees_with_scipy() -> None:
+    for size in range(3, 40):
+        numbers = RANDOM.integers(-5, 5, size).astype(float)
+        expected = stats.median_abs_deviation(numbers, scale="normal")
+        assert spread(numbers) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_noise_is_that_around_the_trend() -> None:
+    trend = np.linspace(50, 0, 4000)
+    assert noise(trend + RANDOM.normal(0, 2, 4000)) == pytest.approx(2, rel=0.05)
+    assert noise(np.array([1.0])) == 0
 
 
 def test_a_streak_begins_again_after_one_negative() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rule_runtime.detectors.loss_formulas import (
     WRONG_LOSSES,
-    Match,
+    Formula,
     recognise,
 )
 
@@ -76,7 +76,7 @@ def dice(p: Any, t: Any) -> Any:
     return 2 * (p * t).sum() / (p.sum() + t.sum())
 
 
-def steps(outputs: _Batch, targets: _Batch, loss: _Loss) -> Iterator[Match | None]:
+def steps(outputs: _Batch, targets: _Batch, loss: _Loss) -> Iterator[tuple[Formula, float] | None]:
     rng, state = np.random.default_rng(0), {}
     for _ in range(NUM_STEPS):
         o, t = outputs(rng), targets(rng)
@@ -102,8 +102,8 @@ def test_a_wrong_loss_is_recognised_at_the_second_step(
 ) -> None:
     first, *later = steps(outputs, targets, loss)
     assert first is None
-    assert [match and match.name for match in later] == [name] * (NUM_STEPS - 1)
-    assert all(match and match.remedy and "{" not in match.message for match in later)
+    assert [match and match[0].name for match in later] == [name] * (NUM_STEPS - 1)
+    assert all(match and match[0].remedy and "{" not in match[0].message for match in later)
 
 
 RIGHT: list[tuple[_Batch, _Batch, _Loss]] = [
@@ -142,7 +142,7 @@ def test_the_size_of_a_mean_difference_needs_both_signs() -> None:
             t = rng.normal(size=(40, 1))
             o = t + rng.normal(0.5 * sign, 1, (40, 1))
             match = recognise(WRONG_LOSSES, state, (o, t), abs(float((o - t).mean())))
-            found.append(match and match.name)
+            found.append(match and match[0].name)
         return found
 
     assert run(1, 1, 1) == [None, None, None]  # a critic gives the same

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rule_runtime.detectors.target_leakage import (
     Leak,
     find_leak,
-    marked_columns,
+    separating_columns,
     skills,
     summed_columns,
 )
@@ -120,64 +120,64 @@ def test_sums_of_columns(seed: int, num_parts: int) -> None:
     assert found.columns == ([*range(num_parts)] if num_parts <= 4 else [])
 
 
-def marks_of(*columns: Any, classes: Any = CLASSES, noise: Any = NOISE_OF_CLASSES) -> list[Any]:
-    """Return the marked columns after each batch of 50, with a state that goes through JSON."""
+def separating(*columns: Any, classes: Any = CLASSES, noise: Any = NOISE_OF_CLASSES) -> list[Any]:
+    """Return the separating columns after each batch of 50, with a state that goes through JSON."""
     table, state = np.column_stack([noise, *columns]), {}
     answers = []
     for start in range(0, len(classes), 50):
         rows = slice(start, start + 50)
-        answers.append(marked_columns(state, table[rows], classes[rows]))
+        answers.append(separating_columns(state, table[rows], classes[rows]))
         state = json.loads(json.dumps(state))
     return answers
 
 
 @pytest.mark.parametrize("column", [CLASSES, -CLASSES, np.exp(CLASSES)])
 def test_one_column_that_has_a_value_for_each_class(column: Any) -> None:
-    assert marks_of(column)[-1] == [3]
+    assert separating(column)[-1] == [3]
 
 
 def test_a_column_for_each_class() -> None:
-    assert marks_of(*[number == CLASSES for number in range(4)])[-1] == [3, 4, 5, 6]
-    assert marks_of(CLASSES == 2)[-1] == []
+    assert separating(*[number == CLASSES for number in range(4)])[-1] == [3, 4, 5, 6]
+    assert separating(CLASSES == 2)[-1] == []
 
 
-def test_a_mark_may_stand_in_a_column_of_other_numbers() -> None:
+def test_a_class_may_be_separated_among_other_numbers() -> None:
     background = RANDOM.normal(size=(200, 4))
     background[np.arange(200), CLASSES.astype(int)] = 9.0
-    assert marks_of(background)[-1] == [3, 4, 5, 6]
+    assert separating(background)[-1] == [3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(("width", "is_marked"), [(0.1, True), (0.6, False)])
-def test_classes_are_marked_if_gaps_are_wider_than_they(width: float, *, is_marked: bool) -> None:
-    assert bool(marks_of(CLASSES + width * RANDOM.random(200))[-1]) is is_marked
+@pytest.mark.parametrize(("width", "is_separated"), [(0.1, True), (0.6, False)])
+def test_classes_are_separated_by_gaps_wider_than_they(width: float, *, is_separated: bool) -> None:
+    assert bool(separating(CLASSES + width * RANDOM.random(200))[-1]) is is_separated
 
 
 def test_one_row_of_another_class_refutes_a_column() -> None:
     column = CLASSES.copy()
     column[120] = (column[120] + 2) % 4
-    assert [bool(answer) for answer in marks_of(column)] == [True, True, False, False]
+    assert [bool(answer) for answer in separating(column)] == [True, True, False, False]
 
 
-def test_classes_that_begin_late_are_marked_too() -> None:
+def test_classes_that_begin_late_are_separated_too() -> None:
     order = np.argsort(CLASSES, kind="stable")
     table = np.column_stack([NOISE_OF_CLASSES, CLASSES])[order]
-    assert marks_of(classes=CLASSES[order], noise=table)[-1] == [3]
+    assert separating(classes=CLASSES[order], noise=table)[-1] == [3]
 
 
 def test_more_classes_than_fit_are_not_judged() -> None:
     classes = np.arange(200.0)
-    assert not marks_of(classes, classes=classes)[-1]
+    assert not separating(classes, classes=classes)[-1]
 
 
 @given(seed=st.integers(0, 999), num_classes=st.integers(2, 9))
-def test_columns_of_noise_mark_nothing(seed: int, num_classes: int) -> None:
+def test_columns_of_noise_separate_nothing(seed: int, num_classes: int) -> None:
     random = np.random.default_rng(seed)
     classes = random.integers(0, num_classes, 200) * 1.0
-    assert not marks_of(classes=classes, noise=random.normal(size=(200, 20)))[-1]
+    assert not separating(classes=classes, noise=random.normal(size=(200, 20)))[-1]
 
 
 def test_the_state_is_bounded() -> None:
     state: dict[str, Any] = {}
     classes = RANDOM.integers(0, 60, 500) * 1.0
-    marked_columns(state, RANDOM.random((500, 5000)) < 0.5, classes)
+    separating_columns(state, RANDOM.random((500, 5000)) < 0.5, classes)
     assert len(json.dumps(state)) < 30_000

@@ -40,7 +40,7 @@ def test_kinds_and_losses_of_zero_outputs(
     name: str, outputs: Any, targets: Any, kind: LossKind, zero: float
 ) -> None:
     (loss,) = losses_of(name, outputs, targets).losses
-    assert (loss.kind, loss.owner, loss.value, loss.is_only) == (kind, name, 1.0, True)
+    assert (loss.kind, loss.owner, loss.value) == (kind, name, 1.0)
     assert loss.zero_output_loss == pytest.approx(zero, rel=1e-6, nan_ok=True)
 
 
@@ -76,7 +76,7 @@ def test_values_and_unknown_losses() -> None:
     losses = losses_of("MSELoss", SCORES, SCORES + 1)
     values = losses.values(losses.losses[0])
     assert values is not None
-    assert np.array_equal(values.targets, SCORES + 1)
+    assert np.array_equal(values[1], SCORES + 1)
     unknown = losses.find("train-rmse", "worker_0")
     assert (unknown.row, unknown.kind, unknown.targets) == (-1, LossKind.UNKNOWN, None)
     assert math.isnan(unknown.value)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.first_weights import first_weights
+from rule_runtime.facts.initialisation import first_weights
 from rule_runtime.facts.parameters import Gradients, is_as_initialised
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView

@@ -8,7 +8,6 @@ from rule_runtime.configuration.merging import merged
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.facts.selection import (
-    evidence,
     finding,
     finite_means,
     is_training,
@@ -98,9 +97,8 @@ def test_evidence_names_the_row() -> None:
     step = step_of()
     rows = step.tensors()
     at = worst(rows, [1, 9, 1, 1, 1, 1], largest=True)
-    found = evidence(
-        step, rows, at, measure="l2", value=9, threshold=2, message="is 9 > 2", remedy="Less."
-    )
+    rule, measured = ExplodingTensor(), ("l2", 9, 2)
+    found = finding(rule, step, (rows, at), measured, "is 9 > 2", remedy="Less.").evidence
     assert (found.step, found.mode, found.worker, found.tensor) == (7, "TRAIN", "worker_0", "a")
     assert (found.measure, found.value, found.threshold) == ("l2", 9.0, 2.0)
     assert (found.sentence, found.remedy) == ("a: is 9 > 2", "Less.")

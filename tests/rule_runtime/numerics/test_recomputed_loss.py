@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rule_runtime.numerics.recomputed_loss import constant_predictor_loss
+from rule_runtime.numerics.loss_pair import constant_predictor_loss
 
 RANDOM = np.random.default_rng(0)
 TARGETS = RANDOM.lognormal(0, 1, (40, 3))

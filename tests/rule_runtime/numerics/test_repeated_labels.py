@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.numerics.repeated_labels import is_repeated
+from rule_runtime.numerics.label_tally import is_repeated
 
 LABELS = np.arange(20) % 3
 

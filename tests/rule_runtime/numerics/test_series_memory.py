@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,18 +62,3 @@ def test_the_lowest_level_is_remembered() -> None:
     assert series.lowest == 5  # the median of 9, 4, 5
     assert series.before(9).first.tolist() == [9.0]
     assert series.before(2).latest.tolist() == [9.0] * 3
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), NUMBERS), max_size=40), st.integers(1, 7))
-def test_bins_are_means(moves: list[tuple[int, float]], width: int) -> None:
-    step, binned, seen = 0, memory(), {}
-    for move, number in moves:
-        step += move
-        binned.add({("a", "0"): number}, step // width)
-        binned = memory(json.loads(json.dumps(binned.to_json())))
-        seen.setdefault(step // width, []).append(number)
-    means = [np.mean(numbers) for numbers in seen.values()][:-1]
-    if means:
-        assert np.allclose(binned.of(("a", "0")).latest, means[-5:])
-    else:
-        assert not binned.names

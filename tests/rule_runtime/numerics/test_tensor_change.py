@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.numerics.statistics import tensor_statistics
 from rule_runtime.numerics.tensor_change import (
     Tolerance,
     all_close,
@@ -19,6 +18,7 @@ from rule_runtime.numerics.tensor_change import (
     ratio_bounds,
     update_ratio,
 )
+from rule_runtime.trial.tensor_statistics import tensor_statistics
 
 EPSILON = 1e-9
 

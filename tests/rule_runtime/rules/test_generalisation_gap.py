@@ -248,21 +248,6 @@ def test_validation_that_is_higher_before_anything_is_learned_is_not_compared(
     assert bool(found_at(GeneralisationGap(), trial)) is is_found
 
 
-@pytest.mark.parametrize(("scale", "is_found"), [(1.0, True), (4.0, True), (6.0, False)])
-def test_targets_in_other_units_are_not_compared(scale: float, *, is_found: bool) -> None:
-    targets = np.random.default_rng(0).normal(0, 1, (64, 1))
-    trial = TrialBuilder()
-    for step in range(60):
-        is_training = step % 10 < 5
-        tensors = {
-            "L1Loss_output_0": np.float64(1 / (1 + step) if is_training else scale),
-            "L1Loss_input_0": -scale * targets,
-            "L1Loss_input_1": targets if is_training else scale * targets,
-        }
-        trial.step(step, tensors, mode=TRAIN if is_training else EVAL, mode_step=step)
-    assert bool(found_at(GeneralisationGap(), trial)) is is_found
-
-
 def test_the_targets_of_a_pass_are_taken_together() -> None:
     """Two steps of a pass in the order of the targets: each has no variance by itself."""
     trial = TrialBuilder()

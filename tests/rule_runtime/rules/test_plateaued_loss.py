@@ -74,8 +74,8 @@ def test_how_often_losses_are_saved_hardly_matters() -> None:
 
 def test_a_run_that_is_too_short_is_not_judged() -> None:
     outcomes = run_of_losses([2.3] * 104, interval=1).outcomes(PlateauedLoss())
-    message = "only {} of the 20 means of 5 steps needed were saved so far"
-    for step, count in ((0, 0), (4, 0), (5, 1), (9, 1), (99, 19)):
+    message = "only {} of the 20 losses needed were saved so far"
+    for step, count in ((0, 1), (5, 2), (90, 19)):
         assert outcomes[step] == NotEvaluated(message.format(count))
     assert outcomes[-1] == NotEvaluated("the loss is judged after 150 steps and a warm-up")
 

@@ -191,7 +191,7 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
 def test_what_is_missing_is_told() -> None:
     outcome = outcome_of({"x": [1.0]})
     assert outcome == NotEvaluated(
-        "no two inputs of activations (collection relu_input) were saved with statistics; no "
+        "no two inputs of activations (relu_input) were saved with statistics; no "
         "gradient was saved with its values; "
         "no finite loss was saved"
     )

@@ -157,7 +157,7 @@ def test_columns_that_mark_classes_only_together() -> None:
     trial = of_batches(*batches)
     found = trial.outcomes(SuspiciouslyGood())[0]
     assert isinstance(found, IssueFound)
-    assert "columns 3, 4, 5, 6 ... predict the target Loss_input_1" in found.evidence.sentence
+    assert "columns 3, 4, 5, 6, 7 predict the target Loss_input_1" in found.evidence.sentence
 
 
 def table_of(leak: Callable[[Any, Any, Any], Any], *, num_classes: int = 0) -> TrialBuilder:

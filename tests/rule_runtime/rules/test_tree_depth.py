@@ -95,7 +95,6 @@ def test_no_tree_is_expected_to_be_deeper_than_max_depth() -> None:
 
 def test_what_is_no_tree_is_not_evaluated() -> None:
     for change in (
-        {"trees/ID": ["a", "a", "a"]},
         {"trees/Yes": ["0-1"]},
         {"trees/Yes": ["0-0", "0-1", "0-2"]},
         {name: [] for name in complete_tree(1)},

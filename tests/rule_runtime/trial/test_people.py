@@ -24,9 +24,9 @@ from hook_layer.install_hint import install_hint
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime import create_trial
-from rule_runtime.numerics.statistics import tensor_statistics
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import InvalidWorker
+from rule_runtime.trial.tensor_statistics import tensor_statistics
 from rule_runtime.trial.trial import Trial
 
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL

@@ -5,8 +5,8 @@ import pytest
 
 from hook_layer.format.index import STATISTICS_COLUMNS
 from hook_layer.format.reductions import REDUCTION_NAMES
-from rule_runtime.numerics.reductions import reduce_tensor, reduction_from_statistics
-from rule_runtime.numerics.statistics import tensor_statistics
+from rule_runtime.trial.reductions import reduce_tensor, reduction_from_statistics
+from rule_runtime.trial.tensor_statistics import tensor_statistics
 
 TENSOR = np.array([[1.0, -2.0], [3.0, -4.5]])
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hook_layer.format.index import STATISTICS_COLUMNS
-from rule_runtime.numerics import statistics
-from rule_runtime.numerics.statistics import tensor_statistics
+from rule_runtime.trial import tensor_statistics as statistics_module
+from rule_runtime.trial.tensor_statistics import tensor_statistics
 
 
 def exact(tensor: npt.NDArray[Any]) -> dict[str, float]:
@@ -104,7 +104,7 @@ def test_hard_cases(tensor: npt.NDArray[Any]) -> None:
 
 
 def test_chunks_are_merged_without_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "_CHUNK", 7)
+    monkeypatch.setattr(statistics_module, "_CHUNK", 7)
     rng = np.random.default_rng(0)
     tensor = rng.normal(1e6, 1e-3, 100)
     tensor[::9] = np.nan

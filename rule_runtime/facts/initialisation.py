@@ -1,4 +1,7 @@
-"""Weights before the first step of training, and two signs that they do not fit.
+"""Signs of a poor initialisation: weights before the first step, and the first steps.
+
+Each function returns the worst sign that it finds, None if all is well, and raises `Missing` if
+data is insufficient.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -7,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import MutableMapping
 from itertools import permutations
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +21,24 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
 from rule_runtime.facts.parameters import Gradients
+from rule_runtime.facts.selection import finite_means, num_not_finite, worst
+from rule_runtime.numerics.series_memory import MAX_SERIES
+from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["FIRST_WEIGHTS", "FirstWeight", "Sign", "equal_units", "first_weights", "large_weights"]
+__all__ = [
+    "FIRST_WEIGHTS",
+    "FirstWeight",
+    "Sign",
+    "equal_units",
+    "first_weights",
+    "large_weights",
+    "loss_without_decrease",
+    "narrow_gradients",
+    "unlike_variances",
+]
 
 FIRST_WEIGHTS: Final = (
     MODULE_IO,
@@ -30,8 +47,6 @@ FIRST_WEIGHTS: Final = (
 )
 """What the hook saves for a rule that looks at the first weights."""
 
-_HALF: Final = 0.5
-"""Share of the weights that must be bad, and of the allowed gain by which signals must grow."""
 _NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"
 _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
 """Weights of recurrent and attention layers."""
@@ -75,9 +90,6 @@ class FirstWeight(NamedTuple):
 def first_weights(step: StepView) -> list[FirstWeight]:
     """Return the weights of linear, recurrent and attention layers that have a gradient.
 
-    Args:
-        step: The first step of its mode.
-
     Raises:
         Missing: If there are none.
     """
@@ -88,7 +100,7 @@ def first_weights(step: StepView) -> list[FirstWeight]:
     growths, rms = _growths(step), _rms(weights)
     low, high = weights.column("min"), weights.column("max")
     found = []
-    for at, pair in enumerate(zip(weights.names, weights.workers, strict=True)):
+    for at, pair in enumerate(weights.pairs):
         shape = weights.shapes[at]
         if shape and has_gradient[at] and (pair in growths or _PACKED.search(pair[0])):
             outputs, inputs, *kernel = shape
@@ -106,14 +118,10 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
 
     A weight is too large if its gain is, and its layer's output grows by more than half as much, so
     that weights that the model scales down do not count.
-
-    Args:
-        step: The first step of its mode.
-        max_gain: The largest gain that is no sign.
     """
     weights = first_weights(step)
-    large = [w for w in weights if w.gain > max_gain and not w.growth <= _HALF * max_gain]
-    if len(large) < _HALF * len(weights):
+    large = [w for w in weights if w.gain > max_gain and not w.growth <= max_gain / 2]
+    if 2 * len(large) < len(weights):
         return None
     first = max(large, key=lambda weight: weight.gain)
     grows = "" if math.isnan(first.growth) else f", and signals grow {first.growth:.3g} times"
@@ -130,9 +138,6 @@ def equal_units(step: StepView) -> Sign | None:
 
     Some weights of 0 are on purpose, and so count only if all weights are constant. A model without
     a layer that feeds another one learns from any start.
-
-    Args:
-        step: The first step of its mode.
     """
     weights = first_weights(step)
     units = [weight for weight in weights if weight.outputs > 1 and weight.inputs > 1]
@@ -140,7 +145,7 @@ def equal_units(step: StepView) -> Sign | None:
     if len(constant) < len(units):
         constant = [weight for weight in constant if weight.constant]
     is_layered = any(one.inputs == other.outputs for one, other in permutations(weights, 2))
-    if not (constant and is_layered and len(constant) >= _HALF * len(units)):
+    if not (constant and is_layered and 2 * len(constant) >= len(units)):
         return None
     first = constant[0]
     message = (
@@ -149,6 +154,84 @@ def equal_units(step: StepView) -> Sign | None:
     )
     rows = step.tensors(collections=("weights",))
     return Sign((rows, first.at), ("initial_value", first.constant, 0.0), message)
+
+
+def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -> Sign | None:
+    """Compare the variances of the inputs of ReLU layers on a worker."""
+    rows = step.tensors(collections=("relu_input",), regex=regex)
+    workers, num_finite = np.array(rows.workers), rows.column("size") - num_not_finite(rows)
+    with np.errstate(over="ignore"):
+        variance = np.where(num_finite > 1, rows.column("std") ** 2, np.nan)
+    found: list[tuple[float, int, int]] = []
+    for worker in set(rows.workers):
+        own = np.where(workers == worker, variance, np.nan)
+        if np.count_nonzero(~np.isnan(own)) > 1:
+            large, small = (worst(rows, own, largest=is_it) for is_it in (True, False))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found.append(
+                    (float(np.nan_to_num(own[large] / own[small], posinf=np.inf)), large, small)
+                )
+    if not found:
+        raise Missing("no two inputs of activations (relu_input) were saved with statistics")
+    ratio, at, other = max(found)
+    if ratio <= threshold:
+        return None
+    message = (
+        f"variance {variance[at]:.3g} is {ratio:.3g} times the {variance[other]:.3g} "
+        f"of {rows.names[other]}, more than {threshold:g} times"
+    )
+    return Sign((rows, at), ("variance_ratio", ratio, threshold), message)
+
+
+def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
+    """Compare the 5th and 95th percentile of each gradient.
+
+    Without values, only extremes that are as close count. Gradients with one element, or that are
+    not finite, and those of biases before a normalisation are ignored.
+    """
+    gradients = step.fact(Gradients)
+    has_several = (gradients.rows.column("size") > 1) & (num_not_finite(gradients.rows) == 0)
+    rows = gradients.rows.select(has_several & ~gradients.is_cancelled)
+    extremes = rows.column("max") - rows.column("min")
+    distance = np.where(extremes < threshold, extremes, np.nan)
+    for at, value in row_values(step, rows):
+        if value.dtype.kind in "iuf":
+            low, high = np.percentile(value, (5, 95))
+            distance[at] = high - low
+    if np.isnan(distance).all():
+        raise Missing("no gradient was saved with its values")
+    at = worst(rows, distance, largest=False)
+    if not distance[at] < threshold:
+        return None
+    message = (
+        f"95th and 5th percentile of the gradient are {distance[at]:.3g} apart, less than "
+        f"{threshold:g}"
+    )
+    return Sign((rows, at), ("percentile_range", distance[at], threshold), message)
+
+
+def loss_without_decrease(
+    step: StepView, memory: MutableMapping[str, Any], patience: int
+) -> Sign | None:
+    """Count the steps for which each loss has not fallen below its minimum.
+
+    Memory: `losses`, minimum and count of at most 32 losses, by worker and name.
+    """
+    rows = step.tensors(collections=("losses",))
+    known, waited = memory.setdefault("losses", {}), np.full(len(rows), np.nan)
+    keys, losses = [f"{worker}/{name}" for name, worker in rows.pairs], finite_means(rows).tolist()
+    for key, loss, at in sorted(zip(keys, losses, range(len(rows)), strict=True)):
+        if math.isfinite(loss) and (key in known or len(known) < MAX_SERIES):
+            least, count = known.get(key, (math.inf, 0))
+            known[key] = [loss, 0] if loss < least else [least, count + 1]
+            waited[at] = known[key][1]
+    if np.isnan(waited).all():
+        raise Missing("no finite loss was saved")
+    at = worst(rows, waited, largest=True)
+    if waited[at] < patience:
+        return None
+    message = f"no loss below {known[keys[at]][0]:.4g} for {waited[at]:.0f} steps"
+    return Sign((rows, at), ("steps_without_decrease", waited[at], patience), message)
 
 
 def _growths(step: StepView) -> dict[tuple[str, str], float]:
