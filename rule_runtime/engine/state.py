@@ -18,7 +18,7 @@ from rule_runtime.engine.progress import Progress
 
 __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress"]
 
-MEMORY_VERSION: Final = 2
+MEMORY_VERSION: Final = 3
 """Raised whenever what a built-in rule keeps in its memory changes its meaning."""
 _NO_STEP: Final = "no step of this run was saved"
 

@@ -59,7 +59,7 @@ def test_the_factor_is_strict_and_one_step_is_no_explosion() -> None:
     assert found_at(GradientNormExplosion(patience=1), run_of_norms(*[1.0] * 10, 21.0)) == [50]
 
 
-@pytest.mark.parametrize(("num_large", "steps"), [(5, []), (6, [45]), (8, [45, 46, 47])])
+@pytest.mark.parametrize(("num_large", "steps"), [(5, []), (6, [45]), (8, [45])])
 def test_at_each_step_of_a_dense_start_the_norm_must_be_large_for_5_steps(
     num_large: int, steps: list[int]
 ) -> None:
