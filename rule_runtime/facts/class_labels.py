@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
+__all__ = ["MAX_CLASSES", "ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
 
-_MAX_CLASSES: Final = 1024
-"""Classes of a tensor that are counted; labels with more are no classes."""
+MAX_CLASSES: Final = 1024
+"""Classes of a tensor that are counted, at most 8 MiB in a matrix; labels with more are none."""
 
 _MAX_TALLIES: Final = 4
 """Tensors of labels that are counted, by mode."""
@@ -77,7 +77,7 @@ class ClassTallies:
                 continue
             is_new = not is_repeated(labels.classes, self._latest, f"{key}/{labels.worker}")
             tally = self.of(mode, labels.name).plus(labels.classes, labels.is_wrong, is_new=is_new)
-            if len(tally.classes) <= _MAX_CLASSES:
+            if len(tally.classes) <= MAX_CLASSES:
                 self._tallies[key] = [column.tolist() for column in tally]
 
 
@@ -156,7 +156,7 @@ def _classes(
         classes, is_wrong = pairs.labels, pairs.labels != pairs.predictions
     if not len(classes):
         raise ValueError("there is no label")
-    if len(np.unique(classes)) > _MAX_CLASSES:
-        raise ValueError(f"there are more than {_MAX_CLASSES} classes")
+    if len(np.unique(classes)) > MAX_CLASSES:
+        raise ValueError(f"there are more than {MAX_CLASSES} classes")
     are_of_rows = len(classes) <= len(np.atleast_1d(values[labels]))
     return ClassLabels(labels, worker, classes, is_wrong, num_classes, are_of_rows)

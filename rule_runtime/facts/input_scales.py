@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
-from rule_runtime.facts.losses import Losses
+from rule_runtime.facts.losses import RELATIVE_ERROR, Losses
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, are_given_to_layers, is_of_keras
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ __all__ = [
 
 LARGE: Final = 5.0
 """Root mean square above which numbers were not scaled."""
-_ROUNDING: Final = 1e-6
-"""Relative error of statistics in single precision."""
 
 
 class TargetScale(NamedTuple):
@@ -129,4 +127,4 @@ def are_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:
     may_be: npt.NDArray[np.bool_] = (low >= 0) & (high == 1)
     mean, std = (np.where(may_be, column, 0.0) for column in (mean, std))
     # Of numbers between 0 and 1 only these are equal to their squares, and so in the mean.
-    return may_be & np.isclose(mean, mean**2 + std**2, rtol=_ROUNDING, atol=0.0)
+    return may_be & np.isclose(mean, mean**2 + std**2, rtol=RELATIVE_ERROR, atol=0.0)

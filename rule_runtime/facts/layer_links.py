@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.facts.layers import Layers, LinearLayer, Signals
+from rule_runtime.numerics.activations import ROUNDING
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -29,8 +30,6 @@ _APART: Final = 1e-3
 """Least relative difference between the factor of dropout, that of SELU, and 1."""
 _BY_CHANCE: Final = 0.05
 """Relative difference between the factors of extremes and of squares in dropout, by chance."""
-_ROUNDING: Final = 1e-5
-"""Relative difference between the mean of a signal and that of its means, in float32."""
 _STANDARD: Final = 1e-3
 """Distance from mean 0 and variance 1 of what a normalisation without parameters returns."""
 
@@ -142,7 +141,7 @@ class _Walk:
             return False
         factors = (self._low[out] / self._low[into], self._high[out] / self._high[into])
         factor, squares = max(factors), (self._l2[out] / self._l2[into]) ** 2
-        if is_exact and factor - min(factors) > _ROUNDING * factor:
+        if is_exact and factor - min(factors) > ROUNDING * factor:
             return False
         is_other = min(abs(factor - 1), abs(factor - _SELU)) > _APART and factor > 1
         return bool(min(factors) >= 0 and is_other and abs(squares / factor - 1) < _BY_CHANCE)
@@ -216,7 +215,7 @@ class _Links:
         found = []
         for at in self._own:
             is_same = (high == self._high[at]) & (size >= self._size[at])
-            is_near = np.abs(mean - self._mean[at]) <= _ROUNDING * np.abs(mean)
+            is_near = np.abs(mean - self._mean[at]) <= ROUNDING * np.abs(mean)
             is_made = (is_same | (is_near & (size > self._size[at]))).any()
             if not (
                 self._fingerprints[at] in known or self._fingerprints[at] in explained or is_made

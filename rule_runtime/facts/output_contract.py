@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.facts.layers import Layers, Signals
-from rule_runtime.facts.losses import Input, Loss, LossKind, Takes
+from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, LossKind, Takes
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -29,8 +29,6 @@ _BEYOND: Final = 0.5
 """Distance of a target from 0 to 1 that noisy or smoothed labels do not have."""
 _REACH: Final = 0.1
 """Distance of a target from the range of outputs that matters, in standard deviations."""
-_EQUAL: Final = 1e-6
-"""Relative difference of equal numbers in float32."""
 _SATURATED: Final = 0.98
 """Share of a bound that outputs reach which are driven against it."""
 Measure = Callable[[Loss, Input, Input], float | None]
@@ -188,7 +186,9 @@ def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
 
 def _constant(loss: Loss, o: Input, t: Input) -> float | None:
     varies = t.low < t.high and o.size >= _MIN_ELEMENTS and _width(o, loss) == 1
-    return o.mean if varies and o.high - o.low <= _EQUAL * max(abs(o.high), _EPSILON) else None
+    return (
+        o.mean if varies and o.high - o.low <= RELATIVE_ERROR * max(abs(o.high), _EPSILON) else None
+    )
 
 
 CONTRACT: Final = (

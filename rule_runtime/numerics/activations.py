@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["activated_twice", "squashed"]
+__all__ = ["ROUNDING", "activated_twice", "squashed"]
 
 _Ends = npt.NDArray[np.float64]
 _Function = Callable[[_Ends], _Ends]
 
-_ROUNDING: Final = 1e-5
-"""Error of an extreme, relative to the largest one: float32 activations."""
+ROUNDING: Final = 1e-5
+"""Error of an extreme or a mean, relative to the largest one: float32 activations."""
 _APART: Final = 1e-3
 """How far two functions must differ at an extreme, relative to it if it is above 1."""
 _SATURATED: Final = (-1.0, 0.0, 1.0)
@@ -90,10 +90,10 @@ def _made_by(
         differences = [np.abs(made - other(ends[sources])).max(axis=1) for other in others]
         from_saturated = np.abs(made[:, 1:] - _SATURATED).min(axis=1)
         apart = np.minimum(np.min(differences, axis=0), from_saturated)
-        begin = np.searchsorted(highest, made[:, 1] - _ROUNDING * size)
-        end = np.searchsorted(highest, made[:, 1] + _ROUNDING * size, side="right")
+        begin = np.searchsorted(highest, made[:, 1] - ROUNDING * size)
+        end = np.searchsorted(highest, made[:, 1] + ROUNDING * size, side="right")
         for at in np.flatnonzero((apart > _APART * np.maximum(size, 1)) & (end > begin)):
             near = order[begin[at] : end[at]]
-            is_made = np.abs(ends[near, 0] - made[at, 0]) <= _ROUNDING * size[at]
+            is_made = np.abs(ends[near, 0] - made[at, 0]) <= ROUNDING * size[at]
             found[near[is_made & (groups[near] == groups[sources[at]])]] = True
     return found

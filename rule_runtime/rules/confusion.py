@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
+from rule_runtime.facts.class_labels import MAX_CLASSES
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selection import finding, name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
@@ -22,9 +23,6 @@ __all__ = ["Confusion"]
 
 _Violation = tuple[str, float, float, float, str]
 """Measure, sort key, value, threshold, message: the smallest is the worst."""
-
-_MAX_CLASSES: Final = 1024
-"""Classes; it bounds the matrix to 8 MiB."""
 
 
 class Confusion(Rule):
@@ -49,7 +47,7 @@ class Confusion(Rule):
         one class. Weight the classes, collect more data, or train longer.
     """
 
-    category_no: Annotated[int | None, AtLeast(2), AtMost(_MAX_CLASSES), Unit("classes")] = None
+    category_no: Annotated[int | None, AtLeast(2), AtMost(MAX_CLASSES), Unit("classes")] = None
     labels: str = "labels"
     predictions: str = "predictions"
     labels_collection: str = "labels"
@@ -102,7 +100,7 @@ class Confusion(Rule):
         except ValueError as error:
             raise Missing(str(error)) from error
         size = 1 + int(max(pairs.labels.max(initial=0), pairs.predictions.max(initial=0)))
-        if size > (limit := self.category_no or _MAX_CLASSES):
+        if size > (limit := self.category_no or MAX_CLASSES):
             raise Missing(f"class {size - 1} is not one of the first {limit} classes")
         counts = np.bincount(pairs.labels * size + pairs.predictions, minlength=size * size)
         return predicted, counts.reshape(size, size)

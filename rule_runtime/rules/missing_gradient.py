@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MissingGradient"]
 
-_LEARNED: Final = 0
+_LEARNED: Final = np.uint32(0)
 """Fingerprint of a weight that had a gradient or changed before."""
 
 
@@ -80,7 +80,7 @@ class MissingGradient(Rule):
         is_untouched = np.isnan(sizes) & ((now == earlier) | ("rows" not in memory))
         streaks = rows.update(
             keys,
-            np.where(is_untouched, now, np.uint32(_LEARNED)),
+            np.where(is_untouched, now, _LEARNED),
             self._is_cut_off(step, weights, sizes, is_untouched),
         )
         memory["rows"] = rows.to_json()

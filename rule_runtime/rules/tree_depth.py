@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["TreeDepth", "deepest"]
 
 _LINKS: Final = ("trees/ID", "trees/Yes", "trees/No")
-_MAX_DEPTH: Final = "hyperparameters/max_depth"
 _MAX_NODES: Final = 1 << 20
 """Nodes of a round; more would take some hundred megabytes as text."""
 
@@ -51,14 +50,13 @@ class TreeDepth(Rule):
 
         Memory: `max_depth` of the run, if it was saved.
         """
-        limits = step.tensors(regex=(f"^{_MAX_DEPTH}$",)).column("mean")
+        limits = step.tensors(regex=("^hyperparameters/max_depth$",)).column("mean")
         if (limits >= 1).any():
             memory["max_depth"] = float(limits[limits >= 1].min())
         rows = step.tensors(regex=(f"^{_LINKS[0]}$",))
         if not len(rows):
             raise Missing("no trees were saved", f"save {', '.join(_LINKS)}")
-        sizes = rows.column("size").tolist()
-        depths = [_depth(step, *pair) for pair in zip(rows.workers, sizes, strict=True)]
+        depths = [_depth(step, *of) for of in zip(rows.workers, rows.column("size"), strict=True)]
         if np.isnan(depths).all():
             raise Missing("the values of the trees were not saved, or are not trees")
         at = worst(rows, depths, largest=False)

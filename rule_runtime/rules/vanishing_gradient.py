@@ -10,8 +10,9 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.layers import Layers
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finding, finite_means, worst
+from rule_runtime.facts.selection import finding, worst
 from rule_runtime.facts.zero_gradients import vanished
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
@@ -88,15 +89,11 @@ class VanishingGradient(Rule):
             own = workers == worker
             largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
-            is_small = sizes < self.max_share * largest if largest else _has_loss(step, worker)
+            has_loss = any(
+                loss.value and loss.worker == worker for loss in step.fact(Losses).losses
+            )
+            is_small = sizes < self.max_share * largest if largest else has_loss
             _, after = step.fact(Layers).before_and_after(worker, gradients.learning(worker))
             is_after = np.isin(gradients.owners, list(after)) & (sizes == 0)
             bad &= ~own | (is_small & ~is_after)
         return bad
-
-
-def _has_loss(step: StepView, worker: str) -> bool:
-    """Return whether a loss of a worker was saved that is not zero."""
-    rows = step.tensors(collections=("losses",))
-    own = np.array([of == worker for of in rows.workers], dtype=bool)
-    return bool((np.abs(finite_means(rows)[own]) > 0).any())
