@@ -186,9 +186,8 @@ def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
 
 def _constant(loss: Loss, o: Input, t: Input) -> float | None:
     varies = t.low < t.high and o.size >= _MIN_ELEMENTS and _width(o, loss) == 1
-    return (
-        o.mean if varies and o.high - o.low <= RELATIVE_ERROR * max(abs(o.high), _EPSILON) else None
-    )
+    is_constant = o.high - o.low <= RELATIVE_ERROR * max(abs(o.high), _EPSILON)
+    return o.mean if varies and is_constant else None
 
 
 CONTRACT: Final = (
