@@ -21,8 +21,11 @@ from hook_layer.format.statistics_block import Shard, Statistics
 
 __all__ = ["ShortenedIndex", "shortened"]
 
-_NUMBERED: Final = re.compile(r"(.*(?:in|out)puts?)_[0-9]+", re.DOTALL)
-"""Inputs and outputs of a module are numbered through all its calls of a step."""
+_NUMBERED: Final = re.compile(r"(.*(?<!Loss_)(?:in|out)puts?)_[0-9]+", re.DOTALL)
+"""Inputs and outputs of a module are numbered through all its calls of a step.
+
+Those of losses stay apart: outputs and targets may have the same shape.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class ShortenedIndex:
 def shortened(index: IndexFile) -> ShortenedIndex:
     """Return an index file in which one row stands for equal tensors of a module's calls.
 
-    If that is still too long, tensors are left out from the end.
+    If that is still too long, inputs and outputs of modules are left out, then other tensors.
 
     Args:
         index: An index file that is too long.
@@ -53,6 +56,7 @@ def shortened(index: IndexFile) -> ShortenedIndex:
     """
     short = _with_merged_calls(index)
     names = list(dict.fromkeys(map(base_tensor_name, _names(short))))
+    names.sort(key=lambda name: _NUMBERED.fullmatch(name) is not None)
     num_kept = len(names)
     while (data := _encoded(short)) is None:
         if num_kept == 1:

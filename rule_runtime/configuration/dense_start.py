@@ -9,46 +9,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DENSE_STEPS", "beginning_densely", "without_dense_start"]
+__all__ = ["DENSE_STEPS", "add_dense_start", "remove_dense_start"]
 
 _EACH: Final = 10
 DENSE_STEPS: Final = (*range(_EACH + 1), *range(_EACH + 2, 51, 2))
 """Every step up to 10 and every second one up to 50: 31 steps, of which 6 are multiples of 10."""
-_KEYS: Final = ("train.save_steps", "global.save_steps")
+_MODES: Final = ("train", "global")
+_BOUNDS: Final = ("start_step", "end_step")
 
 
-def beginning_densely(parameters: Mapping[str, str], every: int = 1) -> dict[str, str]:
+def add_dense_start(parameters: Mapping[str, str], every: int = 1) -> dict[str, str]:
     """Return the parameters of a collection with a dense start.
 
-    Steps that the parameters list, and their `start_step` and `end_step`, count before it. Without
-    a `save_interval` there is nothing to be denser than.
+    `start_step` and `end_step` bound it, and it adds to `save_steps`; the `save_steps` of a mode
+    count instead of it. Without a `save_interval` there is nothing to be denser than.
 
     Args:
         parameters: The parameters.
         every: After step 10 only multiples of this number are saved.
     """
-    first, end = int(parameters.get("start_step", 0)), parameters.get("end_step")
-    steps = [
-        step
-        for step in DENSE_STEPS
-        if (step <= _EACH or step % every == 0)
-        and step >= first
-        and (end is None or step < int(end))
-    ]
-    if not steps or "save_interval" not in parameters:
-        return dict(parameters)
-    return {**dict.fromkeys(_KEYS, ",".join(map(str, steps))), **parameters}
+    found = dict(parameters)
+    steps = [step for step in DENSE_STEPS if step <= _EACH or step % every == 0]
+    for mode in _MODES if "save_interval" in parameters else ():
+        of_mode = {key: parameters.get(f"{mode}.{key}", parameters.get(key)) for key in _BOUNDS}
+        first, end = (None if text is None else int(text) for text in of_mode.values())
+        dense = {step for step in steps if (first or 0) <= step and (end is None or step < end)}
+        listed = {int(step) for step in parameters.get("save_steps", "").split(",") if step}
+        if dense:
+            found.setdefault(f"{mode}.save_steps", ",".join(map(str, sorted(dense | listed))))
+    return found
 
 
-def without_dense_start(parameters: Mapping[str, str]) -> dict[str, str]:
+def remove_dense_start(parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of a collection without a dense start.
 
     Args:
         parameters: The parameters.
     """
-    dense = frozenset(map(str, DENSE_STEPS))
+    keys = {f"{mode}.save_steps" for mode in _MODES}
     return {
         key: value
         for key, value in parameters.items()
-        if key not in _KEYS or not dense.issuperset(value.split(","))
+        if key not in keys or not _is_dense({int(step) for step in value.split(",")})
     }
+
+
+def _is_dense(steps: set[int]) -> bool:
+    # Multiples of the interval, such as 0 and 10, need not be listed.
+    return len(steps) >= _EACH // 2 and steps.issubset(DENSE_STEPS)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.configuration.dense_start import without_dense_start
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
@@ -48,14 +47,14 @@ def collections_for(
         pack = pack.with_interval(save_interval)
     if begins_densely is not None:
         pack = replace(pack, begins_densely=begins_densely)
-    found = pack.collections_for(named_rules(rules).values())
+    chosen = named_rules(rules).values()
+    found = pack.collections_for(chosen)
     if begins_densely is not None:
         return found
+    later = replace(pack, begins_densely=False).collections_for(chosen)
     return tuple(
-        CollectionConfig(each.name, without_dense_start(each.parameters))
-        if each.parameters.get("save_raw_tensor") == "True"
-        else each
-        for each in found
+        even if even.parameters.get("save_raw_tensor") == "True" else dense
+        for even, dense in zip(later, found, strict=True)
     )
 
 

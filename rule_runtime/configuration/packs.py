@@ -10,7 +10,7 @@ from typing import Final
 
 from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.configuration.dense_start import beginning_densely
+from rule_runtime.configuration.dense_start import add_dense_start
 from rule_runtime.configuration.merging import merged
 from rule_runtime.engine.parameters import nearest
 from rule_runtime.engine.registry import create_rule
@@ -99,7 +99,7 @@ class Pack:
             parameters["save_interval"] = str(self.activations_interval)
         if not self.begins_densely:
             return parameters
-        return beginning_densely(parameters, (self.save_interval or 1) if is_large else 1)
+        return add_dense_start(parameters, (self.save_interval or 1) if is_large else 1)
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
         adapted = dict(config.parameters)

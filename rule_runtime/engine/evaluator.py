@@ -99,7 +99,7 @@ class Evaluation:
                 failure = f"{outcome.reason}, at step {step.step}"
                 self.counts = replace(self.counts, failure=failure)
         else:
-            advice = outcome.advice[:MAX_TEXT] if isinstance(outcome, Passed) else ""
+            advice = str(outcome.advice)[:MAX_TEXT] if isinstance(outcome, Passed) else ""
             self.counts = replace(
                 self.counts,
                 evaluated=self.counts.evaluated + 1,

@@ -221,7 +221,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
 
 
 def _progress(counts: Counts) -> str:
-    text = f"advice: {counts.advice} " if counts.advice else ""
+    text = f"advice: {counts.advice}; " if counts.advice else ""
     text += f"{counted(counts.evaluated, 'step')} evaluated, {counts.not_evaluated} not evaluated"
     most = counts.most_frequent
     if most is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Vanished", "are_mostly_zero", "vanished"]
+__all__ = ["Vanished", "are_mostly_zero", "find_vanishing_layer"]
 
 
 class Vanished(NamedTuple):
@@ -32,7 +32,9 @@ class Vanished(NamedTuple):
     are_all: bool
 
 
-def vanished(step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]) -> Vanished | None:
+def find_vanishing_layer(
+    step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]
+) -> Vanished | None:
     """Return where the gradients of a worker vanish; None if it is unknown or the first has not.
 
     Args:
@@ -41,7 +43,7 @@ def vanished(step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]) -> Van
         is_gone: Which gradients have vanished [G].
     """
     gradients = step.fact(Gradients)
-    own = np.array([of == worker for of in gradients.rows.workers], dtype=np.bool_)
+    own = [of == worker for of in gradients.rows.workers] & ~gradients.is_cancelled
     if is_gone[own].all():
         names = gradients.rows.names
         return Vanished(min(np.flatnonzero(own).tolist(), key=names.__getitem__), are_all=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hook_layer.collections import CollectionKeys
 from hook_layer.known_collections import meant_collection
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.configuration.dense_start import without_dense_start
+from rule_runtime.configuration.dense_start import remove_dense_start
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import merged, steps_of
 from rule_runtime.configuration.sdk_objects import as_hook_config
@@ -105,7 +105,7 @@ def _with_needs(
     says_steps = bool(steps_of(hook))
     for rule in rules:
         for each in rule.collections:
-            need = without_dense_start(each.parameters) if says_steps else each.parameters
+            need = remove_dense_start(each.parameters) if says_steps else each.parameters
             needs.setdefault(each.name, []).append(CollectionConfig(each.name, need))
     found = dict(said)
     for name, asked in needs.items():

@@ -8,7 +8,7 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.curves import LEVEL
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
 from rule_runtime.facts.missing import missing_gradients
@@ -64,6 +64,8 @@ class GradientNormExplosion(CurveRule):
         large norms in a row.
         """
         outcome = super().check(step, memory)
+        if isinstance(outcome, NotApplicable):
+            return outcome
         memory["steps"] = [*memory.get("steps", []), step.mode_step][-self.patience :]
         if not isinstance(outcome, IssueFound):
             memory.pop("since", None)

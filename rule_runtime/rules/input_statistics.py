@@ -80,8 +80,16 @@ class InputStatistics(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        issue = self._of_targets(step, memory.setdefault("targets", {}))
-        return issue or self._of_inputs(step, memory.setdefault("inputs", {}))
+        targets = self._of_targets(step, memory.setdefault("targets", {}))
+        if isinstance(targets, IssueFound):
+            return targets
+        try:
+            inputs = self._of_inputs(step, memory.setdefault("inputs", {}))
+        except Missing:
+            if targets is None:
+                raise
+            return targets
+        return inputs if isinstance(inputs, IssueFound) or targets is None else targets
 
     def _of_targets(self, step: StepView, streaks: dict[str, int]) -> Outcome | None:
         """Find targets that the outputs do not reach; None if there are none."""

@@ -66,6 +66,7 @@ class LearningRateTooLow(Rule):
 
     collections = (
         CollectionConfig("weights", {"save_interval": "10"}),
+        CollectionConfig("gradients", {"save_interval": "10"}),
         CollectionConfig("losses", {"save_interval": "10"}),
         CollectionConfig("hyperparameters", {"save_interval": "10"}),
     )

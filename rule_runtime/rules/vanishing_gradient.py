@@ -13,7 +13,7 @@ from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, worst
-from rule_runtime.facts.zero_gradients import vanished
+from rule_runtime.facts.zero_gradients import find_vanishing_layer
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class VanishingGradient(Rule):
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, sizes, np.nan), largest=False)
-        begin, where = vanished(step, rows.workers[at], found), ""
+        begin, where = find_vanishing_layer(step, rows.workers[at], found), ""
         if begin is not None:
             at, where = begin.at, "; gradients vanish from this layer back to the first one"
             if begin.are_all:

@@ -6,18 +6,18 @@ import pytest
 
 from rule_runtime.configuration.dense_start import (
     DENSE_STEPS,
-    beginning_densely,
-    without_dense_start,
+    add_dense_start,
+    remove_dense_start,
 )
 
 LISTED = ",".join(map(str, DENSE_STEPS))
 
 
 def test_every_step_up_to_10_and_every_second_one_up_to_50() -> None:
-    found = beginning_densely({"save_interval": "10"})
+    found = add_dense_start({"save_interval": "10"})
     assert found == {"save_interval": "10", "train.save_steps": LISTED, "global.save_steps": LISTED}
     assert [step for step in range(60) if step in DENSE_STEPS] == [*range(11), *range(12, 52, 2)]
-    assert without_dense_start(found) == {"save_interval": "10"}
+    assert remove_dense_start(found) == {"save_interval": "10"}
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,17 @@ def test_every_step_up_to_10_and_every_second_one_up_to_50() -> None:
         ({"save_interval": "10", "start_step": "100"}, 1, None),
         ({"save_steps": "0"}, 1, None),
         ({"save_interval": "10", "train.save_steps": "3"}, 1, "3"),
+        ({"save_interval": "10", "end_step": "3", "save_steps": "55"}, 1, "0,1,2,55"),
+        ({"save_interval": "10", "train.end_step": "2"}, 1, "0,1"),
     ],
 )
 def test_what_a_rule_says_of_steps_counts_before_it(
     parameters: dict[str, str], every: int, listed: str | None
 ) -> None:
-    assert beginning_densely(parameters, every).get("train.save_steps") == listed
+    assert add_dense_start(parameters, every).get("train.save_steps") == listed
 
 
 def test_other_lists_of_steps_are_kept() -> None:
-    parameters = {"save_steps": "0", "train.save_steps": "5,11"}
-    assert without_dense_start(parameters) == parameters
+    for steps in ("5,11", "0,10"):
+        parameters = {"save_steps": "0", "train.save_steps": steps}
+        assert remove_dense_start(parameters) == parameters

@@ -65,8 +65,11 @@ def test_at_each_step_of_a_dense_start_the_norm_must_be_large_for_5_steps(
 ) -> None:
     trial = TrialBuilder()
     for step in range(60):
-        trial.step(step, {"gradient/a": [90.0 if 40 <= step < 40 + num_large else 1.0]})
-    assert found_at(GradientNormExplosion(), trial) == steps
+        trial.step(
+            2 * step, {"gradient/a": [90.0 if 40 <= step < 40 + num_large else 1.0]}, mode_step=step
+        )
+        trial.step(2 * step + 1, {"loss": [1.0]}, mode=ModeKeys.EVAL, mode_step=step)
+    assert found_at(GradientNormExplosion(), trial) == [2 * step for step in steps]
 
 
 def test_small_gradients_at_the_end_may_scatter() -> None:

@@ -53,6 +53,21 @@ def test_large_inputs_are_advice_only_if_all_losses_are_regressions() -> None:
         assert bool(state.counts.advice) is not is_issue
 
 
+def test_constant_inputs_are_an_issue_next_to_advice_about_targets() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("Loss_output_0$",))
+    for step in range(0, 200, 10):
+        tensors = {
+            "Net_fc.weight": np.ones((3, 4)),
+            "Net_input_0": np.full((16, 4), 100.0),
+            "MSELoss_input_0": 3.0 * NUMBERS,
+            "MSELoss_input_1": 1000.0 * NUMBERS[::-1],
+            "MSELoss_output_0": np.float64(1),
+        }
+        trial.step(step, tensors, mode_step=step)
+    assert found_at(InputStatistics(), trial)[-1] == 190
+
+
 @pytest.mark.parametrize(
     ("name", "outputs", "targets"),
     [
