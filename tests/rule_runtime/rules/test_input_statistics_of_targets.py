@@ -60,6 +60,7 @@ def test_constant_inputs_are_an_issue_next_to_advice_about_targets() -> None:
         tensors = {
             "Net_fc.weight": np.ones((3, 4)),
             "Net_input_0": np.full((16, 4), 100.0),
+            "fc_input_0": np.full((16, 4), 100.0),
             "MSELoss_input_0": 3.0 * NUMBERS,
             "MSELoss_input_1": 1000.0 * NUMBERS[::-1],
             "MSELoss_output_0": np.float64(1),
