@@ -44,7 +44,8 @@ class InitialLossMismatch(Rule):
         square of the targets for a regression. The rule reports:
         * a first loss more than `max_ratio` times as large, unless it is a sum or was scaled.
           This is advice for regressions whose inputs are not scaled;
-        * a loss below 0 that cannot be negative, at the first `num_points` saved steps.
+        * a loss below 0 that cannot be negative, at the first `num_points` saved steps;
+        * an only loss that begins at exactly 0, although its outputs and targets differ.
 
     Parameters:
         max_ratio: Times the loss of outputs that are all 0.
@@ -79,11 +80,16 @@ class InitialLossMismatch(Rule):
         if not losses or not len(step.tensors(collections=("gradients",))):
             raise Missing("no finite loss was saved, or no gradients with it")
         memory["seen"] = seen + 1
+        is_first = not seen and step.mode_step == 0
+        is_only = len({loss.name for loss in losses}) == 1
         for loss in losses:
+            message = ""
             if loss.value < _NEGATIVE and _NEVER_NEGATIVE.match(loss.name):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
+            elif is_first and is_only and _compares_nothing(loss):
+                message = "begins at exactly 0, although outputs and targets differ"
+            if message:
                 return self._found(step, loss, 0.0, message)
-        is_first = not seen and step.mode_step == 0
         judged = [
             loss
             for loss in losses
@@ -115,3 +121,11 @@ class InitialLossMismatch(Rule):
     def _found(self, step: StepView, loss: Loss, limit: float, message: str) -> IssueFound:
         row = (step.fact(Losses).rows, loss.row)
         return finding(self, step, row, ("initial_loss", loss.value, limit), message)
+
+
+def _compares_nothing(loss: Loss) -> bool:
+    """Return whether a loss is exactly 0 while its outputs and targets differ."""
+    outputs, targets = loss.outputs, loss.targets
+    if loss.value != 0 or outputs is None or targets is None:
+        return False
+    return outputs.low < outputs.high and (outputs.low, outputs.high) != (targets.low, targets.high)

@@ -248,3 +248,23 @@ def test_a_function_gets_what_the_only_model_returns(
     }
     outcome = outcome_of("Loss_output_0", loss, **{**inputs, **more})
     assert isinstance(outcome, IssueFound) is fires
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets", "more", "is_found"),
+    [
+        (0.0, spread((10, 1))[::-1] / 9, {}, True),
+        (1e-30, spread((10, 1))[::-1] / 9, {}, False),
+        (0.0, spread((10, 1)), {}, False),  # a student that begins as its teacher
+        (0.0, spread((10, 1))[::-1] / 9, {"Other_output_0": np.float64(1)}, False),
+    ],
+)
+def test_an_only_loss_of_exactly_0_compares_nothing(
+    loss: float, targets: Any, more: dict[str, Any], is_found: bool
+) -> None:
+    inputs = {"MyLoss_input_0": spread((10, 1)), "MyLoss_input_1": targets}
+    trial = TrialBuilder()
+    trial.collections(losses=("_output_0$",))
+    trial.step(0, {**MODEL, **inputs, **more, "MyLoss_output_0": np.float64(loss)}, mode_step=0)
+    (outcome,) = trial.outcomes(InitialLossMismatch())
+    assert isinstance(outcome, IssueFound) is is_found
