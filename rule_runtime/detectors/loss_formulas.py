@@ -47,7 +47,7 @@ def recognise(
 ) -> tuple[Formula, float] | None:
     """Return the wrong formula by which a loss is computed, and what a right one would give.
 
-    None is returned as long as there is none. The message of the formula is complete.
+    Returns None until a wrong formula matches. The message of the formula is complete.
 
     It must match at the first step and at each later one at which any formula matches, at two or
     more, and no right formula may match at all of them. Keras saves the mean loss since the epoch

@@ -118,7 +118,7 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
         known[key] = [*known.get(key, []), list(association)][-_NUM_STEPS:]
         total = Association(*(sum(column) for column in zip(*known[key], strict=True)))
         would_show = total.deviation <= _MAX_DEVIATION and len(known[key]) >= _FEWEST_STEPS
-        if would_show and abs(total.share) <= _CHANCE * total.deviation:
+        if would_show and abs(total.correlation) <= _CHANCE * total.deviation:
             found[name, worker] = total
     return found
 

@@ -86,8 +86,8 @@ def validation_passes(
     """
     stored: dict[str, dict[str, Any]] = memory.setdefault("losses", {})
     rows = step.tensors(collections=() if tensor_regex else ("losses",), regex=tensor_regex)
-    is_silent = not len(rows) and step.mode is ModeKeys.EVAL and bool(stored)
-    losses = [] if is_silent else _losses_of(step, rows)
+    has_no_loss = not len(rows) and step.mode is ModeKeys.EVAL and bool(stored)
+    losses = [] if has_no_loss else _losses_of(step, rows)
     finished = []
     for (worker, key), group in groupby(losses, key=lambda loss: (loss.worker, loss.key)):
         name = f"{worker}/{key}"

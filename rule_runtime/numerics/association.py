@@ -58,13 +58,13 @@ class Association(NamedTuple):
         return cls(float((o * t).sum()), variance, float((o * o).sum()), float((t * t).sum()))
 
     @property
-    def share(self) -> float:
+    def correlation(self) -> float:
         """The correlation over all columns, from -1 to 1; 0 if nothing varies."""
         return self.together / (math.sqrt(self.of_outputs * self.of_targets) or math.inf)
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of `share` by chance; infinite if nothing varies."""
+        """The standard deviation of `correlation` by chance; infinite if nothing varies."""
         size = math.sqrt(self.of_outputs * self.of_targets)
         return math.sqrt(self.variance) / size if size else math.inf
 

@@ -72,8 +72,9 @@ class LearningRateTooHigh(Rule):
         movement = weight_movement(step, memory)
         ratio, since = median_of_moving(movement.least_ratio), movement.since
         limit = max(self.max_update_ratio, _FIRST_RATIO / max(since, 1))
-        needed = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
-        if streak(memory, is_bad=ratio > limit) < needed:
+        # Two of the first steps, which have a limit of their own, must be too long.
+        num_steps = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
+        if streak(memory, is_bad=ratio > limit) < num_steps:
             return Passed()
         message = (
             f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "

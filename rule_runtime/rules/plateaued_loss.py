@@ -66,10 +66,10 @@ class PlateauedLoss(CurveRule):
         history = self._history(memory)
         found = {
             names: Finding(
-                each.share,
+                each.correlation,
                 2 * each.deviation,
                 f"its outputs are unrelated to their targets: their correlation is "
-                f"{each.share:.2g}, and chance gives up to {2 * each.deviation:.2g}",
+                f"{each.correlation:.2g}, and chance gives up to {2 * each.deviation:.2g}",
                 measure="correlation",
             )
             for names, each in unrelated.items()

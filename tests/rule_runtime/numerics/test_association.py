@@ -25,7 +25,7 @@ def test_what_is_equal_is_correlated_by_one() -> None:
     for outputs, share in ((3 * numbers + 7, 1.0), (-numbers, -1.0)):
         found = Association.of(outputs, numbers[:, 0])
         assert found is not None
-        assert found.share == pytest.approx(share)
+        assert found.correlation == pytest.approx(share)
         assert found.deviation == pytest.approx(1 / 7)  # 1 / sqrt(B - 1)
 
 
@@ -37,10 +37,11 @@ def test_scores_of_classes_along_either_axis_and_targets_that_do_not_count(axis:
     ignored = np.where(random.uniform(size=classes.shape) < 0.5, -100, classes)
     found = Association.of(np.moveaxis(scores, -1, axis), ignored)
     assert found is not None
-    assert found.share > 0.85  # less the mean of each row, one-hot classes have one dimension less
+    # Less the mean of each row, one-hot classes have one dimension less.
+    assert found.correlation > 0.85
     shuffled = Association.of(np.moveaxis(scores, -1, axis), np.roll(ignored, 1, 0))
     assert shuffled is not None
-    assert abs(shuffled.share) < 3 * shuffled.deviation
+    assert abs(shuffled.correlation) < 3 * shuffled.deviation
 
 
 def test_batches_together() -> None:
@@ -49,7 +50,7 @@ def test_batches_together() -> None:
     total = Association(*np.sum([one for one in found if one is not None], axis=0))
     assert found[0] is not None
     assert total.deviation == pytest.approx(found[0].deviation / 3, rel=0.1)
-    assert abs(total.share) < 3 * total.deviation
+    assert abs(total.correlation) < 3 * total.deviation
 
 
 def test_of_many_rows_some_are_taken() -> None:
