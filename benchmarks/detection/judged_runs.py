@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +52,8 @@ def judged_runs(
     work = partial(_judge_one, root=root, again=again, chosen=chosen, is_judged=is_judged)
     if jobs == 1:
         return list(map(work, plans))
-    with ProcessPoolExecutor(jobs, initializer=_be_quiet) as pool:
+    # Programs use torch, whose threads do not survive a fork.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _be_quiet) as pool:
         return list(pool.map(work, plans))
 
 
