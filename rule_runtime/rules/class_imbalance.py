@@ -124,6 +124,11 @@ class ClassImbalance(Rule):
         if of.are_of_rows and counts[most] >= _MOST * counts.sum():
             may_be_rare |= counts < _ENOUGH
         least = int(np.where(may_be_rare, counts, counts[most]).argmin())
+        if self.unlike_validation and 2 * counts[most] < counts.sum():
+            # Of many classes, such as words, the largest and the smallest differ by nature.
+            others = np.where(np.arange(len(counts)) == least, math.inf, counts)
+            most = int(np.argsort(others)[(len(counts) - 1) // 2])
+            message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         ratio = float(counts[most] / counts[least])
         message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
         message += f"more than {limit:g}"
