@@ -45,7 +45,8 @@ class ClassImbalance(Rule):
         threshold_misprediction: Largest share of wrong predictions of a class.
         samples: Labels that must have been counted.
         unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
-            the rows are of one class and the rare one has less than 30 labels.
+            the rows are of one class and the rare one has less than 30 labels. The median class
+            stands for the largest one if that has less than half of the labels.
         argmax: True to take the largest number along the last axis of predictions as the class.
         labels_regex: Regular expression of the labels.
         predictions_regex: Regular expression of the predictions.
@@ -95,16 +96,14 @@ class ClassImbalance(Rule):
         findings = []
         for labels, tally in counted:
             of = tallies.of(ModeKeys.EVAL, labels.name) if has_validation else None
-            imbalance = self._imbalance(tally, labels, of)
-            both = (imbalance, self._misprediction(tally))
+            both = (self._imbalance(tally, labels, of), self._misprediction(tally))
             findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
         labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
         rows = step.tensors()
         row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
-        measure, value, threshold, message = worst
-        return finding(self, step, (rows, row), (measure, value, threshold), message)
+        return finding(self, step, (rows, row), worst[:3], worst.message)
 
     def _imbalance(
         self, tally: LabelTally, of: ClassLabels, validation: LabelTally | None
@@ -126,8 +125,7 @@ class ClassImbalance(Rule):
         least = int(np.where(may_be_rare, counts, counts[most]).argmin())
         if self.unlike_validation and 2 * counts[most] < counts.sum():
             # Of many classes, such as words, the largest and the smallest differ by nature.
-            others = np.where(np.arange(len(counts)) == least, math.inf, counts)
-            most = int(np.argsort(others)[(len(counts) - 1) // 2])
+            most = int([at for at in np.argsort(counts) if at != least][(len(counts) - 1) // 2])
             message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         ratio = float(counts[most] / counts[least])
         message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "

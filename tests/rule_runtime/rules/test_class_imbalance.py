@@ -16,6 +16,7 @@ from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.class_imbalance import ClassImbalance
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
 
@@ -320,3 +321,13 @@ def test_targets_of_losses_are_labels_unless_they_are_words(
     rule = ClassImbalance(threshold_imbalance=30, unlike_validation=True)
     outcomes = trial.outcomes(rule)
     assert [isinstance(outcome, IssueFound) for outcome in outcomes] == [fires, fires]
+
+
+def test_words_of_a_text_differ_by_nature() -> None:
+    counts = [2 + number for number in range(40)] + [100]
+    labels = np.repeat(np.arange(len(counts)), counts)
+    trial = TrialBuilder()
+    trial.step(0, {"labels": labels}, mode_step=0)
+    recommended = ClassImbalance(threshold_imbalance=30.0, unlike_validation=True)
+    assert not found_at(recommended, trial)
+    assert found_at(ClassImbalance(threshold_imbalance=30.0), trial) == [0]
