@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DENSE_STEPS", "add_dense_start", "remove_dense_start"]
+__all__ = ["DENSE_STEPS", "add_dense_start"]
 
 _EACH: Final = 10
 DENSE_STEPS: Final = (*range(_EACH + 1), *range(_EACH + 2, 51, 2))
@@ -38,22 +38,3 @@ def add_dense_start(parameters: Mapping[str, str], every: int = 1) -> dict[str, 
         if dense:
             found.setdefault(f"{mode}.save_steps", ",".join(map(str, sorted(dense | listed))))
     return found
-
-
-def remove_dense_start(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of a collection without a dense start.
-
-    Args:
-        parameters: The parameters.
-    """
-    keys = {f"{mode}.save_steps" for mode in _MODES}
-    return {
-        key: value
-        for key, value in parameters.items()
-        if key not in keys or not _is_dense({int(step) for step in value.split(",")})
-    }
-
-
-def _is_dense(steps: set[int]) -> bool:
-    # Multiples of the interval, such as 0 and 10, need not be listed.
-    return len(steps) >= _EACH // 2 and steps.issubset(DENSE_STEPS)

@@ -121,6 +121,7 @@ def _steps(name: str, given: Given) -> dict[str, str]:
             "start_step": str(min(first for (first,) in starts)) if all(starts) else "",
             "end_step": str(max(end for (end,) in ends)) if all(ends) else "",
         }
+        # An empty value of a mode counts instead of one for all modes.
         result |= {mode + key: text for key, text in found.items() if text != result.get(key, "")}
     return result
 

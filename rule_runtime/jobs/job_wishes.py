@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rule_runtime.configuration.actions import StopTraining, as_actions, listed_actions
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
+from rule_runtime.configuration.merging import steps_of
+from rule_runtime.configuration.sdk_objects import as_hook_config
 from rule_runtime.jobs.pack_rules import PackRule, deployed_collections, with_packs
 from rule_runtime.jobs.rule_needs import RuleNeeds
 
@@ -48,7 +50,9 @@ class JobWishes:
             TypeError: Something among the rules is neither a rule nor a pack.
             ValueError: There is no such pack.
         """
-        listed, of_packs = with_packs(() if rules is None else rules)
+        listed, of_packs = with_packs(
+            () if rules is None else rules, says_steps=_says_steps(hook_config)
+        )
         if rules is None and hook_config is None:
             hook_config = DebuggerHookConfig(collection_configs=deployed_collections())
         return cls(listed, of_packs, hook_config, actions, rules is None)
@@ -103,3 +107,9 @@ class JobWishes:
     def _saved_for(self, rule: Rule) -> tuple[CollectionConfig, ...] | None:
         of_pack = self.of_packs.get(rule.name)
         return None if of_pack is None else of_pack.collections
+
+
+def _says_steps(hook_config: object) -> bool:
+    """Return whether the parameters of a hook say at which steps it saves."""
+    hook = as_hook_config(hook_config) if hook_config else DebuggerHookConfig()
+    return bool(steps_of(hook.hook_parameters or {}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hook_layer.collections import CollectionKeys
@@ -37,12 +37,16 @@ class PackRule:
     collections: tuple[CollectionConfig, ...]
 
 
-def with_packs(rules: object) -> tuple[tuple[Rule, ...], Mapping[str, PackRule]]:
+def with_packs(
+    rules: object, *, says_steps: bool = False
+) -> tuple[tuple[Rule, ...], Mapping[str, PackRule]]:
     """Return rules with those of packs instead of the packs.
 
     Args:
         rules: Rules, ours or the SageMaker SDK's, and packs or names of such; a pack or a name may
             stand alone. A rule of the list counts instead of a pack's rule of the same name.
+        says_steps: Whether the hook's parameters say at which steps is saved; then no pack begins
+            densely.
 
     Returns:
         The rules, and what is special about those that came by a pack, by their names.
@@ -64,7 +68,7 @@ def with_packs(rules: object) -> tuple[tuple[Rule, ...], Mapping[str, PackRule]]
         if isinstance(each, Rule):
             found.append(each)
             continue
-        needs = _needs(each)
+        needs = _needs(replace(each, begins_densely=each.begins_densely and not says_steps))
         for name in each.parameters.keys() - own:
             of_packs[name] = PackRule(each.name, needs[name])
         found += [_configured(each, name) for name in each.parameters if name not in own]

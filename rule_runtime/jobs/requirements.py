@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from hook_layer.collections import CollectionKeys
 from hook_layer.known_collections import meant_collection
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.configuration.dense_start import remove_dense_start
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import merged, steps_of
 from rule_runtime.configuration.sdk_objects import as_hook_config
@@ -67,8 +66,7 @@ def saved_for_rules(
     """Return what the hook saves for the rules, and what they cannot have by it.
 
     A collection that nobody names is added as the rules need it. One that somebody names is saved
-    as they say; what they do not say of it is as the rules need it. If parameters of the hook say
-    at which steps is saved, there is no dense start.
+    as they say; what they do not say of it is as the rules need it.
 
     Args:
         hook: What the hook saves, with what the configurations of the rules name.
@@ -102,11 +100,9 @@ def _with_needs(
     said: Mapping[str, CollectionConfig], rules: Sequence[RuleNeeds], hook: Mapping[str, str]
 ) -> _Collections:
     needs: dict[str, list[CollectionConfig]] = {}
-    says_steps = bool(steps_of(hook))
     for rule in rules:
         for each in rule.collections:
-            need = remove_dense_start(each.parameters) if says_steps else each.parameters
-            needs.setdefault(each.name, []).append(CollectionConfig(each.name, need))
+            needs.setdefault(each.name, []).append(each)
     found = dict(said)
     for name, asked in needs.items():
         found[name] = _completed(said[name], asked, hook) if name in said else _added(asked, hook)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rule_runtime.configuration.dense_start import (
-    DENSE_STEPS,
-    add_dense_start,
-    remove_dense_start,
-)
+from rule_runtime.configuration.dense_start import DENSE_STEPS, add_dense_start
 
 LISTED = ",".join(map(str, DENSE_STEPS))
 
@@ -17,7 +13,6 @@ def test_every_step_up_to_10_and_every_second_one_up_to_50() -> None:
     found = add_dense_start({"save_interval": "10"})
     assert found == {"save_interval": "10", "train.save_steps": LISTED, "global.save_steps": LISTED}
     assert [step for step in range(60) if step in DENSE_STEPS] == [*range(11), *range(12, 52, 2)]
-    assert remove_dense_start(found) == {"save_interval": "10"}
 
 
 @pytest.mark.parametrize(
@@ -37,9 +32,3 @@ def test_what_a_rule_says_of_steps_counts_before_it(
     parameters: dict[str, str], every: int, listed: str | None
 ) -> None:
     assert add_dense_start(parameters, every).get("train.save_steps") == listed
-
-
-def test_other_lists_of_steps_are_kept() -> None:
-    for steps in ("5,11", "0,10"):
-        parameters = {"save_steps": "0", "train.save_steps": steps}
-        assert remove_dense_start(parameters) == parameters
