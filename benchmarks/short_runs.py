@@ -9,26 +9,20 @@ another checkout judges, for example the one before a change.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.watched_run import ROOT, watch_script
 from tests.frameworks.unchanged.tasks import NUM_BATCHES, SCRIPTS, TASKS, Task
 
 __all__ = ["ShortRun", "main", "watch"]
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 _NOT_INSTALLED_HERE: Final = "mxnet"
 """Environment without the command `stepwatch`."""
-_VERDICTS: Final = (0, 1)
-"""Exit statuses of `stepwatch run` where rules judged: no issue, and an issue."""
 
 
 @dataclass(frozen=True)
@@ -63,39 +57,26 @@ def watch(task: Task, num_steps: int, root: Path) -> ShortRun:
     Raises:
         RuntimeError: The command gave no verdict.
     """
-    binaries = ROOT / f".venv-{task.environment}" / "bin"
-    with tempfile.TemporaryDirectory() as folder:
-        verdicts, session = Path(folder) / "verdicts.json", Path(folder) / "run"
-        command = [str(ROOT / ".venv/bin/stepwatch"), "run", "--output", "json", "--stop", "never"]
-        command += ["--output-file", str(verdicts), "--out-dir", str(session), "--"]
-        command += [str(binaries / "python"), "-W", "ignore", str(SCRIPTS / task.script)]
-        done = subprocess.run(
-            [*command, str(-(-num_steps // NUM_BATCHES))],
-            check=False,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            env={
-                **os.environ,
-                **task.variables,
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": str(root),
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-            },
-        )
-        if done.returncode not in _VERDICTS:
-            raise RuntimeError(f"{task.name}: exit status {done.returncode}: {done.stderr[-500:]}")
-        entries = json.loads(verdicts.read_text(encoding="utf-8"))
-        num_bytes = sum(path.stat().st_size for path in session.rglob("*") if path.is_file())
+    epochs = str(-(-num_steps // NUM_BATCHES))
+    run = watch_script(
+        f".venv-{task.environment}",
+        ["-W", "ignore", str(SCRIPTS / task.script), epochs],
+        options=["--stop", "never"],
+        variables=task.variables,
+        root=root,
+    )
+    if run.failure:
+        raise RuntimeError(f"{task.name}: {run.failure[-500:]}")
     name = "RuleConfigurationName"
-    judged = tuple(each[name] for each in entries if each["Counts"]["evaluated"])
+    judged = tuple(each[name] for each in run.verdicts if each["Counts"]["evaluated"])
+    others = (each for each in run.verdicts if each[name] not in judged)
     return ShortRun(
         task.name,
         num_steps,
         judged,
-        tuple(each[name] for each in entries if each["RuleEvaluationStatus"] == "IssuesFound"),
-        {e[name]: e["StatusDetails"].rpartition(": ")[2] for e in entries if e[name] not in judged},
-        num_bytes,
+        tuple(each[name] for each in run.issues),
+        {each[name]: each["StatusDetails"].rpartition(": ")[2] for each in others},
+        run.num_bytes,
     )
 
 

@@ -8,17 +8,14 @@ The programs and their causes are in the folders `keras` and `torch`; README.md 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.watched_run import watch_script
+
 HERE: Final = Path(__file__).resolve().parent
-ROOT: Final = HERE.parents[1]
 ENVIRONMENTS: Final = {"keras": ".venv-frameworks", "torch": ".venv"}
 """Folder of the environment whose Python runs the programs of a part."""
 
@@ -66,27 +63,15 @@ def watch(path: Path, *options: str) -> Outcome:
     Returns:
         Its findings, or why there is no verdict.
     """
-    binaries = ROOT / ENVIRONMENTS[path.parent.name] / "bin"
-    env = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "KERAS_BACKEND": "torch",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    env |= {"PYTHONPATH": str(ROOT), "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
-    with tempfile.TemporaryDirectory() as folder:
-        verdict = Path(folder) / "verdict.json"
-        command = [str(ROOT / ".venv/bin/stepwatch"), "run", "--output", "json"]
-        command += ["--output-file", str(verdict), "--out-dir", f"{folder}/run"]
-        command += ["--", str(binaries / "python"), str(path), *options]
-        run = subprocess.run(
-            command, check=False, cwd=folder, env=env, capture_output=True, text=True
-        )
-        if run.returncode not in {0, 1} or not verdict.exists():
-            last_line = (run.stderr.strip() or "no output").splitlines()[-1]
-            return Outcome(failure=f"exit status {run.returncode}: {last_line}")
-        entries = json.loads(verdict.read_text(encoding="utf-8"))
-    found = [e for e in entries if e["RuleEvaluationStatus"] == "IssuesFound"]
-    return Outcome(tuple((e["RuleConfigurationName"], _first_sentence(e)) for e in found))
+    run = watch_script(
+        ENVIRONMENTS[path.parent.name],
+        [str(path), *options],
+        variables={"KERAS_BACKEND": "torch"},
+    )
+    if run.failure:
+        status, _, output = run.failure.partition(": ")
+        return Outcome(failure=f"{status}: {(output or 'no output').splitlines()[-1]}")
+    return Outcome(tuple((e["RuleConfigurationName"], _first_sentence(e)) for e in run.issues))
 
 
 def _arguments() -> argparse.Namespace:
