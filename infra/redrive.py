@@ -122,8 +122,8 @@ def _waiting(stack: str) -> dict[str, Waiting]:
 
 def _rule_queues(function: str) -> Mapping[str, str]:
     """Return the rules' queues, from the settings of a function that wakes evaluators."""
-    told = boto3.client("lambda").get_function_configuration(FunctionName=function)
-    return resolve_queue_urls(json.loads(told["Environment"]["Variables"][RULE_QUEUE_URLS]))
+    settings = boto3.client("lambda").get_function_configuration(FunctionName=function)
+    return resolve_queue_urls(json.loads(settings["Environment"]["Variables"][RULE_QUEUE_URLS]))
 
 
 def _dead_letters_of(queue_url: str) -> str:

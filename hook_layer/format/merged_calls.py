@@ -1,15 +1,12 @@
-"""Shortens index files that are longer than readers take, such as those of an unrolled loop.
-
-Shape legend: R = rows of the statistics, K = rows that are kept, C = columns.
-"""
+"""Shortens index files that are longer than readers take, such as those of an unrolled loop."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,19 +25,16 @@ Those of losses stay apart: outputs and targets may have the same shape.
 """
 
 
-@dataclass(frozen=True)
-class ShortenedIndex:
+class ShortenedIndex(NamedTuple):
     """An index file that readers take, instead of one that is too long.
 
     Attributes:
-        index: What it says.
         data: Its bytes.
         num_left_out: How many tensors are left out, because the file was too long even so.
     """
 
-    index: IndexFile
     data: bytes
-    num_left_out: int = 0
+    num_left_out: int
 
 
 def shortened(index: IndexFile) -> ShortenedIndex:
@@ -63,7 +57,7 @@ def shortened(index: IndexFile) -> ShortenedIndex:
             raise IndexTooLongError("an index file of one tensor is longer than readers take")
         num_kept //= 2
         short = _only(short, frozenset(names[:num_kept]))
-    return ShortenedIndex(short, data, len(names) - num_kept)
+    return ShortenedIndex(data, len(names) - num_kept)
 
 
 def _encoded(index: IndexFile) -> bytes | None:

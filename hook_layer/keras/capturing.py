@@ -82,13 +82,13 @@ class KerasCapture(BaseHook):
         """
         names = self._names_of(model)
         optimizer: Any = getattr(model, "optimizer", None)
-        with_state = any(c.name == CollectionKeys.OPTIMIZER_VARIABLES for c in self._due)
-        with_state &= optimizer is not None
+        due = {collection.name for collection in self._due if optimizer is not None}
+        with_state = CollectionKeys.OPTIMIZER_VARIABLES in due
         if may_wait and (not names.weights or (with_state and not optimizer.built)):
             self._wants_variables_of = model  # the step is going to build it
             return
         self._capture_named(names.weights)
-        if optimizer is not None and any(c.name == OPTIMIZER_STEPS for c in self._due):
+        if OPTIMIZER_STEPS in due:
             rate = {f"{OPTIMIZER_STEPS}/learning_rate": optimizer.learning_rate}
             self._capture_named(rate, (OPTIMIZER_STEPS,))
         if with_state:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
@@ -80,10 +79,8 @@ class RuleQueues:
 
     def urls(self) -> str:
         """Return the environment variable that lists them: the first by its URL, others by name."""
-        listed = {rule: queue.queue_name for rule, queue in self.by_rule.items()}
-        for rule, queue in islice(self.by_rule.items(), 1):
-            listed[rule] = queue.queue_url
-        return json.dumps(listed)
+        queues = enumerate(self.by_rule.items())
+        return json.dumps({rule: q.queue_name if at else q.queue_url for at, (rule, q) in queues})
 
     def allow_sending(self, function: StepwatchFunction) -> None:
         """Allow a function to send messages to every one of them."""

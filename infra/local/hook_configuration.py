@@ -22,15 +22,13 @@ SAVE_INTERVAL = 10
 # What infra may not import, another process does.
 PRINT_COLLECTIONS = """
 import json, sys
-from dataclasses import replace
-from rule_runtime.configuration.packs import find_pack
+from rule_runtime.configuration.named_rules import collections_for
 from rule_runtime.engine.registry import create_rule
 asked = json.load(sys.stdin)
 rules = [create_rule(given["rule_to_invoke"], given) for given in asked["rules"]]
-pack = replace(
-    find_pack("recommended").with_interval(asked["save_interval"]), begins_densely=True
-)
-print(json.dumps([each.to_json() for each in pack.collections_for(rules)]))
+named = {str(number): rule for number, rule in enumerate(rules)}
+collections = collections_for(named, asked["save_interval"], begins_densely=True)
+print(json.dumps([each.to_json() for each in collections]))
 """
 
 

@@ -126,7 +126,7 @@ class _Walk:
         if parameters:
             return old == new and [len(shape) for shape in parameters] == [1, 1]
         is_image = len(old) == len(new) >= _IMAGE and old[:2] == new[:2]
-        is_gated = old[:-1] == new[:-1] and old[-1:] == (2 * new[-1],) if new else False
+        is_gated = is_image and old == (*new[:-1], 2 * new[-1])
         is_smaller = is_image and not is_gated and math.prod(new) < math.prod(old)
         is_standard = max(abs(self._mean[out]), abs(self._std[out] - 1)) < _STANDARD
         return is_smaller or bool(old == new and is_standard)

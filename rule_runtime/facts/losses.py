@@ -305,7 +305,7 @@ class Losses:
         kind = LossKind.UNKNOWN if num_classes is None else LossKind.LOOKS_LIKE_CLASSES
         if named is not None:
             kind = LossKind[str(named.lastgroup).upper()]
-        is_of_keras = worker in self._of_keras or framework_of(self._step) is Framework.KERAS
+        is_of_keras = worker in self._of_keras or self._step.fact(framework_of) is Framework.KERAS
         if num_classes is None and outputs is not None and len(outputs.shape or ()) > 1:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)

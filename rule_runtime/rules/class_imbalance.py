@@ -113,8 +113,8 @@ class ClassImbalance(Rule):
         if counts.sum() < self.samples:
             return None
         most = int(counts.argmax())
-        message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         if len(tally.classes) == 1:
+            message = f"class {tally.classes[most]} has {counts[most]} labels, and "
             message += f"none of the other {of.num_classes - 1} classes has any"
             return _Finding("imbalance", math.inf, limit, message) if of.num_classes > 1 else None
         may_be_rare = counts < (_ENOUGH if self.unlike_validation else math.inf)
@@ -126,8 +126,8 @@ class ClassImbalance(Rule):
         if self.unlike_validation and 2 * counts[most] < counts.sum():
             # Of many classes, such as words, the largest and the smallest differ by nature.
             most = int([at for at in np.argsort(counts) if at != least][(len(counts) - 1) // 2])
-            message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         ratio = float(counts[most] / counts[least])
+        message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
         message += f"more than {limit:g}"
         return _Finding("imbalance", ratio, limit, message) if ratio > limit else None

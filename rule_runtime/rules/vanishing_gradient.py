@@ -89,10 +89,12 @@ class VanishingGradient(Rule):
             own = workers == worker
             largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
-            losses = [loss for loss in step.fact(Losses).losses if loss.worker == worker]
-            has_loss = any(abs(loss.value) > 0 for loss in losses)
-            is_small = sizes < self.max_share * largest if largest else has_loss
+            is_small = sizes < self.max_share * largest if largest else _has_loss(step, worker)
             _, after = step.fact(Layers).before_and_after(worker, gradients.learning(worker))
             is_after = np.isin(gradients.owners, list(after)) & (sizes == 0)
             bad &= ~own | (is_small & ~is_after)
         return bad
+
+
+def _has_loss(step: StepView, worker: str) -> bool:
+    return any(abs(loss.value) > 0 for loss in step.fact(Losses).losses if loss.worker == worker)

@@ -107,8 +107,8 @@ def test_who_wakes_evaluators_knows_every_queue(
     template: Template, rules: dict[str, Any], part: str
 ) -> None:
     queues = resources(template, "AWS::SQS::Queue")
-    told = variables(template, part)[environment.RULE_QUEUE_URLS]
-    parts = (p if isinstance(p, str) else attribute_of(p) for p in told["Fn::Join"][1])
+    joined = variables(template, part)[environment.RULE_QUEUE_URLS]["Fn::Join"][1]
+    parts = (part if isinstance(part, str) else attribute_of(part) for part in joined)
     listed = json.loads("".join(parts))
     assert listed.keys() == rules.keys() | {JOB_RULES}
     (url, *names) = listed.values()
