@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hook_layer.collection_manager import SummaryPlan
+from hook_layer.format.index import STATISTICS_COLUMNS
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import to_array
 from hook_layer.format.statistics_block import Shard
 from hook_layer.reductions import Reduction, reduce_array
-from hook_layer.statistics import array_statistics
+from hook_layer.statistics import statistics_rows
 
 __all__ = [
     "ArraySnapshot",
@@ -30,6 +31,7 @@ __all__ = [
     "StepRecord",
     "TensorBackend",
     "TensorStatistics",
+    "array_batch",
     "checked_name",
 ]
 
@@ -106,12 +108,12 @@ class TensorBackend(Protocol):
         """
         ...
 
-    def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
-        """Copy a tensor's value.
+    def snapshots(self, values: Sequence[Any], rows: Sequence[int | None]) -> Sequence[Snapshot]:
+        """Copy the values of several tensors.
 
         Args:
-            value: The tensor.
-            rows: How many of its first rows are needed; None: all.
+            values: The tensors.
+            rows: For each the number of first rows that are needed; None: all.
         """
         ...
 
@@ -235,11 +237,30 @@ class TensorStatistics:
     def rows(self) -> NDArray[np.float64]:
         """Return the statistics, [tensors, STATISTICS_COLUMNS]."""
         if self._rows is None:
-            rows = [
-                e if isinstance(e, tuple) else array_statistics(e.array()) for e in self._entries
-            ]
-            self._rows, self._entries = np.array(rows, dtype=np.float64), ()
+            rows = np.empty((len(self._entries), len(STATISTICS_COLUMNS)))
+            arrays: dict[int, NDArray[Any]] = {}
+            for position, entry in enumerate(self._entries):
+                if isinstance(entry, tuple):
+                    rows[position] = entry
+                else:
+                    arrays[position] = entry.array()
+            rows[[*arrays]] = statistics_rows([*arrays.values()])
+            self._rows, self._entries = rows, ()
         return self._rows
+
+
+def array_batch(
+    arrays: Sequence[NDArray[Any]], copies: Sequence[Snapshot | None]
+) -> TensorStatistics:
+    """Return the statistics of arrays; those of arrays that were copied are left to the writer.
+
+    Args:
+        arrays: The arrays.
+        copies: For each its snapshot, where there is one.
+    """
+    left = [array for array, copy in zip(arrays, copies, strict=True) if copy is None]
+    rows = map(tuple, statistics_rows(left).tolist())
+    return TensorStatistics([copy or next(rows) for copy in copies])
 
 
 class NumpyBackend:
@@ -254,13 +275,12 @@ class NumpyBackend:
         self, values: Sequence[Any], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
         """Compute the statistics of arrays without a copy."""
-        pairs = zip(values, copies, strict=True)
-        return TensorStatistics([copy or array_statistics(to_array(v)) for v, copy in pairs])
+        return array_batch([to_array(value) for value in values], copies)
 
-    def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
-        """Copy the array."""
-        array = to_array(value)
-        return ArraySnapshot(np.array(array if rows is None else array[:rows]))
+    def snapshots(self, values: Sequence[Any], rows: Sequence[int | None]) -> Sequence[Snapshot]:
+        """Copy the arrays."""
+        pairs = zip(map(to_array, values), rows, strict=True)
+        return [ArraySnapshot(np.array(a if n is None else a[:n])) for a, n in pairs]
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""

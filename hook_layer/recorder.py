@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from hook_layer.byte_budget import ByteBudget
 from hook_layer.capture import (
     CapturedTensor,
     NumpyBackend,
     Snapshot,
+    StatisticsBatch,
     StepRecord,
     TensorBackend,
     checked_name,
@@ -39,6 +41,7 @@ __all__ = ["INIT_STEP", "StepRecorder"]
 logger = logging.getLogger("stepwatch")
 
 INIT_STEP: Final = -1
+_T = TypeVar("_T")
 
 
 class StepRecorder:
@@ -183,78 +186,95 @@ class StepRecorder:
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
         """Capture the tensors; one that cannot be is counted and left out."""
         backend = self._backend_of(next(iter(tensors.values()))[0])
-        described = {name: self._described(backend, name, v) for name, (v, _) in tensors.items()}
-        captured = {name: tensor for name, tensor in described.items() if tensor is not None}
-        for name, tensor in list(captured.items()):
+        captured = self._described(backend, tensors)
+        self._copy_values(backend, tensors, captured)
+        for name in [*captured]:
             value, plan = tensors[name]
-            if plan.raw and not self._has_value(backend, name, tensor, tensors[name]):
-                del captured[name]
-                continue
             if plan.reductions:
-                tensor.reductions = self._reduced(backend, name, value, plan.reductions)
-            if plan.summaries is not None:
-                tensor.summaries = plan.summaries
-                tensor.shown = tensor.raw if tensor.rows is None else None
-                if tensor.shown is None and plan.summaries.histograms and tensor.is_numeric:
-                    tensor.shown = self._snapshot(backend, name, value)
+                captured[name].reductions = self._reduced(backend, name, value, plan.reductions)
         if self._with_statistics:
-            self._add_statistics(backend, {name: tensors[name][0] for name in captured}, captured)
+            self._add_statistics(backend, tensors, captured)
         return captured
 
-    def _has_value(
+    def _described(
+        self, backend: TensorBackend, tensors: Mapping[str, tuple[Any, TensorPlan]]
+    ) -> dict[str, CapturedTensor]:
+        """Note type and shape of the tensors, and which rows of them must be stored."""
+        captured = {}
+        for name, (value, plan) in tensors.items():
+            try:
+                checked_name(name)
+                tensor = CapturedTensor(*backend.describe(value))
+            except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+                self.failures.tensor_failed(name, error)
+                continue
+            captured[name] = tensor
+            tensor.summaries = plan.summaries
+            if plan.raw:
+                tensor.is_of_parameter = plan.is_of_parameter
+                tensor.rows = self._budget.rows(name, tensor, plan.raw_max_elements)
+        return captured
+
+    def _copy_values(
         self,
         backend: TensorBackend,
-        name: str,
-        tensor: CapturedTensor,
-        captured: tuple[Any, TensorPlan],
-    ) -> bool:
-        """Capture as much of a value as is stored; False if it cannot be captured."""
-        value, plan = captured
-        tensor.is_of_parameter = plan.is_of_parameter
-        tensor.rows = self._budget.rows(name, tensor, plan.raw_max_elements)
-        if tensor.rows == 0:
-            return True
-        tensor.raw = self._snapshot(backend, name, value, tensor.rows)
-        return tensor.raw is not None
+        tensors: Mapping[str, tuple[Any, TensorPlan]],
+        captured: dict[str, CapturedTensor],
+    ) -> None:
+        """Copy what is stored, or shown by TensorBoard; a tensor without its value is left out."""
 
-    def _described(self, backend: TensorBackend, name: str, value: Any) -> CapturedTensor | None:
-        try:
-            checked_name(name)
-            return CapturedTensor(*backend.describe(value))
-        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
-            self.failures.tensor_failed(name, error)
-            return None
+        def copies(names: Sequence[str], *, whole: bool = False) -> Sequence[Snapshot]:
+            rows = [None if whole else captured[name].rows for name in names]
+            return backend.snapshots([tensors[name][0] for name in names], rows)
 
-    def _snapshot(
-        self, backend: TensorBackend, name: str, value: Any, rows: int | None = None
-    ) -> Snapshot | None:
-        try:
-            return backend.snapshot(value) if rows is None else backend.snapshot(value, rows)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failures.tensor_failed(name, error)
-            return None
+        stored = [n for n, tensor in captured.items() if tensors[n][1].raw and tensor.rows != 0]
+        values = self._together(stored, copies)
+        for name in stored:
+            captured[name].raw = values.get(name)
+            if captured[name].raw is None:
+                del captured[name]
+        shown = []
+        for name, tensor in captured.items():
+            if tensor.summaries is None:
+                continue
+            tensor.shown = tensor.raw if tensor.rows is None else None
+            if tensor.shown is None and tensor.summaries.histograms and tensor.is_numeric:
+                shown.append(name)
+        for name, value in self._together(shown, partial(copies, whole=True)).items():
+            captured[name].shown = value
 
     def _add_statistics(
         self,
         backend: TensorBackend,
-        values: Mapping[str, Any],
+        tensors: Mapping[str, tuple[Any, TensorPlan]],
         captured: Mapping[str, CapturedTensor],
     ) -> None:
-        """Start the statistics of all tensors together, or one by one if that fails."""
-        if not values:
-            return
-        try:
-            copies = [_whole_copy(captured[name]) for name in values]
-            batch = backend.statistics(list(values.values()), copies)
-        except Exception as error:  # noqa: BLE001 - the values are worth saving without
-            if len(values) == 1:
-                self.failures.tensor_failed(next(iter(values)), error)
-            else:
-                for name, value in values.items():
-                    self._add_statistics(backend, {name: value}, captured)
-            return
-        for row, name in enumerate(values):
+        def started(names: Sequence[str]) -> list[tuple[StatisticsBatch, int]]:
+            copies = [_whole_copy(captured[name]) for name in names]
+            batch = backend.statistics([tensors[name][0] for name in names], copies)
+            return [(batch, row) for row in range(len(names))]
+
+        for name, (batch, row) in self._together([*captured], started).items():
             captured[name].statistics, captured[name].row = batch, row
+
+    def _together(
+        self, names: Sequence[str], compute: Callable[[Sequence[str]], Sequence[_T]]
+    ) -> dict[str, _T]:
+        """Compute something of all tensors together, or of each alone if that fails.
+
+        A tensor that fails alone is counted, and left out.
+        """
+        if not names:
+            return {}
+        try:
+            return dict(zip(names, compute(names), strict=True))
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            if len(names) == 1:
+                self.failures.tensor_failed(names[0], error)
+                return {}
+        return {
+            key: each for name in names for key, each in self._together([name], compute).items()
+        }
 
     def _reduced(
         self, backend: TensorBackend, name: str, value: Any, reductions: Sequence[Reduction]

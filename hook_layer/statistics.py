@@ -3,11 +3,12 @@
 One row of `STATISTICS_COLUMNS` per tensor: `size`, `nan` and `inf` count elements; the others are
 of the finite elements, with `std` of the population.
 
-An array is read once from memory, in chunks that stay in the cache while all reductions run over
-them. The sum is added up in float64; squares and absolute values, which cannot cancel, in float32
-within rows of 1,024 elements and in float64 from there on. What that does not do well is done again
-in float64 and several passes: NaN and Inf among the elements, squares that overflow or vanish, and
-a std that would be the difference of two nearly equal numbers.
+Short arrays are computed many at a time, in float64. A long array is read once from memory, in
+chunks that stay in the cache while all reductions run over them. Its sum is added up in float64;
+squares and absolute values, which cannot cancel, in float32 within rows of 1,024 elements and in
+float64 from there on. What neither does well is done again in float64 and several passes: NaN and
+Inf among the elements, squares that overflow or vanish, and a std that would be the difference of
+two nearly equal numbers.
 
 All of this runs in one thread. BLAS and OpenMP would divide long vectors among theirs, which then
 wait for each other on cores that training keeps busy; batches of short products stay in one.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "has_statistics",
     "number_statistics",
     "statistics_row",
+    "statistics_rows",
 ]
 
 Chunks: TypeAlias = Callable[[], Iterable[NDArray[Any]]]
@@ -42,7 +44,7 @@ Chunks: TypeAlias = Callable[[], Iterable[NDArray[Any]]]
 
 CHUNK: Final = 1 << 17
 _ROW: Final = 1024
-_SHORT: Final = 4096  # up to here the number of calls matters, not the number of elements
+_SHORT: Final = 8192  # elements: up to here the number of calls matters, not that of elements
 _NUMERIC_KINDS: Final = "fiub"
 _SHORT_BYTES: Final = 2  # types of that size have their values in float32, too
 SMALLEST_SQUARED: Final = 1e-15
@@ -74,6 +76,54 @@ def array_statistics(array: NDArray[Any]) -> tuple[float, ...]:
         return number_statistics(float(array.item()))
     flat = array.ravel(order="K")  # any order of the elements will do
     return chunked_statistics(flat.size, lambda: _split(flat))
+
+
+def statistics_rows(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the statistics of several arrays, [arrays, STATISTICS_COLUMNS].
+
+    Args:
+        arrays: Values, [...] each, as for `array_statistics`.
+    """
+    rows = np.empty((len(arrays), len(STATISTICS_COLUMNS)))
+    group: list[int] = []
+    num_elements = 0
+    for position, array in enumerate(arrays):
+        if not 0 < array.size <= _SHORT or not has_statistics(array.dtype):
+            rows[position] = array_statistics(array)
+            continue
+        if num_elements + array.size > CHUNK:
+            _fill_rows(rows, arrays, group)
+            group, num_elements = [], 0
+        group.append(position)
+        num_elements += array.size
+    if group:
+        _fill_rows(rows, arrays, group)
+    return rows
+
+
+def _fill_rows(
+    rows: NDArray[np.float64], arrays: Sequence[NDArray[Any]], group: Sequence[int]
+) -> None:
+    """Compute the rows of a group of short arrays together."""
+    sizes = np.array([arrays[position].size for position in group])
+    starts = np.cumsum(sizes) - sizes
+    values = np.concatenate([arrays[position].ravel(order="K") for position in group], dtype=float)
+    with np.errstate(all="ignore"):
+        low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        total, squares = np.add.reduceat(values, starts), np.add.reduceat(values * values, starts)
+        absolute = np.add.reduceat(np.abs(values), starts)
+        mean = total / sizes
+        values -= np.repeat(mean, sizes)
+        variance = np.add.reduceat(np.square(values, out=values), starts) / sizes
+        variance[low == high] = 0.0
+        magnitude = np.maximum(-low, high)
+        is_sound = np.isfinite(squares) & ((magnitude == 0) | (magnitude >= SMALLEST_SQUARED))
+    l2 = np.where(sizes == 1, absolute, np.sqrt(squares))
+    none = np.zeros(len(group))
+    moments = mean, np.sqrt(variance), absolute / sizes, absolute, l2
+    rows[group] = np.stack([sizes, none, none, low, high, *moments], axis=1)
+    for place in np.flatnonzero(~is_sound).tolist():
+        rows[group[place]] = array_statistics(arrays[group[place]])
 
 
 def chunked_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
@@ -167,9 +217,6 @@ class _Sums:
 
     def add(self, chunk: NDArray[Any]) -> None:
         """Add elements, [n]."""
-        if chunk.size <= _SHORT:
-            self._add_short(chunk.astype(np.float64))
-            return
         whole = chunk.size // _ROW * _ROW
         scratch = _scratch.float32 if chunk.dtype == np.float32 else _scratch.float64
         absolute = scratch[: chunk.size]
@@ -184,14 +231,6 @@ class _Sums:
         rest = absolute[whole:]
         self.absolute += _total(rest)
         self.squares += float(rest.dot(rest))
-
-    def _add_short(self, chunk: NDArray[np.float64]) -> None:
-        self.low = min(self.low, float(np.minimum.reduce(chunk)))
-        self.high = max(self.high, float(np.maximum.reduce(chunk)))
-        self.total += float(np.add.reduce(chunk))
-        self.squares += float(chunk.dot(chunk))
-        np.abs(chunk, out=chunk)
-        self.absolute += float(np.add.reduce(chunk))
 
     def are_sound(self) -> bool:
         """Return whether all elements are finite, and their squares are neither Inf nor lost."""

@@ -10,9 +10,8 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch, TensorStatistics
+from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch, array_batch
 from hook_layer.reductions import Reduction, reduce_array
-from hook_layer.statistics import array_statistics
 
 __all__ = ["HostArray", "HostArrayBackend", "host_array", "is_of_keras"]
 
@@ -64,13 +63,12 @@ class HostArrayBackend:
         self, values: Sequence[Any], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
         """Leave arrays that are kept anyway to the writer."""
-        pairs = zip(values, copies, strict=True)
-        return TensorStatistics([copy or array_statistics(_known(v).array) for v, copy in pairs])
+        return array_batch([_known(value).array for value in values], copies)
 
-    def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
-        """Keep the array; of some rows a copy, so that the array can be let go."""
-        array = _known(value).array
-        return ArraySnapshot(array if rows is None else array[:rows].copy())
+    def snapshots(self, values: Sequence[Any], rows: Sequence[int | None]) -> Sequence[Snapshot]:
+        """Keep the arrays; of some rows a copy, so that the array can be let go."""
+        pairs = zip((_known(value).array for value in values), rows, strict=True)
+        return [ArraySnapshot(a if n is None else a[:n].copy()) for a, n in pairs]
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""

@@ -119,13 +119,20 @@ class ArrayBackend:
         copies: Sequence[Snapshot | None],  # noqa: ARG002 - known here
     ) -> StatisticsBatch:
         """Leave the statistics to the writer."""
-        return TensorStatistics([self.snapshot(value) for value in values])
+        return TensorStatistics(self.snapshots(values))
 
-    def snapshot(self, value: NDArray, rows: int | None = None) -> Snapshot:  # noqa: ARG002
-        """Copy an array to the host; bfloat16 as float32, sparse ones as dense.
+    def snapshots(
+        self,
+        values: Sequence[NDArray],
+        rows: Sequence[int | None] = (),  # noqa: ARG002
+    ) -> Sequence[Snapshot]:
+        """Copy arrays to the host; bfloat16 as float32, sparse ones as dense.
 
-        The writer computes the statistics of the copy, so it is of the whole array.
+        The writer computes the statistics of the copies, so they are of whole arrays.
         """
+        return [self._snapshot(value) for value in values]
+
+    def _snapshot(self, value: NDArray) -> Snapshot:
         known = self._copies.get(id(value))
         if known is None:
             known = self._copies[id(value)] = (value, _ArrayCopy(value))
@@ -135,7 +142,7 @@ class ArrayBackend:
         """Leave a reduction to the writer."""
         if not value.size:
             raise ValueError("the array has no elements")
-        return _Reduction(self.snapshot(value), reduction)
+        return _Reduction(self._snapshot(value), reduction)
 
 
 def _storable(value: NDArray) -> NDArray:

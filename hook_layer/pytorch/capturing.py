@@ -20,7 +20,8 @@ from hook_layer.layer_collections import resolve_layers
 from hook_layer.optimizer_collection import keep_apart
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
+from hook_layer.pytorch.capture import TorchBackend, is_capturable
+from hook_layer.pytorch.copies import BufferPool
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules

@@ -89,6 +89,18 @@ class HostCopy:
             self._event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             self._event.record(torch.cuda.current_stream(value.device))
 
+    @classmethod
+    def of_host(cls, buffer: Tensor) -> HostCopy:
+        """Return a copy that is in the host's memory already.
+
+        Args:
+            buffer: The copy.
+        """
+        known = cls.__new__(cls)
+        known._event = None  # noqa: SLF001 - of this class
+        known.buffer = buffer
+        return known
+
     def __del__(self) -> None:
         # torch asks CUDA for leave to use pinned memory again, and ends the process if CUDA
         # answers with an error, as it always does once a device failed.

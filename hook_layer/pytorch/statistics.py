@@ -1,15 +1,16 @@
 """The summaries of many torch tensors at once.
 
-Of tensors in the host's memory numpy computes them, in place (`hook_layer.statistics`), or later
-where a copy is made anyway. Tensors on an accelerator are reduced there, all together, and only the
-writer waits for the results (`hook_layer.pytorch.device_statistics`).
+Small tensors in the host's memory are copied together, by one call, and the writer computes their
+statistics; large ones are read in place (`hook_layer.statistics`). Tensors on an accelerator are
+reduced there, all together, and only the writer waits for the results
+(`hook_layer.pytorch.device_statistics`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -17,12 +18,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.capture import Snapshot, TensorStatistics
+from hook_layer.pytorch.copies import copied_together, is_small, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
 __all__ = ["TorchStatistics", "torch_statistics"]
 
+_MOST_COPIED_BYTES: Final = 64 << 20
+"""Of small tensors whose statistics the writer computes; those beyond are read at once."""
 _Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
 
 
@@ -67,32 +71,52 @@ def torch_statistics(
 ) -> TorchStatistics:
     """Return the statistics of tensors as they are now, in the order of the tensors.
 
+    A tensor that occurs several times is read once.
+
     Args:
         tensors: Any shapes, types and devices.
         copies: For each tensor its snapshot, where there is one.
         batches: What those on devices join, to be sent to the host with others.
     """
-    entries: list[_Entry] = [NO_STATISTICS] * len(tensors)
-    groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
+    entries: dict[int, _Entry] = {}  # by the id of the tensor
+    on_host: dict[int, Tensor] = {}
+    groups: dict[tuple[torch.device, torch.dtype], dict[int, Tensor]] = {}
     for position, tensor in enumerate(tensors):
+        key = id(tensor)
+        if key in entries:
+            continue
+        entries[key] = NO_STATISTICS
         copy = None if copies is None else copies[position]
         if tensor.is_complex():
             continue
         if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
-            entries[position] = copy
+            entries[key] = copy
         elif tensor.is_cpu or tensor.numel() == 0:
-            entries[position] = _host_statistics(tensor)
+            on_host[key] = tensor
         else:
             flat = _flat(tensor).resolve_neg().contiguous()
-            groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
-    nbytes = 0
+            groups.setdefault((flat.device, flat.dtype), {})[key] = flat
+    nbytes = _add_host_statistics(entries, on_host)
     batches = DeviceBatches() if batches is None else batches
     for group in groups.values():
-        batch, first, num_bytes = batches.add([flat for _, flat in group])
+        batch, first, num_bytes = batches.add([*group.values()])
         nbytes += num_bytes
-        for number, (position, _) in enumerate(group):
-            entries[position] = _DeviceRow(batch, first + number)
-    return TorchStatistics(entries, nbytes)
+        entries.update((key, _DeviceRow(batch, first + n)) for n, key in enumerate(group))
+    return TorchStatistics([entries[id(tensor)] for tensor in tensors], nbytes)
+
+
+def _add_host_statistics(entries: dict[int, _Entry], tensors: Mapping[int, Tensor]) -> int:
+    """Copy small tensors for the writer, and read large ones; return the bytes of the copies."""
+    small: dict[int, Tensor] = {}
+    nbytes = 0
+    for key, tensor in tensors.items():
+        if nbytes < _MOST_COPIED_BYTES and is_small(tensor):
+            small[key] = storable(tensor)
+            nbytes += small[key].nbytes
+        else:
+            entries[key] = _host_statistics(tensor)
+    entries.update(zip(small, copied_together([*small.values()]), strict=True))
+    return nbytes
 
 
 def _host_statistics(tensor: Tensor) -> tuple[float, ...]:

@@ -11,7 +11,15 @@ from torch import Tensor, nn
 
 from hook_layer.format.statistics_block import Shard
 
-__all__ = ["SAVED_AS_FLOAT32", "host_array", "is_distributed", "own_shard", "plain", "shard_of"]
+__all__ = [
+    "SAVED_AS_FLOAT32",
+    "WHOLE",
+    "host_array",
+    "is_distributed",
+    "own_shard",
+    "plain",
+    "shard_of",
+]
 
 SAVED_AS_FLOAT32: Final = frozenset(
     getattr(torch, name)
@@ -19,7 +27,8 @@ SAVED_AS_FLOAT32: Final = frozenset(
     if hasattr(torch, name)
 )
 """Types that numpy does not have."""
-_WHOLE: Final = frozenset({Tensor, nn.Parameter})
+WHOLE: Final = frozenset({Tensor, nn.Parameter})
+"""Classes whose tensors have their elements in memory of their own."""
 
 
 def plain(tensor: Tensor) -> Tensor:
@@ -61,7 +70,7 @@ def own_shard(tensor: Tensor) -> Tensor:
 def is_distributed(tensor: Tensor) -> bool:
     """Return whether a tensor is a DTensor."""
     kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
-    return kind not in _WHOLE and getattr(kind, "to_local", None) is not None
+    return kind not in WHOLE and getattr(kind, "to_local", None) is not None
 
 
 def shard_of(tensor: Tensor) -> Shard | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch
 from hook_layer.reductions import Reduction, reduce_array
-from hook_layer.statistics import array_statistics
+from hook_layer.statistics import statistics_rows
 
 __all__ = ["ComputedArray", "ComputedArrayBackend"]
 
@@ -52,8 +52,9 @@ class _Statistics:
     def rows(self) -> NDArray[np.float64]:
         if self._rows is None:
             distinct = {id(array): array for array in self._arrays}
-            known = {key: array_statistics(array) for key, array in distinct.items()}
-            self._rows = np.array([known[id(array)] for array in self._arrays], np.float64)
+            rows = statistics_rows([*distinct.values()])
+            places = {key: place for place, key in enumerate(distinct)}
+            self._rows = rows[[places[id(array)] for array in self._arrays]]
             self._arrays = ()
         return self._rows
 
@@ -74,12 +75,18 @@ class ComputedArrayBackend:
             batch.rows()
         return batch
 
-    def snapshot(self, value: ComputedArray, rows: int | None = None) -> Snapshot:
-        """Keep the array; of some rows a copy, so that the array can be let go."""
-        if rows is not None:
-            return ArraySnapshot(value.array[:rows].copy())
-        return (_SharedSnapshot if value.is_shared else ArraySnapshot)(value.array)
+    def snapshots(
+        self, values: Sequence[ComputedArray], rows: Sequence[int | None]
+    ) -> Sequence[Snapshot]:
+        """Keep the arrays; of some rows a copy, so that the array can be let go."""
+        return [_kept(value, number) for value, number in zip(values, rows, strict=True)]
 
     def reduce(self, value: ComputedArray, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""
         return ArraySnapshot(reduce_array(value.array, reduction))
+
+
+def _kept(value: ComputedArray, rows: int | None) -> Snapshot:
+    if rows is not None:
+        return ArraySnapshot(value.array[:rows].copy())
+    return (_SharedSnapshot if value.is_shared else ArraySnapshot)(value.array)

@@ -1,0 +1,190 @@
+"""Copies of tensors in the host's memory: small ones together, large ones into kept buffers."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch._utils import _flatten_dense_tensors
+
+from hook_layer.capture import Snapshot
+from hook_layer.pytorch.host_copy import HostCopy, new_buffer
+from hook_layer.pytorch.values import SAVED_AS_FLOAT32, WHOLE, plain
+
+__all__ = ["BufferPool", "copied", "copied_together", "is_small", "large_copy", "storable"]
+
+_Kind: TypeAlias = "tuple[torch.Size, torch.dtype, bool]"
+"""Shape and type of a buffer, and whether it is pinned."""
+_POOLED_BYTES: Final = 256 << 10
+"""Smaller tensors are copied together: that is quicker than to keep a buffer for each."""
+_AS_THEY_ARE: Final = frozenset(
+    {torch.float16, torch.float32, torch.float64, torch.bool, torch.uint8}
+    | {torch.int8, torch.int16, torch.int32, torch.int64}
+)
+
+
+class BufferPool:
+    """Buffers that copies are made into, used again once they are written.
+
+    New memory for every copy would cost as much again as the copy, in page faults. Where shapes
+    change, those that were not used for the longest time are let go.
+
+    Args:
+        max_bytes: How much may lie unused.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        # Written copies: who lets go of one knows how. The kind used last is at the end.
+        self._free: OrderedDict[_Kind, list[HostCopy]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
+        """Return a buffer on the host, with any content."""
+        kind = shape, dtype, pinned
+        with self._lock:
+            if kind in self._free:
+                return self._pop(kind).taken()
+        return new_buffer(shape, dtype, pinned=pinned)
+
+    def give_back(self, copy: HostCopy) -> None:
+        """Take the buffer of a copy that has arrived, and that nobody uses any more."""
+        buffer, dropped = copy.buffer, []
+        if not _POOLED_BYTES <= buffer.nbytes <= self._max_bytes:
+            return
+        kind = buffer.shape, buffer.dtype, copy.is_pinned
+        with self._lock:
+            self._free.setdefault(kind, []).append(copy)
+            self._free.move_to_end(kind)
+            self._bytes += buffer.nbytes
+            while self._bytes > self._max_bytes:
+                dropped.append(self._pop(next(iter(self._free))))
+
+    def _pop(self, kind: _Kind) -> HostCopy:
+        copies = self._free[kind]
+        copy = copies.pop()
+        if not copies:
+            del self._free[kind]
+        self._bytes -= copy.buffer.nbytes
+        return copy
+
+
+class _LargeSnapshot:
+    """A copy on the host, possibly still on its way from a device."""
+
+    __slots__ = ("_copy", "_pool", "nbytes")
+
+    def __init__(self, value: Tensor, pool: BufferPool) -> None:
+        self._pool = pool
+        buffer = pool.take(value.shape, value.dtype, pinned=value.is_cuda)
+        self._copy: HostCopy | None = HostCopy(value, buffer)
+        self.nbytes = buffer.nbytes
+
+    def array(self) -> NDArray[Any]:
+        if self._copy is None:
+            raise RuntimeError("the snapshot was released")
+        return self._copy.array()
+
+    def release(self) -> None:
+        copy, self._copy = self._copy, None
+        # Anyone who drops a step must not wait for the device: torch frees memory behind the copy.
+        with suppress(RuntimeError):  # a device that failed
+            if copy is not None and copy.has_arrived():
+                self._pool.give_back(copy)
+
+
+class _Flat:
+    """Copies of several small tensors, one after the other in one buffer.
+
+    Args:
+        tensors: Dense tensors of one device and type, all of torch's own class.
+    """
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            if len(tensors) == 1:  # flattening one contiguous tensor makes no copy
+                flat = tensors[0].clone(memory_format=torch.contiguous_format).view(-1)
+            else:
+                flat = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+        self._copy = HostCopy(flat) if flat.is_cuda else HostCopy.of_host(flat.cpu())
+
+    def array(self) -> NDArray[Any]:
+        """Return the elements, [size]; waits for the device."""
+        return self._copy.array()
+
+
+class _Segment:
+    """The copy of one of several small tensors."""
+
+    __slots__ = ("_flat", "_shape", "_start", "_stop", "nbytes")
+
+    def __init__(self, flat: _Flat, start: int, tensor: Tensor) -> None:
+        self._flat = flat
+        self._start = start
+        self._stop = start + tensor.numel()
+        self._shape = tensor.shape
+        self.nbytes = tensor.nbytes
+
+    def array(self) -> NDArray[Any]:
+        return self._flat.array()[self._start : self._stop].reshape(self._shape)
+
+    def release(self) -> None:
+        """Nothing is used again."""
+
+
+def copied(tensors: Sequence[Tensor], pool: BufferPool) -> list[Snapshot]:
+    """Copy tensors to the host.
+
+    Args:
+        tensors: Tensors that `storable` returned.
+        pool: Where the memory for large ones comes from.
+    """
+    small = [tensor for tensor in tensors if is_small(tensor)]
+    together = iter(copied_together(small))
+    return [next(together) if is_small(t) else large_copy(t, pool) for t in tensors]
+
+
+def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:
+    """Copy small tensors to the host, all of a device and type by one call."""
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for position, tensor in enumerate(tensors):
+        groups.setdefault((tensor.device, tensor.dtype), []).append(position)
+    copies: dict[int, Snapshot] = {}
+    for positions in groups.values():
+        flat, start = _Flat([tensors[position] for position in positions]), 0
+        for position in positions:
+            copies[position] = _Segment(flat, start, tensors[position])
+            start += tensors[position].numel()
+    return [copies[position] for position in range(len(tensors))]
+
+
+def large_copy(tensor: Tensor, pool: BufferPool) -> Snapshot:
+    """Copy one tensor to the host, into a buffer of a pool."""
+    return _LargeSnapshot(tensor, pool)
+
+
+def is_small(tensor: Tensor) -> bool:
+    """Return whether a tensor is copied together with others."""
+    return type(tensor) in WHOLE and tensor.nbytes < _POOLED_BYTES
+
+
+def storable(tensor: Tensor) -> Tensor:
+    """Return a tensor as it is stored: dense, of a type that numpy has.
+
+    Args:
+        tensor: Any tensor; its memory is shared if possible.
+    """
+    is_dense = type(tensor) in WHOLE and tensor.layout is torch.strided
+    if is_dense and tensor.dtype in _AS_THEY_ARE and not tensor.is_neg():
+        return tensor
+    value = plain(tensor)
+    return value.to(torch.float32) if value.dtype in SAVED_AS_FLOAT32 else value
