@@ -251,7 +251,7 @@ class Hook(OriginalHook, TrainerEvents):
     @guarded("gradients")
     def _capture_gradient(self, name: str, gradient: Tensor) -> None:
         if self._due:
-            self._capture_all({f"gradient/{name}": gradient})
+            self._tensors.capture({f"gradient/{name}": gradient})
 
 
 def get_hook(

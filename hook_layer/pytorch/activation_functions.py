@@ -1,10 +1,12 @@
 """Activations that are called as functions, as `torch.relu(x)`: what goes in and comes out.
 
-No module tells of them. So in the forward pass of a step that wants them every function of torch is
-looked at, by a mode of this thread (`TorchFunctionMode`) that changes nothing, and is gone when the
-pass is over. Modules are noted meanwhile as they are called: the innermost one gives a tensor its
-name. Nothing is looked at once the process has compiled anything (compiled code is made anew under
-a mode), without gradients or where layers of attention are in evaluation (a mode keeps them from
+No module reports them. So a mode of this thread (`TorchFunctionMode`) looks at every function of
+torch that is called, and changes nothing. That takes time. So it looks at the whole forward pass in
+the first passes only, and now and then later; in all others only at modules in which a function was
+found. Modules are noted meanwhile as they are called: the innermost one gives a tensor its name.
+
+Nothing is looked at once the process has compiled anything (compiled code is made anew under a
+mode), without gradients or where layers of attention are in evaluation (a mode keeps them from
 their fast way, which rounds otherwise), nor in what a function of torch calls in turn.
 """
 
@@ -14,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -22,6 +25,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.collections import is_layer
+from hook_layer.pytorch.modules import is_a_key
 from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
@@ -45,6 +50,10 @@ _KINDS: Final[Mapping[int, str]] = {
 }
 _ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _CACHE: Final = "cached_backends"
+_FIRST_PASSES: Final = 2
+"""Saved passes of a model that are looked at as a whole, to find the modules with functions."""
+_EVERY_PASSES: Final = 20
+"""Saved passes after which one is looked at as a whole again: a model may change."""
 
 
 class _Mode(TorchFunctionMode):
@@ -69,16 +78,32 @@ class _Mode(TorchFunctionMode):
         return result
 
 
+class _Callers:
+    """The modules of a model that call functions, as far as they are known."""
+
+    def __init__(self) -> None:
+        self.modules: WeakSet[nn.Module] = WeakSet()
+        self.num_passes = 0
+
+    def next_pass(self) -> bool:
+        """Return whether the next pass must be looked at as a whole."""
+        self.num_passes += 1
+        return self.num_passes <= _FIRST_PASSES or self.num_passes % _EVERY_PASSES == 0
+
+
 class ActivationFunctions:
     """Reports activations that are called as functions in one pass of a model.
 
     Args:
-        callback: What to tell; must not raise, and its owner is known weakly.
+        callback: Who is called; must not raise, and its owner is known weakly.
     """
 
     def __init__(self, callback: FunctionCallback) -> None:
         self._callback = WeakMethod(callback)
+        self._callers: WeakKeyDictionary[nn.Module, _Callers] = WeakKeyDictionary()
+        self._known = _Callers()  # of the model that is called
         self._mode: _Mode | None = None
+        self._entrances: list[Any] = []
         self._handles: tuple[Any, ...] = ()
         self._called: list[nn.Module] = []
         self._thread = 0
@@ -94,8 +119,27 @@ class ActivationFunctions:
             return
         if _has_compiled() or _has_fast_attention(model):
             return
-        self._called = [model]
         self._thread = threading.get_ident()
+        self._known = self._callers.setdefault(model, _Callers())
+        if self._known.next_pass() or model in self._known.modules:
+            self._enter(model, ())
+            return
+        self._entrances = [
+            own_hooks.register(module.register_forward_pre_hook, self._enter)
+            for module in self._known.modules
+        ]
+
+    def stop(self) -> None:
+        """Look no more."""
+        while self._entrances:
+            self._entrances.pop().remove()
+        self._leave()
+
+    def _enter(self, module: nn.Module, _: Any) -> None:
+        """Look at what a module calls."""
+        if self._called or threading.get_ident() != self._thread or self._mode is not None:
+            return
+        self._called = [module]
         self._handles = (
             own_hooks.register(register_module_forward_pre_hook, self._begins),
             own_hooks.register(register_module_forward_hook, self._ends, always_call=True),
@@ -103,15 +147,12 @@ class ActivationFunctions:
         self._mode = _Mode(self._tell)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
 
-    def stop(self) -> None:
-        """Look no more."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = ()
-        self._leave()
-
-    def _leave(self) -> None:
+    def _leave(self, *, has_failed: bool = False) -> None:
         self._called = []
+        if not has_failed:  # torch goes through its hooks where an exception ends a pass
+            for handle in self._handles:
+                handle.remove()
+            self._handles = ()
         if self._mode is None:
             return
         self._mode.is_over = True
@@ -122,7 +163,9 @@ class ActivationFunctions:
 
     def _tell(self, kind: str, given: Tensor | None, result: Tensor) -> None:
         callback = self._callback()
-        if callback is not None and self._called:
+        if callback is not None and self._called and not is_layer(kind, self._called[-1]):
+            if is_a_key(self._called[-1]):
+                self._known.modules.add(self._called[-1])
             callback(kind, self._called, given, result)
 
     def _begins(self, module: nn.Module, _: Any) -> None:
@@ -136,10 +179,8 @@ class ActivationFunctions:
             return
         while self._called.pop() is not module:
             pass  # what ended with an exception, which the script has caught
-        if not self._called and outputs is not None:
-            self.stop()
-        elif not self._called:
-            self._leave()  # torch goes through its hooks where an exception ends a pass
+        if not self._called:
+            self._leave(has_failed=outputs is None)
 
 
 def _has_compiled() -> bool:

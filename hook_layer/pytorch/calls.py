@@ -37,6 +37,7 @@ from hook_layer.weak_method import WeakMethod
 
 __all__ = [
     "Arguments",
+    "CompiledInputs",
     "ModuleCall",
     "ModuleCallback",
     "OptimizerCall",
@@ -67,6 +68,10 @@ class Arguments(tuple[Any, ...]):  # noqa: SLOT001 - tuples have no slots
 
     keywords: Mapping[str, Any] = MappingProxyType({})
     """Those by keyword."""
+
+
+class CompiledInputs(list[Tensor]):
+    """Inputs of a module that compiled code calls, which may soon use their memory again."""
 
 
 class ModuleCall:
@@ -266,7 +271,7 @@ def _module_called(
     call = _calls.get(key)
     if call is not None:
         with torch.set_grad_enabled(with_grad):
-            call.run(inputs, outputs)
+            call.run(CompiledInputs(inputs), outputs)
 
 
 @_module_called.register_fake

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -19,25 +20,23 @@ from hook_layer.guard import guarded
 from hook_layer.layer_collections import resolve_layers
 from hook_layer.optimizer_collection import keep_apart
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.capture import TorchBackend, is_capturable
+from hook_layer.pytorch.capture import TorchBackend
 from hook_layer.pytorch.copies import BufferPool
+from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX, DueParameters
+from hook_layer.pytorch.gradients import GradientReader
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.values import own_shard, shard_of
-from hook_layer.pytorch.watch import GradientWatch
+from hook_layer.pytorch.step_tensors import StepTensors
+from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
 from hook_layer.pytorch.workers import TorchWorker
 from hook_layer.pytorch.zero import zero_part
 
-__all__ = ["MAX_CALLS_A_STEP", "TorchCapture"]
+__all__ = ["TorchCapture"]
 
 logger = logging.getLogger("stepwatch")
 
-_GRADIENT_PREFIX = "gradient/"
 _STATE_PREFIX = f"{CollectionKeys.OPTIMIZER_VARIABLES}/"
-MAX_CALLS_A_STEP: Final = 10_000
-"""How many tensors a module may have in one step, as `name_output_0` and so on."""
 _CHECKED_AGAIN = 1.1  # of the number of tensors: to look at all at each pass would take long
 
 
@@ -52,18 +51,15 @@ class TorchCapture(TorchWorker):
         super().__init__(setup)
         self._torch_backend = TorchBackend(BufferPool(int(setup.options.queue_bytes)))
         self._registered = RegisteredModules()
-        self._gradients = GradientWatch(self._on_backward_end)
+        self._gradients = GradientReader()
+        sink = _Sink(self)
+        self._tensors = StepTensors(sink)
+        self._due_parameters = DueParameters(self._registered, sink)
         self._due_key: tuple[Any, ...] = ()
-        self._nothing_due: set[tuple[Any, ...]] = set()
         self._met_models: set[nn.Module] = set()
-        self._num_met: dict[str, int] = {}
         self._warned_of_shards = self._warned_of_full_step = self._warned_of_unseen_steps = False
-        self._warned_of_many_calls = self._warned_of_recording = False
+        self._warned_of_recording = False
         self._num_checked = 0
-
-    def _on_backward_end(self) -> None:
-        """Take gradients that arrived."""
-        raise NotImplementedError
 
     def _prepare_collections(self) -> None:
         """Make the collections fit the registered models.
@@ -80,9 +76,10 @@ class TorchCapture(TorchWorker):
     def _begin_capture(self) -> None:
         """Note that a step began, and what is due in it."""
         self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
-        self._gradients.new_step()
+        self._gradients.begin_step()
+        self._due_parameters.begin_step()
         self._met_models.clear()
-        self._num_met.clear()
+        self._tensors.begin_step()
         self._num_checked = 0
 
     def _rank_groups(self) -> Iterable[int]:
@@ -91,6 +88,11 @@ class TorchCapture(TorchWorker):
     def _pipeline_stage(self) -> int | None:
         stages = map(stage_of, self._registered.models)
         return next((stage for stage in stages if stage is not None), None)
+
+    def _forget_due(self) -> None:
+        """Forget which parts of which models are due."""
+        self._due_parameters.forget()
+        self._met_models.clear()
 
     def _is_full(self) -> bool:
         """Return whether the open step holds as much as may wait for the writer, and log that."""
@@ -125,7 +127,7 @@ class TorchCapture(TorchWorker):
     def _adopt_unlisted(self, model: nn.Module) -> None:
         found = self._registered.adopt_unlisted(model)
         if found:
-            self._nothing_due.clear()
+            self._due_parameters.forget()
             logger.warning(
                 "%.500s of %s get gradients but are in a plain list or dict, so "
                 "parameters() and state_dict() lack them; use nn.ModuleList, nn.ModuleDict "
@@ -136,34 +138,19 @@ class TorchCapture(TorchWorker):
 
     @guarded("parameters")
     def _capture_parameters(self, model: nn.Module) -> None:
-        self._capture_all(self._due_parameters(model, ""))
+        self._tensors.capture_due(self._due_parameters.parameters(model, self._due_key))
 
     @guarded("gradients")
     def _watch_gradients(self, model: nn.Module) -> None:
-        due = self._due_parameters(model, _GRADIENT_PREFIX)
-        watched = {n: p for n, p in due.items() if p.requires_grad and is_capturable(p)}
-        self._gradients.watch(watched)
+        due = self._due_parameters.gradients(model, self._due_key)
+        self._gradients.watch({name: parameter for name, (parameter, _) in due.items()})
 
     def _awaited_gradients(self, parameters: Iterable[nn.Parameter]) -> dict[str, nn.Parameter]:
         """Return those parameters whose gradients this step is to have, by their names."""
         chosen = {id(parameter) for parameter in parameters}
-        named: dict[str, nn.Parameter] = {}
-        for model in self._met_models:
-            named |= self._due_parameters(model, _GRADIENT_PREFIX)
+        due = [self._due_parameters.gradients(model, self._due_key) for model in self._met_models]
+        named = {name: p for each in due for name, (p, _) in each.items()}
         return {name: p for name, p in named.items() if id(p) in chosen}
-
-    def _due_parameters(self, model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
-        """Return the parameters whose tensor of this prefix is due, by that tensor's name."""
-        key = (*self._due_key, model, prefix)
-        if key in self._nothing_due:
-            return {}
-        named = [(prefix + name, p) for name, p in self._registered.named_parameters(model)]
-        # A collection names no gradient that will never come: frozen is not cut off.
-        coming = [(name, p) for name, p in named if p.requires_grad or not prefix]
-        due = {name: p for name, p in coming if self._plan(name) is not None}
-        if not due and not any(c.matches(name) for c in self._due for name, _ in named):
-            self._nothing_due.add(key)
-        return due
 
     def _warn_if_unseen(self, optimizer: Optimizer) -> None:
         """Log once that a model is trained whose forward passes do not reach the hook."""
@@ -178,39 +165,6 @@ class TorchCapture(TorchWorker):
             )
 
     # How -----------------------------------------------------------------------------------------
-
-    def _capture_all(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
-        wanted: dict[str, tuple[Any, TensorPlan]] = {}
-        for name, tensor in tensors.items():
-            plan = self._plan(name, member_of)
-            if plan is not None and is_capturable(tensor):
-                wanted[name] = (tensor, plan)
-        self._capture(wanted)
-
-    def _numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
-        """Return the tensors in `value` under `{prefix}{i}`; i continues counting in a step.
-
-        Nothing once there are very many: a loss that another model continues with, behind the last
-        step of this one, would fill that step without end.
-        """
-        tensors = tensors_in(value)
-        first = self._num_met.get(prefix, 0)
-        if first >= MAX_CALLS_A_STEP:
-            self._warn_of_many_calls(prefix)
-            return {}
-        self._num_met[prefix] = first + len(tensors)
-        return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
-
-    def _warn_of_many_calls(self, prefix: str) -> None:
-        if not self._warned_of_many_calls:
-            self._warned_of_many_calls = True
-            logger.warning(
-                "step %d has %d tensors %s... and gets no more, because registered parts "
-                "are called again and again without a further step of the model",
-                self.step,
-                MAX_CALLS_A_STEP,
-                prefix,
-            )
 
     @guarded("statistics")
     def _send_statistics(self) -> None:
@@ -234,7 +188,11 @@ class TorchCapture(TorchWorker):
         """Capture of each tensor what this rank has, and note which part of it that is."""
         own: dict[str, tuple[Any, TensorPlan]] = {}
         shards: dict[str, Shard] = {}
+        has_flat_parts = self._registered.has_flat_parts
         for name, (value, plan) in tensors.items():
+            if not has_flat_parts and type(value) in WHOLE and not hasattr(value, "ds_tensor"):
+                own[name] = value, plan
+                continue
             try:
                 part, shard = self._own_part(name, value)
             except ValueError as error:
@@ -285,4 +243,20 @@ def _parameter_name(name: str) -> str:
     """Return the parameter that a tensor is of: itself, its gradient, or a state of its."""
     if name.startswith(_STATE_PREFIX):
         return name.removeprefix(_STATE_PREFIX).rpartition("/")[0]
-    return name.removeprefix(_GRADIENT_PREFIX)
+    return name.removeprefix(GRADIENT_PREFIX)
+
+
+class _Sink:
+    """Plans and captures tensors by a hook, which owns this."""
+
+    def __init__(self, hook: TorchCapture) -> None:
+        self._hook = ref(hook)
+
+    def plan(self, name: str, member_of: tuple[str, ...] = ()) -> TensorPlan | None:
+        hook = self._hook()
+        return None if hook is None else hook._plan(name, member_of)
+
+    def capture(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> None:
+        hook = self._hook()
+        if hook is not None:
+            hook._capture(tensors)

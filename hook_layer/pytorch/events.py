@@ -31,7 +31,7 @@ from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.transforms import is_transformed, outside_of_transforms
-from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
+from hook_layer.pytorch.watched_functions import SCALER_STEP
 from hook_layer.recorder import INIT_STEP
 
 __all__ = ["TorchEvents"]
@@ -68,8 +68,8 @@ class TorchEvents(LossCapture):
         self._is_ours: dict[int, tuple[ReferenceType[Optimizer], bool]] = {}
 
     def _watch_model(self, model: nn.Module) -> None:
-        for cache in (self._wanted_modules, self._nothing_due, self._is_ours):
-            cache.clear()
+        self._forget_due()
+        self._is_ours.clear()
         self._has_new_models = True
         watch_alone(self, model)
         if len(self._registered.models) == 1:
@@ -104,10 +104,8 @@ class TorchEvents(LossCapture):
         drop_calls(module, self)
 
     def _watch_loop(self) -> None:
-        self._watch_losses()
         self._handles += [
             SCALER_STEP.listen(self._on_scaler_step),
-            BACKWARD.listen(self._on_backward),
             own_hooks.register(
                 register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
             ),
@@ -126,6 +124,7 @@ class TorchEvents(LossCapture):
         kind = self._steps.next_pass(self.mode, model, inputs)
         self._loop.pass_begins(model)
         if kind is Pass.ASIDE:
+            self._listen(is_on=self._loop.may_be_validation)
             return
         self._pass_begins(model)
         if kind is Pass.CONTINUES and self._is_full():
@@ -139,13 +138,16 @@ class TorchEvents(LossCapture):
             return
         if kind is Pass.BEGINS or self._has_new_models:
             self._watch_modules()
+        self._listen(is_on=bool(self._due))
         if self._due:
             with outside_of_transforms():
                 self._watch_parameters(model)
             self._watch_functions(model)
-            self._watch_outputs(model)
+            self._watch_outputs()
+            self._begin_pass()
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
+            self._pass_end.watch_only(frozenset())
 
     def _leaves_pass_out(self) -> bool:
         """Return whether a pass has inputs of no meaning; then it belongs to no step."""
@@ -216,6 +218,7 @@ class TorchEvents(LossCapture):
             if self._record is not None:
                 self._record.release()
                 self._record.tensors.clear()
+        self._calls.forget()
         self._torch_backend.forget_statistics()
         self._begin_capture()
 
@@ -223,6 +226,8 @@ class TorchEvents(LossCapture):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
+        self._calls.pass_ends()
+        self._gradients.backward_begins()
         self._loop.backward_begins(is_recorded=self._record is not None)
         self._capture_losses_of(args)
         self._written.forget()
@@ -240,7 +245,12 @@ class TorchEvents(LossCapture):
         )
 
     @guarded("steps")
-    def _on_backward_end(self) -> None:
+    def _on_backward_end(self, _: tuple[Any, ...], __: Any) -> None:
+        if is_recomputing():
+            return
+        self._gradients.backward_ends()
+        if not self._gradients.have_arrived:
+            return
         self._is_captured &= not self._has_optimizer  # another one is going to step
         self._capture_gradients()
         self._send_statistics()
@@ -292,7 +302,7 @@ class TorchEvents(LossCapture):
                 self.on_others_train(optimizer)
             return
         if self._steps.optimizer_stepped(optimizer) and self._record is not None:
-            self._gradients.step_ends()
+            self._gradients.end_step()
             self._step_is_captured()
 
     @guarded("steps")
@@ -318,11 +328,13 @@ class TorchEvents(LossCapture):
 
     def _end_step(self) -> None:
         if self._record is not None:
-            self._capture_gradients()  # of a backward pass that ended with an exception
+            self._calls.pass_ends()
+            self._gradients.backward_ends()  # of one that raised an error
+            self._capture_gradients()
             self._warn_of_unseen_modules()
             self._capture_optimizer_steps()
             self._send_statistics()
-        self._gradients.step_ends()
+        self._gradients.end_step()
         self._steps.step_ends()
         super()._end_step()
 
@@ -331,11 +343,12 @@ class TorchEvents(LossCapture):
         if not self._scaling.is_scaling:
             arrived = self._gradients.take()
             self._num_gradients += len(arrived)
-            self._capture_all(arrived | self._found_gradients(optimizer))
+            self._tensors.capture(arrived | self._found_gradients(optimizer))
         elif optimizer is not None:  # before, their scale is unknown
             arrived = self._gradients.take(parameters_of(optimizer))
             self._num_gradients += len(arrived)
-            self._capture_all(unscaled(optimizer, arrived | self._found_gradients(optimizer)))
+            gradients = arrived | self._found_gradients(optimizer)
+            self._tensors.capture(unscaled(optimizer, gradients))
 
     def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
         """Return the gradients that an optimiser is about to use and no backward pass reported."""
@@ -349,7 +362,7 @@ class TorchEvents(LossCapture):
         if is_due and id(optimizer) not in self._with_state:
             self._with_state.add(id(optimizer))
             named = self._registered.all_named_parameters()
-            self._capture_all(state_tensors(optimizer, named))
+            self._tensors.capture(state_tensors(optimizer, named))
 
     @guarded("optimizer steps")
     def _capture_optimizer_steps(self) -> None:
@@ -389,8 +402,8 @@ class TorchEvents(LossCapture):
         while self._handles:
             self._handles.pop().remove()
         self._registered = RegisteredModules()
-        for cache in (self._wanted_modules, self._nothing_due, self._met_models, self._is_ours):
-            cache.clear()
+        self._forget_due()
+        self._is_ours.clear()
 
     def _detach(self) -> None:
         # Who keeps the closed hook, as `get_hook` does, must not keep models and optimisers.

@@ -47,7 +47,9 @@ class LoopCounts:
 
     def __init__(self) -> None:
         self.without_gradient = 0
-        self._of_others = self._backward_passes = self._most_passes = self._num_steps = 0
+        self._of_others = self._num_passes = self._most_passes = self._num_steps = 0
+        self._passes_before_recording = 0
+        self._has_backward = False  # in the open step
         self._ungraded: int | None = None  # parameters without a gradient, in the open step
         self._had_gradient = False
         self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
@@ -66,15 +68,18 @@ class LoopCounts:
         Args:
             is_recorded: Whether this step is saved.
         """
-        self._backward_passes += 1
+        is_first, self._has_backward = not self._has_backward, True
         # A step that is recorded may begin amid an accumulation.
-        if is_recorded and (self._backward_passes == 1 or self._are_left is not None):
+        is_amid = is_first and self._passes_before_recording > 0
+        if is_recorded and not is_amid and (is_first or self._are_left is not None):
             self._look_for_gradients()
 
     def recording_begins(self) -> None:
         """Note that a step begins that is saved."""
         self._ungraded = None
         self._are_left = None
+        self._has_backward = False
+        self._passes_before_recording = max(self._num_passes - 1, 0)
 
     def _look_for_gradients(self) -> None:
         """Note whether the optimizer still has a gradient before a backward pass adds to it.
@@ -90,8 +95,14 @@ class LoopCounts:
 
     def pass_begins(self, model: nn.Module) -> None:
         """Note that a model is called."""
+        self._num_passes += torch.is_grad_enabled()
         is_validation = model.training and not torch.is_grad_enabled()
         self._validated = ref(model) if is_validation else None
+
+    @property
+    def may_be_validation(self) -> bool:
+        """Whether the newest pass is one of validation in training mode if a loss follows."""
+        return self._validated is not None
 
     def loss_aside(self) -> None:
         """Note that a loss is computed after a forward pass that belongs to no step."""
@@ -122,8 +133,8 @@ class LoopCounts:
         is_in_vain = not self._had_gradient and not has_gradient(optimizer)
         self.without_gradient = self.without_gradient + 1 if is_in_vain else 0
         self._of_others = 0 if is_ours else self._of_others + 1
-        self._most_passes = max(self._most_passes, self._backward_passes)
-        self._backward_passes = 0
+        self._most_passes = max(self._most_passes, self._num_passes)
+        self._num_passes = 0
         self._num_steps += 1
         self._done.add(id(optimizer))
         if is_ours:
@@ -145,7 +156,7 @@ class LoopCounts:
         if not is_ours or not isinstance(scale, Tensor):
             return
         self._scale = scale
-        self._backward_passes = 0
+        self._num_passes = 0
         if key not in self._done:
             skipped = self._skipped.get(key, 0)
             self._skipped[key] = skipped + 1
@@ -166,7 +177,8 @@ class LoopCounts:
             "validation_passes_in_training_mode": self._in_training_mode,
         }
         if self._num_steps:
-            counts["backward_passes_since"] = self._backward_passes
+            # Passes without any backward pass, as of validation with gradients, train nothing.
+            counts["backward_passes_since"] = self._num_passes if self._has_backward else 0
             counts["backward_passes_per_step"] = self._most_passes
         if self._ungraded is not None:
             counts["parameters_without_gradient"] = self._ungraded

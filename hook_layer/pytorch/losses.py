@@ -13,16 +13,17 @@ from torch import Tensor, nn
 from hook_layer.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
-from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import LossScaling
-from hook_layer.pytorch.calls import ModuleCall, tensors_in
+from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.criteria import Criteria, CriterionCall
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall, outputs_first
 from hook_layer.pytorch.loop_counts import LoopCounts
 from hook_layer.pytorch.module_capture import ModuleCapture
+from hook_layer.pytorch.module_hooks import ModuleHooks
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.newest_hook import watch_alone
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, is_recomputing
+from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 from hook_layer.pytorch.written_losses import WrittenLosses
 
@@ -64,10 +65,31 @@ class LossCapture(ModuleCapture):
         self._met_loss = self._are_unnamed_too = self._has_graph = False
         self._thread = self._num_others = 0
         self._handles: list[Any] = []
+        self._listening: list[Any] = []
+        self._loss_modules = ModuleHooks(self._on_loss)
 
-    def _watch_losses(self) -> None:
-        self._handles += [self._scaling.listen()]
-        self._handles += [function.listen(self._on_function) for function in LOSS_FUNCTIONS]
+    def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
+        """Note that a backward pass begins."""
+        raise NotImplementedError
+
+    def _on_backward_end(self, _: tuple[Any, ...], __: Any) -> None:
+        """Note that a backward pass has ended."""
+        raise NotImplementedError
+
+    @guarded("losses")
+    def _listen(self, *, is_on: bool) -> None:
+        """Listen to losses and backward passes from now on, or no more: only where it matters."""
+        self._loss_modules.watch_only(set(self._registered.losses) if is_on else frozenset())
+        if is_on and not self._listening:
+            self._listening = [
+                self._scaling.listen(),
+                BACKWARD.listen(self._on_backward, is_told_before=True),
+                BACKWARD.listen(self._on_backward_end),
+                *(function.listen(self._on_function) for function in LOSS_FUNCTIONS),
+            ]
+        elif not is_on:
+            while self._listening:
+                self._listening.pop().remove()
 
     def release(self, module: nn.Module) -> None:
         """Watch a model or a loss no more."""
@@ -75,9 +97,8 @@ class LossCapture(ModuleCapture):
 
     def _watch_loss(self, loss: nn.Module) -> None:
         watch_alone(self, loss)
-        call = ModuleCall(loss, self._on_loss)
-        handle = own_hooks.register(loss.register_forward_hook, call, with_kwargs=True)
-        self._handles.append(handle)
+        if self._listening:
+            self._loss_modules.watch_only(set(self._registered.losses))
 
     def _pass_begins(self, model: nn.Module) -> None:
         """Note that a model is called: losses that follow in this thread are its."""
@@ -89,11 +110,11 @@ class LossCapture(ModuleCapture):
         self._written.forget()
 
     @guarded("written losses")
-    def _watch_outputs(self, model: nn.Module) -> None:
+    def _watch_outputs(self) -> None:
         """Keep what a pass of training that has begun returns, if a loss of it may need that."""
         is_training = self._has_graph and self._steps.is_training and not self._has_compiled
         if is_training and not self._names_losses and self._asks_for_inputs(UNNAMED):
-            self._written.watch(model, self._on_returned)
+            self._written.await_outputs()
 
     def _losses_begin(self) -> None:
         """Forget the losses of the step before."""
@@ -106,10 +127,13 @@ class LossCapture(ModuleCapture):
 
     # Where the hook looks in ---------------------------------------------------------------------
 
+    def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
+        super()._on_pass_end(model, inputs, outputs)
+        if not is_recomputing():
+            self._note_outputs(outputs)
+
     @guarded("written losses")
-    def _on_returned(self, _: nn.Module, __: Any, outputs: Any) -> None:
-        if is_recomputing():
-            return
+    def _note_outputs(self, outputs: Any) -> None:
         self._written.note(outputs)
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
@@ -189,7 +213,7 @@ class LossCapture(ModuleCapture):
             self._capture_call(call)
         if not self._names_losses and (not is_named or self._are_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
-            if call is None and not self._num_met.get(f"{UNNAMED}_output_"):
+            if call is None and not self._tensors.count(f"{UNNAMED}_output_"):
                 inputs = self._written.inputs_of(loss)
             self._capture_named(UNNAMED, inputs, self._scaling.unscaled_loss(loss))
 
@@ -217,14 +241,14 @@ class LossCapture(ModuleCapture):
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         in_order = outputs_first(name, tensors_in(inputs))
-        compared = self._numbered(f"{name}_input_", in_order)
-        self._capture_all(compared, member_of=(LOSS_INPUTS,))
-        losses = self._numbered(f"{name}_output_", outputs)
-        self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
+        compared = self._tensors.numbered(f"{name}_input_", in_order)
+        self._tensors.capture(compared, member_of=(LOSS_INPUTS,))
+        losses = self._tensors.numbered(f"{name}_output_", outputs)
+        self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
     def _ends_full_step(self, name: str) -> bool:
         """End the step if it holds too much, and many of these losses; say whether it did."""
-        if self._num_met.get(f"{name}_output_", 0) < _MANY_LOSSES or not self._is_full():
+        if self._tensors.count(f"{name}_output_") < _MANY_LOSSES or not self._is_full():
             return False
         self._end_step()
         self._due = ()
@@ -276,8 +300,10 @@ class LossCapture(ModuleCapture):
         self._forget_calls()
         self._gradients.unwatch()
         self._modules.watch_only(frozenset())
-        for known in (self._wanted_modules, self._nothing_due, self._met_models):
-            known.clear()
+        self._pass_end.watch_only(frozenset())
+        self._calls.forget()
+        self._listen(is_on=False)
+        self._forget_due()
 
     def _others_begin(self) -> None:
         """Note that the training of another model begins."""

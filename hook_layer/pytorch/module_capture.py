@@ -15,10 +15,12 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
 from hook_layer.layer_collections import may_match
 from hook_layer.pytorch.activation_functions import ActivationFunctions
+from hook_layer.pytorch.calls import CompiledInputs
 from hook_layer.pytorch.capturing import TorchCapture
-from hook_layer.pytorch.collections import included, is_layer, of_functions
+from hook_layer.pytorch.collections import included, of_functions
+from hook_layer.pytorch.module_calls import ModuleCalls
+from hook_layer.pytorch.module_hooks import ModuleHooks
 from hook_layer.pytorch.steps import StepBounds, is_recomputing
-from hook_layer.pytorch.watch import ModuleWatch
 
 __all__ = ["ModuleCapture"]
 
@@ -38,9 +40,12 @@ class ModuleCapture(TorchCapture):
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
         self._steps = StepBounds()
-        self._modules = ModuleWatch(self._on_module_forward)
+        self._modules = ModuleHooks(self._on_module_forward)
+        self._pass_end = ModuleHooks(self._on_pass_end)
+        self._calls = ModuleCalls(self._tensors, self.failures)
         self._activations = ActivationFunctions(self._on_activation)
         self._wanted_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
+        self._needs_outputs = False  # also of compiled models
         self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
 
     # Where the hook looks in ---------------------------------------------------------------------
@@ -48,15 +53,30 @@ class ModuleCapture(TorchCapture):
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         if self._due and not self._steps.is_aside and not is_recomputing():
+            is_compiled = isinstance(inputs, CompiledInputs)
             name = self._registered.names[module]
-            named = self._numbered(f"{name}_input_", inputs)
-            self._capture_all(named | self._numbered(f"{name}_output_", outputs))
+            self._calls.add(name, inputs, outputs, is_compiled=is_compiled)
+
+    @guarded("modules")
+    def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG002
+        """Capture what the forward pass of a model that is due has shown."""
+        if not is_recomputing():
+            self._calls.pass_ends()
+            self._activations.stop()
+
+    def _begin_pass(self) -> None:
+        """Gather the calls of a pass of a model that begins, in a step that is due."""
+        models = set(self._registered.models)
+        self._pass_end.watch_only(
+            models if self._needs_outputs or not self._has_compiled else set()
+        )
+        self._calls.pass_begins()
 
     @guarded("functions")
     def _on_activation(
         self, kind: str, called: list[nn.Module], given: Tensor | None, result: Tensor
     ) -> None:
-        if not self._due or is_recomputing() or is_layer(kind, called[-1]):
+        if not self._due or is_recomputing():
             return
         names = self._registered.names
         module = next((names[m] for m in reversed(called) if m in names), None)
@@ -66,10 +86,15 @@ class ModuleCapture(TorchCapture):
             if module is None or tensor is None or collection not in due:
                 continue
             prefix = f"{module}/{collection}/"
-            if self._num_met.get(prefix, 0) < _MOST_CALLS:
-                self._capture_all(self._numbered(prefix, tensor), member_of=(collection,))
+            if self._tensors.count(prefix) < _MOST_CALLS:
+                named = self._tensors.numbered(prefix, tensor)
+                self._tensors.capture(named, member_of=(collection,))
 
     # How -----------------------------------------------------------------------------------------
+
+    def _forget_due(self) -> None:
+        super()._forget_due()
+        self._wanted_modules.clear()
 
     @guarded("functions")
     def _watch_functions(self, model: nn.Module) -> None:
@@ -78,6 +103,8 @@ class ModuleCapture(TorchCapture):
 
     def _stop_modules(self) -> None:
         self._modules.stop()
+        self._pass_end.stop()
+        self._calls.forget()
         self._activations.stop()
 
     @guarded("modules")
@@ -104,6 +131,8 @@ class ModuleCapture(TorchCapture):
         with suppress(HookConfigurationError):  # raised again when the step begins
             self._prepare_collections()
         self._modules.keep(self._modules_of(included(self.collection_manager)))
+        if self._needs_outputs:
+            self._pass_end.keep(set(self._registered.models))
 
     @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:
@@ -111,7 +140,7 @@ class ModuleCapture(TorchCapture):
         if not self._has_compiled or not self._due or self._warned_of_unseen_modules:
             return
         names = sorted(self._registered.names[module] for module in self._due_modules())
-        unseen = [name for name in names if f"{name}_output_" not in self._num_met]
+        unseen = [name for name in names if not self._tensors.count(f"{name}_output_")]
         if unseen:
             self._warned_of_unseen_modules = True
             logger.warning(

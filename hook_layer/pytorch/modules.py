@@ -121,6 +121,11 @@ class RegisteredModules:
         self._flat_parts = None
         self._parts.clear()
 
+    @property
+    def has_flat_parts(self) -> bool:
+        """Whether any parameter is a part of a flat one."""
+        return bool(self._parts)
+
     def part_of(self, name: str) -> FlatPart | None:
         """Return what this rank has of a flat parameter's original one; None of a plain one.
 

@@ -14,7 +14,6 @@ from torch.optim import optimizer as optimizers
 from hook_layer.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
-from hook_layer.pytorch.watch import drop_arrivals
 
 __all__ = ["drop_calls", "watch_alone"]
 
@@ -42,7 +41,6 @@ def watch_alone(hook: _Hook, module: nn.Module) -> None:
     _hooks.add(hook)
     # What hooks have left that are gone: no garbage collector may change what a pass goes through.
     drop_calls(module, None)
-    drop_arrivals(module.parameters())
     for hooks in (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks):  # noqa: SLF001
         own_hooks.drop(lambda call: isinstance(call, OptimizerCall) and call.is_dead, hooks)
     ProcessEnd.finish_left()

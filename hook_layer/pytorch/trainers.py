@@ -25,8 +25,7 @@ from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
-from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.calls import Arguments, ModuleCall, tensors_in
+from hook_layer.pytorch.calls import Arguments, tensors_in
 from hook_layer.pytorch.events import TorchEvents
 from hook_layer.pytorch.loss_shares import mean_of_share
 from hook_layer.pytorch.told_steps import ModeOfPass, ToldSteps
@@ -74,10 +73,8 @@ class TrainerEvents(TorchEvents):
         self._are_unnamed_too = True
         self._include_metrics()
         root = self._registered.add_model(model)
+        self._needs_outputs = True
         self._watch_model(root)
-        call = ModuleCall(root, self._on_outputs)
-        handle = own_hooks.register(root.register_forward_hook, call, with_kwargs=True)
-        self._handles.append(handle)
         for loss in (*losses, *(part for part in root.modules() if _is_loss(part))):
             if loss is not root and self._registered.add_loss(loss) is not None:
                 self._watch_loss(loss)
@@ -136,8 +133,8 @@ class TrainerEvents(TorchEvents):
     def record_loss(self, loss: Any) -> None:
         """Capture the loss of a pass as `Loss_output_{i}`; whatever is no tensor is left out."""
         if self._due and isinstance(loss, Tensor):
-            named = self._numbered("Loss_output_", loss.detach())
-            self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
+            named = self._tensors.numbered("Loss_output_", loss.detach())
+            self._tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     def losses_are_told(self, are_told: bool = True) -> None:
         """Say whether `record_loss` is called for losses, or the backward pass has to tell them."""
@@ -149,7 +146,7 @@ class TrainerEvents(TorchEvents):
         if self.is_due():
             numbers = {name: _number(value) for name, value in metrics.items()}
             named = {_SCALAR + name: v for name, v in numbers.items() if v is not None}
-            self._capture_all(named, member_of=(CollectionKeys.METRICS,))
+            self._tensors.capture(named, member_of=(CollectionKeys.METRICS,))
 
     @guarded("metrics")
     def keep_metrics(self, metrics: Mapping[str, Any]) -> None:
@@ -212,6 +209,11 @@ class TrainerEvents(TorchEvents):
         elif self._agreement is not None and self._is_training_step:
             self._agreement.begin_step()
 
+    def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
+        super()._on_pass_end(model, inputs, outputs)
+        if self._needs_outputs:
+            self._on_outputs(model, inputs, outputs)
+
     @guarded("losses")
     def _on_outputs(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
         """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
@@ -224,7 +226,8 @@ class TrainerEvents(TorchEvents):
             name = f"{self._registered.models[model]}_loss_output_"
             if isinstance(inputs, Arguments):
                 first = mean_of_share(model, first, inputs.keywords)
-            self._capture_all(self._numbered(name, first), member_of=(CollectionKeys.LOSSES,))
+            named = self._tensors.numbered(name, first)
+            self._tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     @guarded("steps")
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:

@@ -391,7 +391,7 @@ class _Search:
         else:
             hook.look_for_losses()
             if not self._optimizers:
-                self._tried = BACKWARD.listen(self._settle)
+                self._tried = BACKWARD.listen(self._settle, is_told_before=True)
 
     def note_optimizer(self, optimizer: Optimizer) -> bool:
         """Note that an optimizer was made; say whether another training begins with it."""

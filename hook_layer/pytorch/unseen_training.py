@@ -48,7 +48,7 @@ class UnseenTraining:
         """Count from now on."""
         self._handles = [
             own_hooks.register(register_optimizer_step_post_hook, OptimizerCall(self._on_step)),
-            BACKWARD.listen(self._on_backward),
+            BACKWARD.listen(self._on_backward, is_told_before=True),
         ]
         atexit.register(self._say_why)
 

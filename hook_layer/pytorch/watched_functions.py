@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch.amp.grad_scaler import GradScaler
@@ -27,61 +27,70 @@ class _Inside(threading.local):
     value = False
 
 
+class _Listener(NamedTuple):
+    """Who is called, before or after the function."""
+
+    method: WeakMethod[Callable[..., None]]
+    is_told_before: bool
+
+
 class WatchedFunction:
     """A function, and who listens to its calls.
 
     Args:
         owner: The module or class that it belongs to.
         name: Its name there.
-        is_told_before: Whether listeners hear of a call before it is made (without a result), or
-            behind it.
     """
 
-    def __init__(self, owner: Any, name: str, *, is_told_before: bool = False) -> None:
+    def __init__(self, owner: Any, name: str) -> None:
         self._owner = owner
         self._name = name
-        self._is_told_before = is_told_before
         self._inside = _Inside()
-        self._listeners: tuple[WeakMethod[Callable[..., None]], ...] = ()
+        self._listeners: tuple[_Listener, ...] = ()
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
+        self._is_wrapped = False
 
     @property
     def is_wrapped(self) -> bool:
         """Whether the function is wrapped at present."""
-        return self._wrapper is not None
+        return self._is_wrapped
 
-    def listen(self, method: Callable[..., None]) -> Listening:
+    def listen(self, method: Callable[..., None], *, is_told_before: bool = False) -> Listening:
         """Call a method with the arguments of each call, and with its result.
 
         Args:
             method: Must not raise; its owner is known weakly.
+            is_told_before: Whether it is called before the function, with None for the result.
         """
-        listener = WeakMethod(method)
+        listener = _Listener(WeakMethod(method), is_told_before)
         self._listeners = (*self._listeners, listener)
         self._wrap()
         return Listening(self, listener)
 
-    def forget(self, listener: WeakMethod[Callable[..., None]]) -> None:
+    def forget(self, listener: _Listener) -> None:
         """Call a listener no more; without any the function is again what it was."""
         self._listeners = tuple(other for other in self._listeners if other is not listener)
         if not self._listeners:
             self._unwrap()
 
     def _wrap(self) -> None:
-        if self._wrapper is None:
-            self._original = getattr(self._owner, self._name)
-            self._wrapper = self._wrapped(self._original)
-            setattr(self._owner, self._name, self._wrapper)
+        if self._is_wrapped:
+            return
+        original = getattr(self._owner, self._name)
+        if self._original is not original:
+            self._original, self._wrapper = original, self._wrapped(original)
+        setattr(self._owner, self._name, self._wrapper)
+        self._is_wrapped = True
 
     def _unwrap(self) -> None:
         if getattr(self._owner, self._name) is not self._wrapper:
             return  # somebody wrapped our wrapper: it must stay, and does nothing
         setattr(self._owner, self._name, self._original)
-        self._wrapper = self._original = None
+        self._is_wrapped = False
 
     def _wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        inside, is_told_before = self._inside, self._is_told_before
+        inside = self._inside
         tell = uncompiled(self._tell)
 
         @wraps(original)
@@ -90,11 +99,10 @@ class WatchedFunction:
             try:
                 if not is_outermost:
                     return original(*args, **kwargs)
-                if is_told_before:
-                    tell((*args, *kwargs.values()), None)
-                    return original(*args, **kwargs)
+                given = (*args, *kwargs.values())
+                tell(given, None, is_before=True)
                 result = original(*args, **kwargs)
-                tell((*args, *kwargs.values()), result)
+                tell(given, result)
                 return result  # noqa: TRY300 - one block for all ways
             except BaseException as error:
                 hide_frame(error)
@@ -106,9 +114,11 @@ class WatchedFunction:
         skipped: Callable[..., Any] = torch.compiler.disable(wrapper, recursive=False)  # type: ignore[no-untyped-call]
         return skipped
 
-    def _tell(self, args: tuple[Any, ...], result: Any) -> None:
+    def _tell(self, args: tuple[Any, ...], result: Any, *, is_before: bool = False) -> None:
         for listener in self._listeners:
-            method = listener()
+            if listener.is_told_before is not is_before:
+                continue
+            method = listener.method()
             if method is None:
                 self.forget(listener)
             else:
@@ -123,9 +133,7 @@ class Listening:
         listener: The listener.
     """
 
-    def __init__(
-        self, function: WatchedFunction, listener: WeakMethod[Callable[..., None]]
-    ) -> None:
+    def __init__(self, function: WatchedFunction, listener: _Listener) -> None:
         self._function = function
         self._listener = listener
 
@@ -134,7 +142,7 @@ class Listening:
         self._function.forget(self._listener)
 
 
-BACKWARD: Final = WatchedFunction(torch.autograd, "backward", is_told_before=True)
+BACKWARD: Final = WatchedFunction(torch.autograd, "backward")
 """`torch.autograd.backward`, which `Tensor.backward` calls."""
 SCALER_SCALE: Final = WatchedFunction(GradScaler, "scale")
 SCALER_STEP: Final = WatchedFunction(GradScaler, "step")

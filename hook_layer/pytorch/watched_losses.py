@@ -57,7 +57,7 @@ class WatchedLoss(WatchedFunction):
         self._parameters = tuple(self._signature.parameters)
         self._defaults = {p.name: p.default for p in self._signature.parameters.values()}
         self._input_names = self._parameters[:num_inputs]
-        self._code: CodeType | None = None
+        self._codes: tuple[CodeType, CodeType] | None = None
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arguments of a call by name, given or not."""
@@ -90,14 +90,23 @@ class WatchedLoss(WatchedFunction):
             _inside.is_silent = False
         return result
 
-    @property
-    def is_wrapped(self) -> bool:
-        """Whether the function currently reports its calls."""
-        return self._code is not None
-
     def _wrap(self) -> None:
-        if self._code is not None:
+        if self._is_wrapped:
             return
+        if self._codes is None:
+            self._codes = self._watched.__code__, self._prepared()
+        self._watched.__signature__ = self._signature
+        self._watched.__code__ = self._codes[1]
+        self._is_wrapped = True
+
+    def _unwrap(self) -> None:
+        if self._is_wrapped and self._codes is not None:
+            self._watched.__code__ = self._codes[0]
+            del self._watched.__signature__
+            self._is_wrapped = False
+
+    def _prepared(self) -> CodeType:
+        """Return the code that reports a call; what it uses goes into the function's globals."""
         function = self._watched
         name, code, names = function.__name__, function.__code__, function.__globals__
         renamed = {"_original": f"_stepwatch_{name}", "_told": f"_stepwatch_told_{name}"}
@@ -108,20 +117,12 @@ class WatchedLoss(WatchedFunction):
             FunctionType(deeper, names, name, function.__defaults__)
         )
         own = _renamed(_trampoline.__code__, renamed)
-        self._code = code
-        function.__signature__ = self._signature
         # What looks for the source, as torch.jit does, finds that of the function.
-        function.__code__ = own.replace(
+        return own.replace(
             co_name=name,
             co_filename=code.co_filename,
             co_firstlineno=code.co_firstlineno,
         )
-
-    def _unwrap(self) -> None:
-        if self._code is not None:
-            self._watched.__code__ = self._code
-            del self._watched.__signature__
-            self._code = None
 
     def _told(self, original: Callable[..., Any]) -> Callable[..., Any]:
         tell = uncompiled(self._tell)

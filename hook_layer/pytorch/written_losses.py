@@ -22,13 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
-from weakref import ReferenceType, ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, tensors_in, versions_of
+from hook_layer.pytorch.calls import tensors_in, versions_of
 from hook_layer.pytorch.graph_views import RESHAPED, SELECTED, shape_of, signed, viewed
 from hook_layer.pytorch.loss_graph import UnknownGraphError, saved_by
 from hook_layer.pytorch.values import own_shard
@@ -82,39 +80,27 @@ class WrittenLosses:
 
     def __init__(self) -> None:
         self._outputs: list[_Output] = []
-        self._handle: Any = None
-        self._call: tuple[ReferenceType[nn.Module], ModuleCall] | None = None
+        self._is_waiting = False
 
-    def watch(self, model: nn.Module, returned: ModuleCallback) -> None:
-        """Wait for what a model returns from the pass that has begun.
-
-        Args:
-            model: The model.
-            returned: Called with what it returned, to pass it on to `note`; its owner is known
-                weakly.
-        """
+    def await_outputs(self) -> None:
+        """Keep what the model returns from the pass that has begun."""
         self.forget()
-        if self._call is None or self._call[0]() is not model:
-            self._call = ref(model), ModuleCall(model, returned)
-        self._handle = own_hooks.register(
-            model.register_forward_hook, self._call[1], with_kwargs=True
-        )
+        self._is_waiting = True
 
     def note(self, outputs: Any) -> None:
-        """Keep what the model returned."""
+        """Keep what the model returned, if that is awaited."""
+        is_waiting = self._is_waiting
         self.forget()
-        self._outputs = [
-            _Output(value.detach(), value.grad_fn, value.output_nr, versions_of([value]))
-            for value in tensors_in(outputs)
-            if value.is_floating_point() and _may_be_compared(value)
-        ][:_MOST_OUTPUTS]
+        if is_waiting:
+            self._outputs = [
+                _Output(value.detach(), value.grad_fn, value.output_nr, versions_of([value]))
+                for value in tensors_in(outputs)
+                if value.is_floating_point() and _may_be_compared(value)
+            ][:_MOST_OUTPUTS]
 
     def forget(self) -> None:
-        """Release the output of the model, and wait for nothing."""
-        self._outputs = []
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        """Release the output of the model, and await nothing."""
+        self._outputs, self._is_waiting = [], False
 
     def inputs_of(self, loss: Tensor) -> tuple[Tensor, ...]:
         """Return what a loss compares, outputs and targets, detached; nothing if it is not known.

@@ -1,0 +1,117 @@
+"""The parameters of a model that are due, found again only if the model has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor, nn
+
+from hook_layer.collection_manager import TensorPlan
+from hook_layer.pytorch.capture import is_capturable
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.step_tensors import TensorSink
+from hook_layer.pytorch.values import WHOLE
+
+__all__ = ["GRADIENT_PREFIX", "DueParameters"]
+
+GRADIENT_PREFIX = "gradient/"
+
+_Due = dict[str, tuple[nn.Parameter, TensorPlan]]
+
+
+class DueParameters:
+    """Finds the parameters that are due themselves, and those whose gradients are.
+
+    Args:
+        registered: The models.
+        sink: What plans the tensors.
+    """
+
+    def __init__(self, registered: RegisteredModules, sink: TensorSink) -> None:
+        self._registered = registered
+        self._sink = sink
+        self._known: WeakKeyDictionary[nn.Module, _Model] = WeakKeyDictionary()
+
+    def begin_step(self) -> None:
+        """Look at the models again before what is known of them is used."""
+        for model in self._known.values():
+            model.is_checked = False
+
+    def forget(self) -> None:
+        """Forget what is known of the models."""
+        self._known.clear()
+
+    def parameters(self, model: nn.Module, key: tuple[Any, ...]) -> _Due:
+        """Return the parameters of a model that are due, by their names.
+
+        Args:
+            model: A registered model.
+            key: Names the collections that are due.
+        """
+        return self._of(model, key, "")
+
+    def gradients(self, model: nn.Module, key: tuple[Any, ...]) -> _Due:
+        """Return the parameters of a model whose gradients are due, by the names of these.
+
+        Frozen parameters are left out: no gradient of theirs will come.
+
+        Args:
+            model: A registered model.
+            key: Names the collections that are due.
+        """
+        return self._of(model, key, GRADIENT_PREFIX)
+
+    def _of(self, model: nn.Module, key: tuple[Any, ...], prefix: str) -> _Due:
+        known = self._known.get(model)
+        if known is None or not known.is_current():
+            known = self._known[model] = _Model(model)
+        key = (prefix, *key)
+        due = known.due.get(key)
+        if due is None:
+            named = {prefix + n: p for n, p in self._registered.named_parameters(model)}
+            due = self._due(named, is_of_gradients=bool(prefix))
+            if all(type(parameter) in WHOLE for parameter in named.values()):
+                known.due[key] = due
+        return due
+
+    def _due(self, named: Mapping[str, nn.Parameter], *, is_of_gradients: bool) -> _Due:
+        found: _Due = {}
+        for name, parameter in named.items():
+            if is_of_gradients and not parameter.requires_grad:
+                continue
+            plan = self._sink.plan(name)
+            if plan is not None and is_capturable(parameter):
+                found[name] = parameter, plan
+        return found
+
+
+class _Model:
+    """What is due of a model, and how to see that the model was changed since.
+
+    Attributes:
+        due: What is due, by prefix and collections.
+        is_checked: Whether the model was looked at in this step.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.due: dict[tuple[Any, ...], _Due] = {}
+        self.is_checked = True
+        # Their dicts, not the modules: nothing here may keep the model.
+        self._parts = [(part._parameters, part._modules) for part in model.modules()]  # noqa: SLF001
+        self._state = self._current_state()
+
+    def is_current(self) -> bool:
+        """Return whether the model has the same parts and parameters as before."""
+        if not self.is_checked:
+            self.is_checked = self._state == self._current_state()
+        return self.is_checked
+
+    def _current_state(self) -> list[tuple[int | bool, ...]]:
+        state: list[tuple[int | bool, ...]] = []
+        for parameters, modules in self._parts:
+            state.append(tuple(map(id, modules.values())))
+            own: list[Tensor] = [p for p in parameters.values() if p is not None]
+            state += [tuple(map(id, own)), tuple([p.requires_grad for p in own])]
+        return state

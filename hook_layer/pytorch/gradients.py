@@ -1,0 +1,137 @@
+"""Which gradients changed: by a backward pass, or in any other way before an optimizer steps.
+
+Nothing is registered with the parameters. A gradient has changed if it is another tensor, or was
+written to, since the last look. It is read when the whole backward pass has ended: by then it is
+the sum over all paths, and in DistributedDataParallel over all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from weakref import ref
+
+from torch import Tensor, nn
+
+__all__ = ["GradientReader"]
+
+
+class GradientReader:
+    """Finds the gradients that a step has."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, nn.Parameter] = {}
+        self._before: list[tuple[Tensor | None, int]] | None = None  # during a backward pass
+        self._arrived: dict[str, nn.Parameter] = {}
+        self._announced: set[str] = set()
+        self._found: set[str] = set()
+        self._known: dict[str, _Version] = {}
+
+    @property
+    def num_watched(self) -> int:
+        """Number of watched parameters."""
+        return len(self._watched)
+
+    @property
+    def all_announced(self) -> bool:
+        """Whether the gradients of all watched parameters arrived by a backward pass."""
+        return len(self._announced) >= len(self._watched)
+
+    @property
+    def have_arrived(self) -> bool:
+        """Whether gradients arrived that were not taken yet."""
+        return bool(self._arrived)
+
+    def begin_step(self) -> None:
+        """Forget the gradients of the step before, and a backward pass that raised an error."""
+        self._arrived, self._before = {}, None
+        self._announced.clear()
+        self._found.clear()
+
+    def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        """Watch these parameters, by the names of their gradients, besides those watched."""
+        self._watched.update(parameters)
+        self._known.update((n, _Version(p.grad)) for n, p in parameters.items())
+
+    def end_step(self) -> None:
+        """Look for no more gradients; torch swaps no tensor that has weak references."""
+        self._known.clear()
+
+    def unwatch(self) -> None:
+        """Watch nothing."""
+        self._watched = {}
+        self.begin_step()
+        self.end_step()
+
+    def backward_begins(self) -> None:
+        """Note the gradients before a backward pass."""
+        gradients = [parameter.grad for parameter in self._watched.values()]
+        self._before = [(g, 0 if g is None else _num_writes(g)) for g in gradients]
+
+    def backward_ends(self) -> None:
+        """Note which gradients the backward pass has changed; also one that raised an error."""
+        if self._before is None:
+            return
+        before, self._before = self._before, None
+        for (name, parameter), (gradient, version) in zip(
+            self._watched.items(), before, strict=False
+        ):
+            now = parameter.grad
+            if now is None or (now is gradient and _num_writes(now) == version):
+                continue
+            if name not in self._found:  # else its optimizer has stepped, and finds the next one
+                self._arrived[name] = parameter
+
+    def find(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+        """Return gradients that arrived otherwise since the step began, or since the last call.
+
+        Scripts may assign what `torch.autograd.grad` returns, FSDP2 what it reduced, and an
+        optimizer may step within the backward pass.
+
+        Args:
+            parameters: Those to look at, by the names of their gradients.
+        """
+        found = {}
+        for name, parameter in parameters.items():
+            gradient = parameter.grad
+            if gradient is None or name in self._announced:
+                continue
+            known, self._known[name] = self._known.get(name), _Version(gradient)
+            if known is None or not known.is_of(gradient):
+                self._found.add(name)
+                found[name] = gradient
+        return found
+
+    def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
+        """Return the gradients that arrived and were not taken yet, by name.
+
+        Args:
+            only: Leave those of other parameters where they are.
+        """
+        arrived, self._arrived = self._arrived, {}
+        if only is not None:
+            chosen = {id(parameter) for parameter in only}
+            self._arrived = {name: p for name, p in arrived.items() if id(p) not in chosen}
+            arrived = {name: p for name, p in arrived.items() if id(p) in chosen}
+        gradients = {name: p.grad for name, p in arrived.items() if p.grad is not None}
+        self._announced.update(gradients)
+        return gradients
+
+
+class _Version:
+    """Which tensor it is, and how often it was written to; does not keep it alive."""
+
+    __slots__ = ("_number", "_tensor")
+
+    def __init__(self, tensor: Tensor | None) -> None:
+        self._tensor = None if tensor is None else ref(tensor)
+        self._number = 0 if tensor is None else _num_writes(tensor)
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Return whether it is this tensor, and nobody wrote to it since."""
+        is_same = self._tensor is not None and self._tensor() is tensor
+        return is_same and _num_writes(tensor) == self._number
+
+
+def _num_writes(tensor: Tensor) -> int:
+    # Inference tensors do not count them.
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - no public way

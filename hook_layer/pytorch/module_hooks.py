@@ -1,0 +1,60 @@
+"""Forward hooks of modules, put there only for steps that need them."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import ModuleCall, ModuleCallback
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["ModuleHooks"]
+
+
+class ModuleHooks:
+    """Calls back after the forward pass of chosen modules.
+
+    Compiled code neither notices hooks that come later nor is made anew when they go. So where
+    torch.compile meets a hook, that hook stays.
+    """
+
+    def __init__(self, callback: ModuleCallback) -> None:
+        self._callback = WeakMethod(callback)  # its owner owns this
+        self._handles: dict[nn.Module, Any] = {}
+        self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
+        self._compiled: set[nn.Module] = set()
+
+    def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
+        """Watch these modules, and no others but the compiled ones."""
+        for module in self._handles.keys() - modules - self._compiled:
+            self._handles.pop(module).remove()
+        self._watch(modules)
+
+    def keep(self, modules: AbstractSet[nn.Module]) -> None:
+        """Watch these modules until `stop`: torch.compile is about to see them."""
+        self._compiled |= modules
+        self._watch(modules)
+
+    def stop(self) -> None:
+        """Take all hooks off."""
+        self._compiled.clear()
+        self.watch_only(frozenset())
+
+    def _watch(self, modules: AbstractSet[nn.Module]) -> None:
+        callback = self._callback()
+        if callback is None:
+            return
+        for module in modules - self._handles.keys():
+            call = self._calls.get(module)
+            if call is None:
+                call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
+            self._handles[module] = own_hooks.register(
+                module.register_forward_hook, call, with_kwargs=True
+            )
+
+    def _keep_one(self, module: nn.Module) -> None:
+        self.keep({module})

@@ -1,0 +1,107 @@
+"""Names the tensors of a step, and captures those that are due."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from torch import Tensor
+
+from hook_layer.collection_manager import TensorPlan
+from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.capture import is_capturable
+
+__all__ = ["MAX_CALLS_A_STEP", "StepTensors", "TensorSink"]
+
+logger = logging.getLogger("stepwatch")
+
+MAX_CALLS_A_STEP: Final = 10_000
+"""How many tensors a module may have in one step, as `name_output_0` and so on."""
+
+
+class TensorSink(Protocol):
+    """What plans and captures the tensors of a step."""
+
+    def plan(self, name: str, member_of: tuple[str, ...] = ()) -> TensorPlan | None:
+        """Return what must be stored of a tensor in this step; None for nothing."""
+        ...
+
+    def capture(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> None:
+        """Capture tensors of the step in progress."""
+        ...
+
+
+class StepTensors:
+    """Names the tensors of a step, and captures those that are due.
+
+    Args:
+        sink: What plans and captures them.
+    """
+
+    def __init__(self, sink: TensorSink) -> None:
+        self._sink = sink
+        self._num_met: dict[str, int] = {}
+        self._has_warned = False
+
+    def begin_step(self) -> None:
+        """Count calls from 0 again."""
+        self._num_met.clear()
+
+    def count(self, prefix: str) -> int:
+        """Return how many tensors of a prefix this step has."""
+        return self._num_met.get(prefix, 0)
+
+    def numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
+        """Return the tensors in a value under `{prefix}{i}`; i continues counting in a step.
+
+        There are at most `MAX_CALLS_A_STEP`: a loss that another model continues with, after the
+        last step of this one, would fill that step without end.
+
+        Args:
+            prefix: What the names begin with.
+            value: Tensors, in nested sequences and dicts.
+        """
+        tensors = tensors_in(value)
+        first = self._num_met.get(prefix, 0)
+        if first >= MAX_CALLS_A_STEP:
+            self._warn(prefix)
+            return {}
+        self._num_met[prefix] = first + len(tensors)
+        return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
+
+    def due(
+        self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()
+    ) -> dict[str, tuple[Tensor, TensorPlan]]:
+        """Return the tensors that are due and can be read, with their plans.
+
+        Args:
+            tensors: Tensors by name.
+            member_of: Collections that they belong to, whatever their names.
+        """
+        plan = self._sink.plan
+        found = {}
+        for name, tensor in tensors.items():
+            planned = plan(name, member_of)
+            if planned is not None and is_capturable(tensor):
+                found[name] = tensor, planned
+        return found
+
+    def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
+        """Capture those of the tensors that are due; arguments as of `due`."""
+        self.capture_due(self.due(tensors, member_of))
+
+    def capture_due(self, tensors: Mapping[str, tuple[Tensor, TensorPlan]]) -> None:
+        """Capture tensors that `due` returned."""
+        if tensors:
+            self._sink.capture(tensors)
+
+    def _warn(self, prefix: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "one step has %d tensors %s... and gets no more, because registered parts are "
+                "called again and again without a further step of the model",
+                MAX_CALLS_A_STEP,
+                prefix,
+            )
