@@ -108,6 +108,11 @@ class ActivationFunctions:
         self._called: list[nn.Module] = []
         self._thread = 0
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether functions are looked at in this pass."""
+        return bool(self._entrances) or self._mode is not None
+
     def look(self, model: nn.Module) -> None:
         """Look at what this thread calls from now on, until the forward pass of a model is over.
 

@@ -59,6 +59,10 @@ class LossScaling:
         scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
         return scale
 
+    def step_begins(self) -> None:
+        """Forget the scale of the step before, whose backward pass nobody may have noted."""
+        self._newest_scale = None
+
     def backward_began(self) -> None:
         """Note that the losses that were scaled before are used by now."""
         self._newest_scale = None

@@ -70,7 +70,7 @@ class TorchBackend:
         """Reduce a tensor by torch's definitions (std and variance divide by n - 1)."""
         name, absolute = reduction
         with torch.no_grad():
-            values = plain(storable(value))
+            values = storable(value)
             if not (values.is_floating_point() or values.is_complex() or name in _OF_ANY_NUMBERS):
                 values = values.double()
             if absolute and values.dtype != torch.bool:

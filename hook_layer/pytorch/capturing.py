@@ -77,7 +77,7 @@ class TorchCapture(TorchWorker):
         """Note that a step began, and what is due in it."""
         self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
         self._gradients.begin_step()
-        self._due_parameters.begin_step()
+        self._due_parameters.look_again()
         self._met_models.clear()
         self._tensors.begin_step()
         self._num_checked = 0
@@ -148,6 +148,7 @@ class TorchCapture(TorchWorker):
     def _awaited_gradients(self, parameters: Iterable[nn.Parameter]) -> dict[str, nn.Parameter]:
         """Return those parameters whose gradients this step is to have, by their names."""
         chosen = {id(parameter) for parameter in parameters}
+        self._due_parameters.look_again()  # FSDP2 has whole parameters during the forward pass
         due = [self._due_parameters.gradients(model, self._due_key) for model in self._met_models]
         named = {name: p for each in due for name, (p, _) in each.items()}
         return {name: p for name, p in named.items() if id(p) in chosen}

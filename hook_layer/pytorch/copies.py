@@ -169,12 +169,14 @@ def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:
 
 def large_copy(tensor: Tensor, pool: BufferPool) -> Snapshot:
     """Copy one tensor to the host, into a buffer of a pool."""
-    return _LargeSnapshot(tensor, pool)
+    return _LargeSnapshot(tensor.detach(), pool)
 
 
 def is_small(tensor: Tensor) -> bool:
     """Return whether a tensor is copied together with others."""
-    return type(tensor) in WHOLE and tensor.nbytes < _POOLED_BYTES
+    if type(tensor) not in WHOLE or tensor.layout is not torch.strided:
+        return False
+    return tensor.nbytes < _POOLED_BYTES
 
 
 def storable(tensor: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ class DueParameters:
         self._sink = sink
         self._known: WeakKeyDictionary[nn.Module, _Model] = WeakKeyDictionary()
 
-    def begin_step(self) -> None:
-        """Look at the models again before what is known of them is used."""
+    def look_again(self) -> None:
+        """Look at the models before what is known of them is used again: they may have changed."""
         for model in self._known.values():
             model.is_checked = False
 

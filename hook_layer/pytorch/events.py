@@ -26,7 +26,6 @@ from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.loop_counts import MANY_IN_VAIN
 from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.meshes import is_inferring_shapes
-from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds, is_recomputing
@@ -105,6 +104,8 @@ class TorchEvents(LossCapture):
 
     def _watch_loop(self) -> None:
         self._handles += [
+            # Always: `scaler.scale(model(inputs))` looks its method up before the model is called.
+            self._scaling.listen(),
             SCALER_STEP.listen(self._on_scaler_step),
             own_hooks.register(
                 register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
@@ -144,7 +145,7 @@ class TorchEvents(LossCapture):
                 self._watch_parameters(model)
             self._watch_functions(model)
             self._watch_outputs()
-            self._begin_pass()
+            self._begin_pass(model)
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
             self._pass_end.watch_only(frozenset())
@@ -399,9 +400,11 @@ class TorchEvents(LossCapture):
         self._forget_calls()
         self._criteria.stop()
         self._stop_modules()
+        self._loss_modules.stop()
+        self._stop_listening()
         while self._handles:
             self._handles.pop().remove()
-        self._registered = RegisteredModules()
+        self._registered.forget()
         self._forget_due()
         self._is_ours.clear()
 

@@ -82,14 +82,16 @@ class LossCapture(ModuleCapture):
         self._loss_modules.watch_only(set(self._registered.losses) if is_on else frozenset())
         if is_on and not self._listening:
             self._listening = [
-                self._scaling.listen(),
                 BACKWARD.listen(self._on_backward, is_told_before=True),
                 BACKWARD.listen(self._on_backward_end),
                 *(function.listen(self._on_function) for function in LOSS_FUNCTIONS),
             ]
         elif not is_on:
-            while self._listening:
-                self._listening.pop().remove()
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        while self._listening:
+            self._listening.pop().remove()
 
     def release(self, module: nn.Module) -> None:
         """Watch a model or a loss no more."""
@@ -112,13 +114,18 @@ class LossCapture(ModuleCapture):
     @guarded("written losses")
     def _watch_outputs(self) -> None:
         """Keep what a pass of training that has begun returns, if a loss of it may need that."""
+        self._written.forget()
         is_training = self._has_graph and self._steps.is_training and not self._has_compiled
         if is_training and not self._names_losses and self._asks_for_inputs(UNNAMED):
             self._written.await_outputs()
 
+    def _awaits_pass_end(self) -> bool:
+        return super()._awaits_pass_end() or self._written.is_waiting
+
     def _losses_begin(self) -> None:
         """Forget the losses of the step before."""
         self._met_loss = False
+        self._scaling.step_begins()
         self._functional.forget()
         is_due = bool(self._due) and torch.is_grad_enabled()
         for loss in self._criteria.step_begins(is_due=is_due):
@@ -302,7 +309,8 @@ class LossCapture(ModuleCapture):
         self._modules.watch_only(frozenset())
         self._pass_end.watch_only(frozenset())
         self._calls.forget()
-        self._listen(is_on=False)
+        self._loss_modules.watch_only(frozenset())
+        self._stop_listening()
         self._forget_due()
 
     def _others_begin(self) -> None:

@@ -61,16 +61,20 @@ class ModuleCapture(TorchCapture):
     def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG002
         """Capture what the forward pass of a model that is due has shown."""
         if not is_recomputing():
+            self._pass_end.watch_only(frozenset())
             self._calls.pass_ends()
             self._activations.stop()
 
-    def _begin_pass(self) -> None:
+    def _begin_pass(self, model: nn.Module) -> None:
         """Gather the calls of a pass of a model that begins, in a step that is due."""
-        models = set(self._registered.models)
-        self._pass_end.watch_only(
-            models if self._needs_outputs or not self._has_compiled else set()
-        )
-        self._calls.pass_begins()
+        if self._awaits_pass_end():
+            self._pass_end.watch_only({model})
+            self._calls.pass_begins()
+
+    def _awaits_pass_end(self) -> bool:
+        if self._has_compiled:
+            return self._needs_outputs
+        return self._needs_outputs or self._modules.is_watching or self._activations.is_looking
 
     @guarded("functions")
     def _on_activation(

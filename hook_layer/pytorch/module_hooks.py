@@ -28,6 +28,11 @@ class ModuleHooks:
         self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
         self._compiled: set[nn.Module] = set()
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether any module is watched."""
+        return bool(self._handles)
+
     def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
         """Watch these modules, and no others but the compiled ones."""
         for module in self._handles.keys() - modules - self._compiled:

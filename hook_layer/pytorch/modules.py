@@ -36,6 +36,10 @@ class RegisteredModules:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all models and losses."""
         self.models: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.losses: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()

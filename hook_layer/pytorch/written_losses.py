@@ -82,6 +82,11 @@ class WrittenLosses:
         self._outputs: list[_Output] = []
         self._is_waiting = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the output of the model is awaited."""
+        return self._is_waiting
+
     def await_outputs(self) -> None:
         """Keep what the model returns from the pass that has begun."""
         self.forget()

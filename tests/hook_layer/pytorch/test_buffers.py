@@ -10,15 +10,16 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.capture import BufferPool, TorchBackend  # noqa: E402
+from hook_layer.pytorch.capture import TorchBackend  # noqa: E402
+from hook_layer.pytorch.copies import BufferPool  # noqa: E402
 from hook_layer.pytorch.host_copy import HostCopy  # noqa: E402
 
-MANY = 100_000  # bytes, enough for a buffer to be kept
+MANY = 400_000  # bytes, enough for a buffer to be kept
 
 
 def copied(backend: TorchBackend, num_bytes: int) -> Any:
     """Copy a tensor, use the copy, and return its memory, which keeps its address."""
-    snapshot = backend.snapshot(torch.ones(num_bytes, dtype=torch.uint8))
+    (snapshot,) = backend.snapshots([torch.ones(num_bytes, dtype=torch.uint8)], [None])
     array = snapshot.array()
     assert array.all()
     snapshot.release()

@@ -551,7 +551,7 @@ def test_nothing_is_hooked_in_steps_that_are_not_due(trial: WrittenTrial) -> Non
     for _ in range(4):
         training.step()
         counts.append(num_hooks())
-    assert counts == [8, 0, 0, 8]
+    assert counts == [4, 0, 0, 4]
     hook.close()
     assert num_hooks() == 0
     assert not training.net._forward_pre_hooks
