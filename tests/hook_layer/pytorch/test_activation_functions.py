@@ -338,3 +338,43 @@ def test_numbers_are_the_same(trial: WrittenTrial) -> None:
     watched = trained(hook)
     hook.close()
     assert torch.equal(watched, trained(None))
+
+
+class Counter(nn.Module):
+    """Counts the modes of functions that are on where it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depths: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.depths.append(depth())
+        return x
+
+
+def test_later_passes_are_looked_at_where_functions_were_found(trial: WrittenTrial) -> None:
+    hook = hook_of(trial)
+    plain, inside = Counter(), Block(F.relu)
+    inside.fc = nn.Sequential(nn.ReLU(), counter := Counter())
+    model = nn.Sequential(plain, inside, plain)
+    hook.register_module(model)
+    for _ in range(20):
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    hook.close()
+    assert plain.depths == [1] * 4 + [0] * 34 + [1] * 2
+    assert counter.depths == [1] * 20
+    assert all(set(of_functions(trial, step)) >= {"1/relu_output/0"} for step in range(20))
+    assert {len(of_functions(trial, step)) for step in range(20)} == {2}
+    assert depth() == 0
+
+
+def test_a_module_that_begins_to_call_functions_is_found_later(trial: WrittenTrial) -> None:
+    hook = hook_of(trial)
+    model = Block(lambda x: x)
+    hook.register_module(model)
+    for step in range(22):
+        if step == 5:
+            model.function = F.relu
+        model(torch.randn(3, 4)).sum().backward()
+    hook.close()
+    assert [step for step in range(22) if of_functions(trial, step)] == [19, 20, 21]

@@ -1,0 +1,93 @@
+"""The parameters that are due are looked for again only if the model has changed."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from torch import nn  # noqa: E402
+
+from hook_layer.pytorch.due_parameters import DueParameters  # noqa: E402
+from hook_layer.pytorch.modules import RegisteredModules  # noqa: E402
+from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
+
+KEY = ("weights",)
+
+
+class Model:
+    """A registered model, and what is due of it."""
+
+    def __init__(self, net: nn.Module | None = None) -> None:
+        self.net = net or nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+        self.sink = RecordingSink("bias")
+        self.registered = RegisteredModules()
+        self.registered.add_model(self.net)
+        self.due = DueParameters(self.registered, self.sink)
+
+    def names(self) -> list[str]:
+        """Return the names of what is due in another step."""
+        self.due.look_again()
+        parameters = self.due.parameters(self.net, KEY)
+        gradients = self.due.gradients(self.net, KEY)
+        for name, (parameter, _) in parameters.items():
+            assert parameter is self.net.get_parameter(name.partition("_")[2])
+        return [*parameters, *gradients]
+
+
+BOTH = ["Sequential_0.weight", "Sequential_1.weight"]
+GRADIENTS = [f"gradient/{name}" for name in BOTH]
+
+
+def test_names_of_parameters_and_of_gradients() -> None:
+    assert Model().names() == [*BOTH, *GRADIENTS]
+
+
+def test_an_unchanged_model_is_not_looked_through_again() -> None:
+    model = Model()
+    model.names()
+    planned = model.sink.num_planned
+    assert model.names() == [*BOTH, *GRADIENTS]
+    assert model.sink.num_planned == planned
+
+
+def _replaced(net: nn.Module) -> None:
+    net.get_submodule("0").weight = nn.Parameter(torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (_replaced, [*BOTH, *GRADIENTS]),
+        (lambda net: net.get_parameter("0.weight").requires_grad_(False), [*BOTH, GRADIENTS[1]]),
+        (lambda net: net.append(nn.Linear(1, 1)), None),
+        (lambda net: net.pop(1), [BOTH[0], GRADIENTS[0]]),
+        (lambda net: net[0].register_parameter("scale", nn.Parameter(torch.ones(1))), None),
+    ],
+)
+def test_a_change_is_seen(change: Callable[[nn.Module], object], names: list[str] | None) -> None:
+    model = Model()
+    model.names()
+    change(model.net)
+    assert model.names() == names or (names is None and len(model.names()) == 6)
+
+
+def test_a_lazy_parameter_is_due_once_it_has_a_shape() -> None:
+    model = Model(nn.Sequential(nn.LazyLinear(2)))
+    assert model.names() == []
+    model.net(torch.ones(1, 3))
+    assert model.names() == ["Sequential_0.weight", "gradient/Sequential_0.weight"]
+
+
+def test_the_model_is_not_kept() -> None:
+    model = Model()
+    model.names()
+    known = weakref.ref(model.net)
+    del model.net
+    gc.collect()
+    assert known() is None

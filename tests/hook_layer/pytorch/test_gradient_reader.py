@@ -1,0 +1,117 @@
+"""Gradients are those that a backward pass, or something else, has changed in the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from torch import nn  # noqa: E402
+
+from hook_layer.pytorch.gradients import GradientReader  # noqa: E402
+
+
+class Pair:
+    """Two parameters, `used` and `unused`, whose gradients are watched."""
+
+    def __init__(self) -> None:
+        self.used, self.unused = (nn.Parameter(torch.ones(2)) for _ in range(2))
+        self.named = {"used": self.used, "unused": self.unused}
+        self.reader = GradientReader()
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self.reader.begin_step()
+        self.reader.watch(self.named)
+
+    def backward(self) -> list[str]:
+        """Run a backward pass, and return the names of the gradients that it changed."""
+        self.reader.backward_begins()
+        self.used.sum().backward()
+        self.reader.backward_ends()
+        return list(self.reader.take())
+
+
+def test_a_gradient_that_the_backward_pass_did_not_reach_has_not_arrived() -> None:
+    pair = Pair()
+    pair.unused.grad = torch.ones(2)
+    pair.begin()
+    assert pair.backward() == ["used"]
+    assert pair.reader.take() == {}
+
+
+def test_accumulated_gradients_arrive_with_each_backward_pass() -> None:
+    pair = Pair()
+    pair.begin()
+    assert [pair.backward() for _ in range(2)] == [["used"]] * 2
+
+
+def test_gradients_that_are_set_to_zero_have_not_arrived() -> None:
+    pair = Pair()
+    pair.unused.grad = torch.ones(2)
+    pair.begin()
+    pair.unused.grad.zero_()
+    assert pair.backward() == ["used"]
+
+
+def test_a_backward_pass_that_fails_has_changed_what_it_reached() -> None:
+    pair = Pair()
+    pair.begin()
+    pair.reader.backward_begins()
+    pair.used.grad = torch.ones(2)  # and then an error, so that nobody calls `backward_ends` now
+    pair.reader.backward_ends()
+    assert list(pair.reader.take()) == ["used"]
+    pair.reader.backward_ends()
+    assert pair.reader.take() == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda pair: setattr(pair.unused, "grad", torch.ones(2)), ["unused"]),
+        (lambda pair: pair.used.grad.mul_(2), ["used"]),
+        (lambda pair: None, []),
+    ],
+)
+def test_what_an_optimizer_finds_is_new_since_the_step_began(
+    change: Callable[[Pair], object], found: list[str]
+) -> None:
+    pair = Pair()
+    pair.used.grad = torch.ones(2)
+    pair.begin()
+    change(pair)
+    assert list(pair.reader.find(pair.named)) == found
+    assert list(pair.reader.find(pair.named)) == []
+
+
+def test_what_arrived_by_a_backward_pass_is_not_found_again() -> None:
+    pair = Pair()
+    pair.begin()
+    pair.backward()
+    assert not pair.reader.all_announced
+    assert pair.reader.find(pair.named) == {}
+
+
+def test_only_those_of_an_optimizer_are_taken() -> None:
+    pair = Pair()
+    pair.begin()
+    pair.reader.backward_begins()
+    (pair.used.sum() + pair.unused.sum()).backward()
+    pair.reader.backward_ends()
+    assert list(pair.reader.take([pair.unused])) == ["unused"]
+    assert list(pair.reader.take([pair.used])) == ["used"]
+    assert pair.reader.all_announced
+
+
+def test_no_gradient_is_kept_alive() -> None:
+    pair = Pair()
+    pair.used.grad = torch.ones(2)
+    pair.begin()
+    gradient = pair.used.grad
+    pair.used.grad = None
+    import sys
+
+    assert sys.getrefcount(gradient) == 2

@@ -1,0 +1,118 @@
+"""Inputs and outputs of modules are captured together, with the values of their time."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from torch import Tensor  # noqa: E402
+
+from hook_layer.guard import FailureLog  # noqa: E402
+from hook_layer.pytorch.module_calls import ModuleCalls  # noqa: E402
+from hook_layer.pytorch.step_tensors import StepTensors  # noqa: E402
+from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
+
+
+class Passes:
+    """Passes of a model of two modules, `a` and `b`."""
+
+    def __init__(self, leaves_out: str = "nothing") -> None:
+        self.sink = RecordingSink(leaves_out)
+        self.failures = FailureLog()
+        self.tensors = StepTensors(self.sink)
+        self.calls = ModuleCalls(self.tensors, self.failures)
+
+    def run(self, *, writes: bool = False, is_compiled: bool = False) -> list[list[str]]:
+        """Run a step of one pass, and return the names in each of its captures."""
+        self.sink.batches.clear()
+        self.tensors.begin_step()
+        self.calls.pass_begins()
+        x = torch.zeros(2)
+        y = x + 1
+        self.calls.add("a", (x,), y, is_compiled=is_compiled)
+        if writes:
+            y.mul_(10)
+        z = y + 1
+        self.calls.add("b", (y,), z, is_compiled=is_compiled)
+        self.calls.pass_ends()
+        return self.sink.names()
+
+    def values(self) -> dict[str, float]:
+        """Return the first element of each tensor of the step."""
+        return {name: float(t[0]) for batch in self.sink.batches for name, t in batch.items()}
+
+
+A = ["a_input_0", "a_output_0"]
+B = ["b_input_0", "b_output_0"]
+
+
+def test_from_the_second_pass_on_all_calls_are_captured_together() -> None:
+    passes = Passes()
+    assert passes.run() == [A, B]
+    assert passes.run() == [[*A, *B]]
+    assert passes.values() == {"a_input_0": 0, "a_output_0": 1, "b_input_0": 1, "b_output_0": 2}
+
+
+def test_a_module_whose_output_is_written_to_is_captured_at_once() -> None:
+    passes = Passes()
+    for _ in range(3):
+        passes.run(writes=True)
+        assert passes.values()["a_output_0"] == 1
+        assert passes.values()["b_input_0"] == 10
+    assert passes.run(writes=True) == [A, B]
+    assert not passes.failures.errors
+
+
+def test_a_value_that_is_unexpectedly_overwritten_is_lost_once_and_counted() -> None:
+    passes = Passes()
+    passes.run()
+    assert passes.run(writes=True) == [["a_input_0", *B]]
+    assert passes.failures.errors["tensors"] == 1
+    assert passes.run(writes=True) == [A, B]
+    assert passes.values()["a_output_0"] == 1
+    assert passes.failures.errors["tensors"] == 1
+
+
+def test_compiled_code_uses_its_memory_again_so_it_is_captured_at_once() -> None:
+    passes = Passes()
+    assert [passes.run(is_compiled=True) for _ in range(2)] == [[A, B]] * 2
+
+
+def test_calls_outside_of_a_pass_are_captured_at_once() -> None:
+    passes = Passes()
+    for _ in range(3):
+        passes.run()
+    passes.sink.batches.clear()
+    passes.calls.add("a", (torch.ones(2),), torch.ones(2), is_compiled=False)
+    assert passes.sink.names() == [["a_input_1", "a_output_1"]]
+
+
+def test_inference_tensors_count_no_writes_so_they_are_captured_at_once() -> None:
+    passes = Passes()
+    passes.run()
+    with torch.inference_mode():
+        assert passes.run(writes=True) == [A, B]
+        assert passes.values()["a_output_0"] == 1
+
+
+def test_little_memory_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hook_layer.pytorch.module_calls._MOST_HELD_BYTES", 10)
+    passes = Passes()
+    assert [passes.run() for _ in range(2)] == [[A, B]] * 2
+
+
+def test_no_reference_is_kept_to_what_is_not_due() -> None:
+    passes = Passes(leaves_out="_input_")
+    passes.run()
+    passes.calls.pass_begins()
+    inputs: Tensor = torch.zeros(2)
+    alive = [inputs]
+    passes.calls.add("a", (inputs,), torch.ones(2), is_compiled=False)
+    import sys
+
+    assert sys.getrefcount(inputs) == 1 + len(alive) + 1
+    passes.calls.forget()
+    passes.calls.pass_ends()
+    assert passes.sink.names()[-1] == ["b_output_0"]
