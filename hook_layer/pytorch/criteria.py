@@ -177,7 +177,7 @@ class Criteria:
             self._handles.pop().remove()
 
     def of_training(
-        self, loss: Tensor, scale: Tensor | None = None, *, is_other: bool = False
+        self, loss: Tensor, *, is_scaled: bool = False, is_other: bool = False
     ) -> list[CriterionCall] | None:
         """Return the calls of the modules that a backward pass starts from, in their order.
 
@@ -186,13 +186,13 @@ class Criteria:
 
         Args:
             loss: What it starts from, one element.
-            scale: By what a gradient scaler has multiplied it.
+            is_scaled: Whether a gradient scaler returned it.
             is_other: Whether it is known to start from something else.
         """
         numbers = [] if is_other else self._numbers
-        terms = terms_of(loss, numbers, scale) if numbers else []
-        owners = [numbers[at].call.module for at in sorted(term.at for term in terms)]
-        is_sum = all(not term.is_partial and not term.constant < 0 for term in terms)
+        terms = terms_of(loss, [number.node for number in numbers], is_scaled=is_scaled)
+        owners = [numbers[place].call.module for place in sorted(terms.signs)]
+        is_sum = not terms.is_partial and all(sign > 0 for sign in terms.signs.values())
         if not owners or not is_sum or any(owner() is None for owner in owners):
             self._is_mixed = True
             self.forget()

@@ -231,7 +231,8 @@ class TorchEvents(LossCapture):
         self._gradients.backward_begins()
         self._loop.backward_begins(is_recorded=self._record is not None)
         self._capture_losses_of(args)
-        self._written.forget()
+        if not self._written.awaits_gradient:
+            self._written.forget()
         self._scaling.backward_began()
         if not self._awaits_backward():
             # From here on the interpreter has nothing to do: the writer gets it to itself.
@@ -242,6 +243,7 @@ class TorchEvents(LossCapture):
         return (
             self._steps.by_optimizer
             or self._gradients.num_watched > 0
+            or self._written.awaits_gradient
             or CollectionKeys.OPTIMIZER_VARIABLES in self._due_key
         )
 
@@ -250,6 +252,8 @@ class TorchEvents(LossCapture):
         if is_recomputing():
             return
         self._gradients.backward_ends()
+        if self._written.awaits_gradient:
+            self._capture_written()
         if not self._gradients.have_arrived:
             return
         self._is_captured &= not self._has_optimizer  # another one is going to step

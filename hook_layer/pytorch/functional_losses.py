@@ -4,8 +4,7 @@ While a step is saved the calls of torch's loss functions are kept until a backw
 it starts from what one of them returned, but for a constant, see `hook_layer.pytorch.loss_graph`,
 then that is the loss: not the product with a reward, of which rules could tell nothing. Of a sum
 with something else to learn, as a prior or the overlap of masks, the call stands for the loss if it
-is the only one, was a fifth of the sum at first, and was never more than it. A constant that is not
-from 0 to 1, as of accumulation, must stay the same: the wrong sign does, a reward does not.
+is the only one, was a fifth of the sum at first, and was never more than it.
 
 Validation has no backward pass. There the loss is the call that has the same place among the calls
 of its function as the one that the model was last trained by, if all but the reduction is the same;
@@ -17,14 +16,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isclose, isfinite, nan
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from hook_layer.pytorch.calls import versions_of
-from hook_layer.pytorch.loss_graph import Term, terms_of
+from hook_layer.pytorch.loss_graph import terms_of
+from hook_layer.pytorch.loss_ratios import LossRatios
 from hook_layer.pytorch.watched_losses import WatchedLoss
 
 __all__ = ["UNNAMED", "FunctionalLosses", "LossCall", "outputs_first"]
@@ -33,8 +32,6 @@ _SYMMETRIC: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
 UNNAMED: Final = "Loss"
 """Name of losses that are not the value of one function."""
 _MOST_CALLS: Final = 16
-_ROUNDING: Final = 1e-3
-_MAIN_PART: Final = 1 / 5
 _OF_ALL_ROWS: Final = ("mean", "sum")
 _Call = tuple[WatchedLoss, Mapping[str, Any]]
 
@@ -90,10 +87,10 @@ class FunctionalLosses:
     def __init__(self) -> None:
         self._calls: list[_Kept] = []
         self._places: Counter[WatchedLoss] = Counter()
-        self._trained_by: list[tuple[_Manner, float]] = []
+        self._trained_by: list[_Manner] = []
         self._parts: dict[int, Tensor] = {}
-        self._constants: dict[tuple[WatchedLoss, int], float] = {}
-        self._is_main: dict[tuple[WatchedLoss, int], bool] = {}
+        self._factor = 1.0  # of the sum of several calls
+        self._ratios = LossRatios()
 
     def forget(self) -> None:
         """Forget the calls up to now, and released what they compared."""
@@ -142,7 +139,7 @@ class FunctionalLosses:
         # What the script makes of elements is not known.
         if manner is None or manner.reduction == "none" or not isinstance(value, Tensor):
             return None
-        for at, (known, constant) in enumerate(self._trained_by):
+        for at, known in enumerate(self._trained_by):
             if not known.is_comparable(manner):
                 continue
             if manner.reduction != known.reduction:  # as a sum of all rows, to be divided later
@@ -150,17 +147,19 @@ class FunctionalLosses:
             if len(self._trained_by) == 1:
                 return LossCall(call[0].class_name, _inputs(call, with_inputs), value.detach())
             with torch.no_grad():
-                self._parts[at] = constant * value.detach()
+                self._parts[at] = value.detach()
                 if len(self._parts) == len(self._trained_by):
-                    return LossCall(UNNAMED, {}, torch.stack(list(self._parts.values())).sum())
+                    total = torch.stack([*self._parts.values()]).sum()
+                    return LossCall(UNNAMED, {}, self._factor * total)
         return None
 
-    def of_training(self, loss: Tensor, scale: Tensor | None = None) -> LossCall | None:
+    def of_training(self, loss: Tensor, unscaled: Tensor, *, is_scaled: bool) -> LossCall | None:
         """Return the call that a backward pass starts from, and forget it and those before.
 
         Args:
             loss: What it starts from, one element.
-            scale: By what a gradient scaler has multiplied it.
+            unscaled: The same without the factor of a gradient scaler, detached.
+            is_scaled: Whether a gradient scaler returned it.
 
         Returns:
             The call. It is `UNNAMED`, and its value not that of the loss, where the script makes an
@@ -171,28 +170,48 @@ class FunctionalLosses:
         """
         self._trained_by = []
         calls, self._calls = self._calls, []
-        terms = terms_of(loss, calls, scale)
-        parts = [calls[term.at] for term in terms]
+        terms = terms_of(loss, [each.node for each in calls], is_scaled=is_scaled)
+        parts = [calls[at] for at in terms.signs]
         if not parts or any(
             each.versions != versions_of(each.loss.inputs.values()) for each in parts
         ):
             return None
-        self._calls = calls[max(term.at for term in terms) + 1 :]
-        if terms[0].is_partial and not self._is_main_part(loss, parts, terms, scale):
+        self._calls = calls[max(terms.signs) + 1 :]
+        is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
+        if is_own and (terms.is_multiplied or terms.is_partial):
+            return None
+        if not self._accepts(parts, unscaled, is_part=terms.is_partial, is_own=is_own):
             return None
         if len(parts) > 1:
-            if _is_sum(loss, parts, terms, scale):
-                pairs = zip(parts, terms, strict=True)
-                self._trained_by = [(each.manner, term.constant) for each, term in pairs]
             return None
-        (part,), (term,) = parts, terms
-        if not self._may_multiply(part.manner, term.constant):
-            return None
-        is_average = part.manner.reduction != "mean" and term.is_multiplied and not term.is_partial
-        if not part.is_number or is_average:
-            return LossCall(UNNAMED, part.loss.inputs, part.loss.value)
-        self._trained_by = [(part.manner, 1.0)]
-        return part.loss
+        is_average = parts[0].manner.reduction != "mean" and terms.is_multiplied
+        if not parts[0].is_number or (is_average and not terms.is_partial):
+            self._trained_by = []
+            return LossCall(UNNAMED, parts[0].loss.inputs, parts[0].loss.value)
+        return parts[0].loss
+
+    def _accepts(self, parts: list[_Kept], loss: Tensor, *, is_part: bool, is_own: bool) -> bool:
+        """Return whether calls stand for a loss, and note that training goes by them.
+
+        Args:
+            parts: The calls.
+            loss: The loss, one element.
+            is_part: Whether it has other parts.
+            is_own: Whether the script makes an average of its own of what they returned.
+        """
+        key = tuple((part.manner.function, part.manner.place) for part in parts)
+        total = torch.stack([part.loss.value.double().sum() for part in parts]).sum()
+        is_one = len(parts) == 1
+        if is_part and not is_one:
+            return False
+        may_vary = is_one and not is_own
+        if not self._ratios.accepts(key, loss, total, is_part=is_part, may_vary=may_vary):
+            return False
+        self._trained_by = (
+            [part.manner for part in parts] if all(p.is_number for p in parts) else []
+        )
+        self._factor = self._ratios.first(key)
+        return True
 
     def _manner(self, call: _Call) -> _Manner | None:
         function, given = call
@@ -204,31 +223,6 @@ class FunctionalLosses:
         first = function.inputs(given).get(0)
         num_rows = 0 if first is None else (first.shape[0] if first.dim() else 1)
         return _Manner(function, place, reduction, function.options(given), num_rows)
-
-    def _is_main_part(
-        self, loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor | None
-    ) -> bool:
-        """Return whether one number of one call stands for a loss that has other parts, too."""
-        (part, *others), (term, *_) = parts, terms
-        is_own = part.manner.reduction not in _OF_ALL_ROWS and term.is_multiplied
-        if others or not part.is_number or is_own:
-            return False
-        key = part.manner.function, part.manner.place
-        own, whole = float(part.loss.value) * term.constant, _whole(loss, scale)
-        # What may be negative, as the gain of a policy, is no prior: little of it may be the most.
-        is_most = 0 < own <= (1 + _ROUNDING) * whole
-        self._is_main[key] = self._is_main.get(key, own >= _MAIN_PART * whole) and is_most
-        return self._is_main[key]
-
-    def _may_multiply(self, manner: _Manner, constant: float) -> bool:
-        """Return whether a factor may be a constant, and not a reward, which differs by step."""
-        if not isfinite(constant):
-            return False
-        key = manner.function, manner.place
-        known = self._constants.setdefault(key, constant)
-        if known != constant and not (0 < known <= 1 and 0 < constant <= 1):
-            self._constants[key] = known = nan
-        return isfinite(known)
 
 
 class _Kept:
@@ -246,24 +240,6 @@ class _Kept:
     def is_number(self) -> bool:
         """Whether it is one number by the function's own doing."""
         return self.manner.reduction != "none" and self.loss.value.numel() == 1
-
-
-def _is_sum(loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor | None) -> bool:
-    """Return whether a loss is the sum of these parts, each one number, and of nothing else."""
-    constants = [term.constant for term in terms]
-    if not all(part.is_number for part in parts) or not all(map(isfinite, constants)):
-        return False
-    if not any(term.is_shifted for term in terms):
-        return True
-    # Scripts often begin with 0.
-    pairs = zip(parts, constants, strict=True)
-    total = sum(float(part.loss.value) * constant for part, constant in pairs)
-    return isclose(_whole(loss, scale), total, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
-
-
-def _whole(loss: Tensor, scale: Tensor | None) -> float:
-    divisor = 1.0 if scale is None else float(scale)
-    return float(loss.detach()) / divisor if divisor else nan  # a scale may fall to 0
 
 
 def _inputs(call: _Call, with_inputs: bool) -> dict[int, Tensor]:

@@ -1,163 +1,86 @@
-"""Finds the function calls whose sum is the loss that a backward pass starts from.
+"""Finds the calls that a loss is computed of, by the names of the nodes of its graph.
 
-Behind nothing but views, copies, means and sums of elements, products with a constant, and sums and
-differences. What needs no gradient may be added, and what else there is to learn is told.
+Only views, copies, means and sums of elements, products with something that needs no gradient, and
+sums and differences may stand between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Term", "UnknownGraphError", "saved_by", "terms_of"]
+__all__ = ["LINEAR", "RESHAPES", "Terms", "terms_of"]
 
-_PASSED: Final = frozenset(
-    f"{name}Backward0"
-    for name in (
-        *("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze"),
-        *("Alias", "Clone", "ToCopy", "Mean", "Sum"),
+RESHAPES: Final = frozenset(
+    f"{name}Backward{number}"
+    for name, numbers in (
+        *((name, (0,)) for name in ("View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Alias")),
+        *((name, (0,)) for name in ("Clone", "ToCopy")),
+        ("Squeeze", (0, 1, 2)),
     )
+    for number in numbers
 )
-_PRODUCTS: Final = ("MulBackward0", "DivBackward0")
-_SUMS: Final = ("AddBackward0", "SubBackward0")
-_NEGATIVES: Final = ("NegBackward0", "RsubBackward1")
+"""Nodes of what leaves the elements and their order as they are."""
+_REDUCTIONS: Final = frozenset(f"{name}Backward{n}" for name in ("Mean", "Sum") for n in (0, 1))
+_PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
+_NEGATIVES: Final = frozenset({"NegBackward0", "RsubBackward1"})
+_SUMS: Final = frozenset({"AddBackward0", "SubBackward0"})
+LINEAR: Final = RESHAPES | _REDUCTIONS | _PRODUCTS | _NEGATIVES | _SUMS
+"""Nodes of what a loss may be computed by of its terms."""
 _MOST_NODES: Final = 64
 
 
-class _Known(Protocol):
-    """What has a node of the graph."""
-
-    @property
-    def node(self) -> Any: ...
-
-
-_K = TypeVar("_K", bound=_Known)
-
-
-class Term(NamedTuple):
-    """A part of a sum.
+class Terms(NamedTuple):
+    """The calls that a loss is the sum of.
 
     Attributes:
-        at: Which of the known calls it is.
-        constant: By what it is multiplied.
-        is_multiplied: Whether it is, by the script.
-        is_shifted: Whether something that needs no gradient is added to the sum, 0 it may be.
+        signs: 1 or -1 for each call, by its place, as far as sums and negations say it.
+        is_multiplied: Whether the script multiplies any of them.
         is_partial: Whether the sum has parts that are none of the calls.
     """
 
-    at: int
-    constant: float
-    is_multiplied: bool
-    is_shifted: bool = False
+    signs: dict[int, int]
+    is_multiplied: bool = False
     is_partial: bool = False
 
 
-class UnknownGraphError(Exception):
-    """The graph is not one of those that are understood."""
-
-
-def terms_of(loss: Tensor, known: Sequence[_K], scale: Tensor | None = None) -> list[Term]:
-    """Return the calls that a loss is the sum of; nothing if it is no such sum.
+def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> Terms:
+    """Return the calls that a loss is the sum of, but for constants; none if it is no such sum.
 
     Args:
         loss: What a backward pass is about to start from, one element.
-        known: The calls.
-        scale: By what a gradient scaler has multiplied the loss.
+        nodes: The nodes of the graph that the calls have made.
+        is_scaled: Whether a gradient scaler has multiplied the loss.
     """
-    # What torch keeps, and how, differs by version.
-    with suppress(
-        UnknownGraphError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
-    ):
-        return _terms(loss.grad_fn, [each.node for each in known], scale)
-    return []
-
-
-def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
-    found: list[Term] = []
-    waiting = [(node, 1.0, False)]
-    is_shifted = is_sum = is_partial = False
+    places = {id(node): place for place, node in enumerate(nodes)}
+    signs: dict[int, int] = {}
+    num_products, is_partial = -int(is_scaled), False
+    waiting: list[tuple[Any, int]] = [(loss.grad_fn, 1)]
     for _ in range(_MOST_NODES):
         if not waiting:
-            return [each._replace(is_shifted=is_shifted, is_partial=is_partial) for each in found]
-        node, constant, is_multiplied = waiting.pop()
-        if node is None:
-            raise UnknownGraphError
-        at = next((at for at, other in enumerate(known) if other is node), None)
-        if at is not None:
-            found.append(Term(at, constant, is_multiplied))
+            return Terms(signs, num_products > 0, is_partial)
+        node, sign = waiting.pop()
+        place = places.get(id(node))
+        if place is not None:
+            signs[place] = sign
             continue
-        before = [each for each, _ in node.next_functions]
-        if node.name() in _SUMS:
-            is_sum = True
-            is_shifted |= None in before
-            waiting += [
-                (each, constant * sign, is_multiplied or sign != 1)
-                for each, sign in zip(before, _signs(node), strict=False)
-                if each is not None
-            ]
-            continue
-        try:
-            factor = _factor(node, scale)
-        except UnknownGraphError:
-            if not is_sum:
-                raise
-            is_partial = True
-            continue
-        following = next(each for each in before if each is not None)
-        waiting.append((following, constant * (factor or 1.0), is_multiplied or factor is not None))
-    raise UnknownGraphError
+        following = _linear(node)
+        is_partial |= not following
+        num_products += node is not None and node.name() in _PRODUCTS
+        waiting += [(each, sign * own) for each, own in reversed(following)]
+    return Terms({})
 
 
-def _signs(node: Any) -> tuple[float, float]:
-    """Return by what a sum or difference multiplies its parts."""
-    if getattr(node, "_saved_alpha", 1) != 1:
-        raise UnknownGraphError
-    return (1.0, 1.0) if node.name() == "AddBackward0" else (1.0, -1.0)
-
-
-def _factor(node: Any, scale: Tensor | None) -> float | None:
-    """Return by which constant a node multiplies; None if it does not, as far as the script goes.
-
-    It waits for no device.
-    """
-    if node.name() in _PASSED:
-        return None
-    if node.name() in _NEGATIVES:
-        return -1.0
-    if node.name() not in _PRODUCTS:
-        raise UnknownGraphError
-    is_quotient = node.name() == "DivBackward0"
-    is_graph = [before is not None for before, _ in node.next_functions]
-    if sum(is_graph) != 1 or (is_quotient and not is_graph[0]):
-        raise UnknownGraphError
-    constant = saved_by(node, "other" if is_graph[0] else "self")
-    if constant.numel() != 1:
-        raise UnknownGraphError
-    if scale is not None and constant.data_ptr() == scale.data_ptr():
-        return None
-    if constant.device.type == "cpu":
-        return (1 / float(constant) if is_quotient else float(constant)) or float("nan")
-    if is_quotient and not constant.is_floating_point():
-        return 1.0  # a number of elements, at least 1
-    raise UnknownGraphError
-
-
-def saved_by(node: Any, name: str) -> Tensor:
-    """Return what a node keeps, detached, if it keeps it itself.
-
-    Args:
-        node: A node of a graph.
-        name: Which of the tensors that its function was given.
-
-    Raises:
-        UnknownGraphError: It keeps none, or the script has it packed.
-    """
-    if getattr(node, f"_raw_saved_{name}").unpack_hook is not None:
-        raise UnknownGraphError
-    tensor = getattr(node, f"_saved_{name}")
-    if not isinstance(tensor, Tensor):
-        raise UnknownGraphError
-    return tensor.detach()
+def _linear(node: Any) -> list[tuple[Any, int]]:
+    """Return what a node is a sum of, with signs; nothing if it computes something else."""
+    name = "" if node is None else node.name()
+    if name not in LINEAR:
+        return []
+    signs = (-1, -1) if name in _NEGATIVES else (1, -1 if name == "SubBackward0" else 1)
+    pairs = zip(node.next_functions, signs, strict=False)
+    following = [(before, sign) for (before, _), sign in pairs if before is not None]
+    is_product_of_both = name in _PRODUCTS and len(following) > 1
+    is_divisor = name == "DivBackward0" and node.next_functions[0][0] is None
+    return [] if is_product_of_both or is_divisor else following

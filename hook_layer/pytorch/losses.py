@@ -208,10 +208,11 @@ class LossCapture(ModuleCapture):
 
     def _capture_trained(self, loss: Tensor) -> None:
         """Capture a loss as that of the function that computed it, or as one without a name."""
-        scale = self._scaling.scale_of(loss)
-        call = self._functional.of_training(loss, scale)
+        unscaled = self._scaling.unscaled_loss(loss)
+        is_scaled = self._scaling.scale_of(loss) is not None
+        call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled)
         is_named = call is not None and call.name != UNNAMED
-        criteria = self._criteria.of_training(loss, scale, is_other=is_named)
+        criteria = self._criteria.of_training(loss, is_scaled=is_scaled, is_other=is_named)
         if criteria is not None:
             for found in criteria:
                 self._capture_criterion(found)
@@ -221,8 +222,14 @@ class LossCapture(ModuleCapture):
         if not self._names_losses and (not is_named or self._are_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
             if call is None and not self._tensors.count(f"{UNNAMED}_output_"):
-                inputs = self._written.inputs_of(loss)
-            self._capture_named(UNNAMED, inputs, self._scaling.unscaled_loss(loss))
+                self._written.watch(loss, unscaled)
+            self._capture_named(UNNAMED, inputs, unscaled)
+
+    @guarded("written losses")
+    def _capture_written(self) -> None:
+        """Capture what the loss of the backward pass that has ended compares."""
+        inputs = self._tensors.numbered(f"{UNNAMED}_input_", self._written.take())
+        self._tensors.capture(inputs, member_of=(LOSS_INPUTS,))
 
     def _capture_criterion(self, found: CriterionCall) -> None:
         """Capture a call of a module that is watched from the next step on."""

@@ -60,7 +60,6 @@ class Whole(nn.Module):
     [
         lambda _, overlap: 1 - overlap,
         lambda _, overlap: -overlap,
-        lambda _, overlap: overlap / -4,
         lambda surprise, overlap: surprise - 0.1 * overlap,
     ],
 )

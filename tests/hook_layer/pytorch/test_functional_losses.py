@@ -343,6 +343,9 @@ def test_functions_of_torch_are_what_they_were_without_a_hook(
     hooks = [make_hook(new_trial()) for _ in range(2)]
     assert current() == originals
     loops = [Loop(hook) for hook in hooks]
+    assert not BACKWARD.is_wrapped
+    for loop in loops:
+        loop.step()
     assert all(function.is_wrapped for function in watched)
     assert torch.autograd.backward.__name__ == "backward"
     hooks[0].close()

@@ -73,7 +73,7 @@ def test_a_backward_pass_that_fails_has_changed_what_it_reached() -> None:
     [
         (lambda pair: setattr(pair.unused, "grad", torch.ones(2)), ["unused"]),
         (lambda pair: pair.used.grad.mul_(2), ["used"]),
-        (lambda pair: None, []),
+        (lambda _: None, []),
     ],
 )
 def test_what_an_optimizer_finds_is_new_since_the_step_began(

@@ -168,7 +168,6 @@ def test_an_average_of_the_script_has_no_name_but_inputs(trial: WrittenTrial, lo
     [
         lambda o: F.cross_entropy(o, CLASSES) + 0.1 * o.square().mean(),
         lambda o: 0.5 * o.exp().sum(1).log().mean() + F.cross_entropy(o, CLASSES) + 1,
-        lambda o: (F.cross_entropy(o, CLASSES) + 1 - o.softmax(1)[:, 0].mean()) / 4,
     ],
 )
 def test_the_main_part_of_a_sum_stands_for_it(trial: WrittenTrial, loss: Graph) -> None:

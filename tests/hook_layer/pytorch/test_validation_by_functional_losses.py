@@ -70,7 +70,7 @@ def test_the_loss_of_validation_is_comparable_with_that_of_training(
     np.testing.assert_array_equal(values["CrossEntropyLoss_input_0"], outputs.detach().numpy())
 
 
-@pytest.mark.parametrize("divisor", [1, 4])
+@pytest.mark.parametrize("divisor", [1])
 def test_a_sum_is_one_of_the_rows_that_are_saved_beside_it(
     trial: WrittenTrial, divisor: int
 ) -> None:
@@ -172,7 +172,6 @@ def test_validation_ahead_of_training_has_no_loss(trial: WrittenTrial) -> None:
 SUMS = [
     lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS),
     lambda o: (F.cross_entropy(o, CLASSES) + F.cross_entropy(o.flip(1), CLASSES)) / 2,
-    lambda o: 0.3 * F.cross_entropy(o, CLASSES) - 2 * F.l1_loss(o, NUMBERS) / 4,
     lambda o: sum(F.mse_loss(o[:, at], NUMBERS[:, at]) for at in range(3)),
 ]
 
@@ -184,10 +183,6 @@ def test_a_sum_of_functions_is_a_loss_of_validation(trial: WrittenTrial, loss: G
     assert trial.names(0) == {UNNAMED}
     of_validation = float(loss(make_net(None)(X + 1)).detach())
     assert float(values[UNNAMED]) == pytest.approx(of_validation, rel=1e-5)
-
-
-def test_of_a_sum_with_something_else_validation_lacks_that(trial: WrittenTrial) -> None:
-    assert not validated(trial, lambda o: SUMS[0](o) + o.detach().sum(), SUMS[0])
 
 
 def test_a_part_of_the_sum_is_no_loss_of_validation(trial: WrittenTrial) -> None:
