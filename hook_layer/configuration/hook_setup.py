@@ -194,7 +194,7 @@ def _targets(
     arguments: HookArguments, job: JobConfiguration, environ: Mapping[str, str], *, by_file: bool
 ) -> HookTargets:
     if not hook_enabled(environ):
-        return HookTargets(open_store(_SWITCHED_OFF))
+        return HookTargets(open_store(_SWITCHED_OFF), given_out=_path(arguments.out_dir))
     outputs = Outputs(
         _path(arguments.out_dir),
         arguments.export_tensorboard,

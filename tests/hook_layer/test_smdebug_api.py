@@ -22,7 +22,9 @@ from torch import nn
 
 import hook_layer
 import hook_layer.pytorch as smd
+from hook_layer.claim import FolderClaim
 from hook_layer.errors import HookConfigurationError
+from hook_layer.storage.local import LocalStore
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer import smdebug_api
 from tests.hook_layer.smdebug_api import (
@@ -86,7 +88,7 @@ def train(
         optimizer.step()
     if close:
         hook.close()
-    return WrittenTrial(hook.out_dir)
+    return WrittenTrial(hook.trial_uri)
 
 
 WEIGHT, GRADIENT, LOSS = "Net_fc.weight", "gradient/Net_fc.weight", "CrossEntropyLoss_output_0"
@@ -175,6 +177,37 @@ def test_export_tensorboard_and_tensorboard_dir(tmp_path: Path) -> None:
     assert list((elsewhere / "GLOBAL").glob("*.tfevents*"))
     assert not (tmp_path / "other/tensorboard").exists()
     assert not (tmp_path / "none/tensorboard").exists()
+
+
+def test_out_dir_and_tensorboard_dir_are_the_given_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    relative = make(out_dir="runs/a", export_tensorboard=True)
+    assert (relative.out_dir, relative.tensorboard_dir) == ("runs/a", "runs/a/tensorboard")
+    assert relative.trial_uri == f"{(tmp_path / 'runs/a').as_uri()}/"
+    in_home = make(out_dir=Path("~/b"), tensorboard_dir="~/board")
+    assert in_home.out_dir == f"{tmp_path}/b"
+    assert in_home.tensorboard_dir == f"{tmp_path}/board"
+    remote = make(out_dir="s3://bucket/c")
+    assert (remote.out_dir, remote.tensorboard_dir) == ("s3://bucket/c", None)
+    assert remote.trial_uri == "s3://bucket/c/"
+    (tmp_path / "hook.json").write_text('{"LocalPath": "tensors"}')
+    assert smd.Hook.create_from_json_file("hook.json").out_dir == "tensors"
+    monkeypatch.setenv("USE_SMDEBUG", "0")
+    assert make(out_dir="off").out_dir == "off"
+
+
+def test_out_dir_is_the_folder_that_a_hook_moved_to(tmp_path: Path) -> None:
+    asked = tmp_path / "of two"
+    holder = FolderClaim(LocalStore(asked))
+    assert holder.take() is None
+    hook = make(out_dir=asked, export_tensorboard=True)
+    train(hook)
+    holder.release()
+    assert hook.out_dir == f"{asked}-2"
+    assert hook.tensorboard_dir == f"{asked}-2/tensorboard"
 
 
 def test_dry_run_stores_nothing() -> None:
