@@ -317,6 +317,30 @@ def test_collections_of_a_hook() -> None:
     assert {"Net_fc.bias", WEIGHT} <= names
 
 
+def test_an_unknown_collection_is_created_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    hook = make(include_collections=["mine", "gradeints"])
+
+    def save(hook: smd.Hook, _: Net) -> None:
+        hook.save_tensor("own", torch.ones(2), collections_to_write="mine")
+
+    trial = train(hook, within=save)
+    assert trial.values(0)["own"].tolist() == [1, 1]
+    collections = trial.collections().collections
+    assert collections["mine"].tensor_names == ("own",)
+    assert collections["gradeints"].tensor_names == ()
+    warnings = [r.getMessage() for r in caplog.records if "is unknown" in r.getMessage()]
+    assert len(warnings) == 2
+    assert "Did you mean 'gradients'?" in warnings[0]
+
+
+def test_a_collection_without_pattern_or_tensor_is_refused_at_the_first_step() -> None:
+    hook = make(include_collections=["mine"])
+    hook.get_collection("mine")
+    with pytest.raises(HookConfigurationError, match="Collection mine has not been configured"):
+        train(hook)
+    hook.close()
+
+
 @does("Hook.set_mode")
 def test_modes_count_by_themselves() -> None:
     hook = make()
