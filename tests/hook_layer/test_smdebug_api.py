@@ -523,13 +523,26 @@ def test_the_hook_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     named = smd.get_hook(str(path), create_if_not_exists=True)
     assert named not in {None, hook, other}
     smd.del_hook()
-    path.write_text('{"HookParameters": {"save_intervall": 1}}')
-    with pytest.raises(HookConfigurationError, match="did you mean 'save_interval'"):
+    path.write_text('{"HookParameters": {"save_interval": 0}}')
+    with pytest.raises(HookConfigurationError, match="save_interval=0 must be"):
         smd.get_hook(create_if_not_exists=True)
     monkeypatch.setenv("USE_SMDEBUG", "0")
     assert smd.get_hook(create_if_not_exists=True) is None
     switched_off = smd.Hook.create_from_json_file()
     assert list(train(switched_off).store.list()) == []
+
+
+def test_unknown_hook_parameters_have_no_effect_and_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parameters = {"train.save_intervl": "1", "profile": "x", "save_interval": "2"}
+    path = tmp_path / "hook.json"
+    path.write_text(json.dumps({"LocalPath": new_uri(), "HookParameters": parameters}))
+    assert list(train(smd.Hook.create_from_json_file(path), 3).indexes()) == [0, 2]
+    first, second = [r.getMessage() for r in caplog.records if "is unknown" in r.getMessage()]
+    assert "hook.json: HookParameters.train.save_intervl is unknown and has no effect" in first
+    assert "did you mean 'train.save_interval'?" in first
+    assert "HookParameters.profile" in second
 
 
 def test_a_configuration_and_arguments_exclude_each_other(tmp_path: Path) -> None:
