@@ -47,10 +47,14 @@ class ModuleCapture(TorchCapture):
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        if self._due and not self._steps.is_aside and not is_recomputing():
+        if self._takes_modules():
             name = self._registered.names[module]
             named = self._numbered(f"{name}_input_", inputs)
             self._capture_all(named | self._numbered(f"{name}_output_", outputs))
+
+    def _takes_modules(self) -> bool:
+        """Return whether the call of a module belongs to a step that is saved."""
+        return bool(self._due) and not self._steps.is_aside and not is_recomputing()
 
     @guarded("functions")
     def _on_activation(
@@ -96,6 +100,8 @@ class ModuleCapture(TorchCapture):
         return due
 
     def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
+        if self._overridden.captures_modules:
+            return set()
         return self._registered.named_like(lambda name: may_match(collections, name))
 
     @guarded("modules")
