@@ -168,13 +168,31 @@ class Hook(OriginalHook, TrainerEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[Hook]] = CurrentHook()
+    _may_attach = False  # to a model that the script does not register
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._overridden = OverriddenMethods.of(cls, Hook)
 
+    def attach_to_first_model(self) -> None:
+        """Watch the model that trains first, unless the script registers one by then."""
+        if self.is_active:
+            from hook_layer.pytorch.attaching import attach_to_first_model  # noqa: PLC0415 - a cycle
+
+            self._may_attach = True
+            attach_to_first_model(self)
+
     def register_module(self, module: nn.Module) -> None:
         """Watch a model: each of its forward passes is a step.
+
+        Raises:
+            HookConfigurationError: It is no module, or was registered before.
+        """
+        if not (self._may_attach and self._is_attached_to(module)):
+            self.watch_model(module)
+
+    def watch_model(self, module: nn.Module) -> None:
+        """Same as `register_module`, for a model that the script does not register.
 
         Raises:
             HookConfigurationError: It is no module, or was registered before.
@@ -222,6 +240,25 @@ class Hook(OriginalHook, TrainerEvents):
             HookConfigurationError: It is no optimiser.
         """
         self._steps.add(optimizer)
+
+    def _is_attached_to(self, module: nn.Module) -> bool:
+        """Return whether the hook found this model by itself; let any other one go."""
+        from hook_layer.pytorch.attaching import leave_to_script  # noqa: PLC0415 - a cycle
+
+        self._may_attach = False
+        if not leave_to_script(self) or self._registered.has_model(module):
+            return bool(self._registered.models)
+        logger.warning(
+            "the script registers a model after another one trained: from step %d on the hook "
+            "watches only the registered one; register it earlier",
+            self.step + 1,
+        )
+        losses, steps = list(self._registered.losses), self._steps
+        self.let_go_of_models()
+        self._steps = steps
+        for loss in losses:
+            self.register_loss(loss)
+        return False
 
     def follow_optimizers(self) -> None:
         """Make a step one of whatever optimisers train the model, see `FollowedSteps`."""
