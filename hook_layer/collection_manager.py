@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from hook_layer.collection_set import CollectionSet
 from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionKeys
-from hook_layer.errors import HookConfigurationError, InvalidCollectionConfigurationError, nearest
+from hook_layer.errors import (
+    HookConfigurationError,
+    InvalidCollectionConfigurationError,
+    close_match,
+)
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.known_collections import KNOWN_COLLECTIONS
@@ -16,6 +21,8 @@ from hook_layer.reductions import Reduction, ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 __all__ = ["CollectionManager", "OnMistake", "SummaryPlan", "TensorPlan"]
+
+logger = logging.getLogger("stepwatch")
 
 OnMistake: TypeAlias = Callable[[HookConfigurationError], None]
 
@@ -112,11 +119,11 @@ class CollectionManager(CollectionSet):
         Args:
             mode: Its mode.
             mode_step: Its number in this mode.
-            on_mistake: Is told of included collections that are empty or unknown, whenever the
-                collections were changed; these are left out. None: the first one is raised.
+            on_mistake: Called for included collections that are empty, whenever the collections
+                were changed; these are left out. None: the first one is raised.
 
         Raises:
-            HookConfigurationError: An included collection is empty or unknown.
+            HookConfigurationError: An included collection is empty.
         """
         self._prepare(on_mistake)
         skip = OF_TRAINING if mode in (ModeKeys.EVAL, ModeKeys.PREDICT) else ()
@@ -183,6 +190,7 @@ class CollectionManager(CollectionSet):
         if state == self._prepared_for:
             return
         self.fill_known()
+        self._create_unknown()
         for mistake in self._mistakes():
             if on_mistake is None:
                 raise mistake
@@ -198,15 +206,25 @@ class CollectionManager(CollectionSet):
         self._prepared_for = state
         self.version += 1
 
+    def _create_unknown(self) -> None:
+        """Create the included collections that do not exist; these may stay empty."""
+        valid = self.built_in | KNOWN_COLLECTIONS.keys() | self.collections.keys()
+        for name in sorted(self.include - self.collections.keys()):
+            close = close_match(name, valid)
+            logger.warning(
+                "include_collections has %r, which is unknown, so it is created without tensors."
+                "%s Fill it with hook.get_collection(%r).include('relu').",
+                name,
+                f" Did you mean {close!r}?" if close else "",
+                name,
+            )
+            self.create_collection(name)
+            self.built_in |= {name}
+
     def _mistakes(self) -> Iterator[HookConfigurationError]:
         valid = self.built_in | KNOWN_COLLECTIONS.keys()
         for name in sorted(self.include):
-            if name not in self.collections:
-                yield HookConfigurationError(
-                    f"include_collections={name!r} is not configured: "
-                    f"{nearest(name, valid | self.collections.keys())}"
-                )
-            elif self._is_empty(self.collections[name]):
+            if self._is_empty(self.collections[name]):
                 yield InvalidCollectionConfigurationError(name, valid)
 
     def _is_empty(self, collection: Collection) -> bool:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from hook_layer.format.paths import job_name_of
-from hook_layer.storage.base import Store
+from hook_layer.storage.base import Store, path_or_uri
 from hook_layer.storage.mirror import reopened
 
 __all__ = [
@@ -96,11 +96,26 @@ class HookTargets:
         out: The trial's root.
         tensorboard: Root of TensorBoard's files, with one folder a mode; None: there are none.
         checkpoint: Where the state is that a resumed training continues from; None: nowhere.
+        given_out: The path or URI of the root as it was given; None: the root has moved.
+        given_tensorboard: The same for TensorBoard's files.
     """
 
     out: Store
     tensorboard: Store | None = None
     checkpoint: CheckpointConfig | None = None
+    given_out: str | None = None
+    given_tensorboard: str | None = None
+
+    @property
+    def out_dir(self) -> str:
+        """Path or URI of the trial's root: as it was given, unless the root has moved."""
+        return self.given_out or path_or_uri(self.out)
+
+    @property
+    def tensorboard_dir(self) -> str | None:
+        """Path or URI of TensorBoard's files, likewise; None: there are none."""
+        store = self.tensorboard
+        return None if store is None else self.given_tensorboard or path_or_uri(store)
 
     def moved(self, rename: Callable[[str], str]) -> HookTargets:
         """Return the targets with another root; checkpoints stay where they are.
@@ -116,7 +131,7 @@ class HookTargets:
         tensorboard = self.tensorboard
         if tensorboard is not None:
             tensorboard = reopened(tensorboard, rename_inside)
-        return replace(self, out=reopened(self.out, rename), tensorboard=tensorboard)
+        return HookTargets(reopened(self.out, rename), tensorboard, self.checkpoint)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,17 @@ class BaseHook(HookLifecycle):
 
     @property
     def out_dir(self) -> str:
-        """URI of the trial's root."""
+        """Folder or URI that tensors go to: as given, unless the run got a folder of its own."""
+        return self._place.targets.out_dir
+
+    @property
+    def tensorboard_dir(self) -> str | None:
+        """Folder or URI that TensorBoard's files go to; None: none are written."""
+        return self._place.targets.tensorboard_dir
+
+    @property
+    def trial_uri(self) -> str:
+        """URI of the trial's root, such as `file:///home/me/runs/mnist/`."""
         return self._store.uri
 
     def get_collection(self, name: str, create: bool = True) -> Collection:

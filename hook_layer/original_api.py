@@ -47,9 +47,10 @@ class OriginalApi(BaseHook):
 
     @classmethod
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Self:
-        """Make a hook as a configuration file says.
+        """Make a hook as a configuration file says, which attaches to the first training.
 
-        `hook_layer.configuration.hook_json` describes the file.
+        `hook_layer.configuration.hook_json` describes the file. A hook for PyTorch watches the
+        model that trains first, unless the script registers one.
 
         Args:
             json_file_path: The file; None: the one that `STEPWATCH_CONFIG` names, else
@@ -61,7 +62,12 @@ class OriginalApi(BaseHook):
         """
         is_on = hook_enabled()
         configuration = load_hook_configuration(json_file_path) if is_on else HookConfiguration()
-        return cls(configuration=configuration)  # type: ignore[call-arg]  # of the frameworks' hooks
+        hook = cls(configuration=configuration)  # type: ignore[call-arg]  # of the frameworks' hooks
+        hook.attach_to_first_model()
+        return hook
+
+    def attach_to_first_model(self) -> None:
+        """Watch the model that trains first, where the framework's hook can."""
 
     def has_default_hook_configuration(
         self, default_saved_collections: Iterable[str] | None = None

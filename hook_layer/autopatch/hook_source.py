@@ -52,6 +52,15 @@ class HookSource:
     _made: list[OriginalApi] = field(default_factory=list, compare=False, repr=False)
     _warnings: set[str] = field(default_factory=set, compare=False, repr=False)
 
+    @property
+    def decides_steps(self) -> bool:
+        """Whether steps are those of optimizers, and modes those of the model."""
+        return True
+
+    def offers(self, hook: OriginalApi) -> bool:  # noqa: ARG002 - of others
+        """Return whether this hook waits here for a training."""
+        return False
+
     def is_there(self) -> bool:
         """Return whether hooks are wanted: there is a folder or a file, and no kill switch.
 
@@ -122,7 +131,7 @@ class HookSource:
                 each.close()
         try:
             if self.out_dir is None:
-                hook = hook_type.create_from_json_file(self.config)
+                hook = hook_type(configuration=load_hook_configuration(self.config))  # type: ignore[call-arg]
             else:
                 hook = hook_type(self.out_dir)  # type: ignore[arg-type]  # a framework's
         except HookConfigurationError as error:

@@ -21,6 +21,7 @@ hook's, then the default.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ from hook_layer.configuration.parameters_json import (
     read_reduction_config,
     read_save_parameters,
 )
-from hook_layer.errors import HookConfigurationError
+from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.hook_options import HookOptions, OptionArguments
 from hook_layer.ranks import WHO_WRITES
 from hook_layer.reductions import ReductionConfig
@@ -63,6 +64,8 @@ __all__ = [
     "load_hook_configuration",
     "parse_hook_configuration",
 ]
+
+logger = logging.getLogger("stepwatch")
 
 _COLLECTION_KEYS: Final = (*SAVE_KEYS, *REDUCTION_KEYS, "include_regex", "save_histogram")
 _OPTIONS: Final[dict[str, Callable[[str, object], object]]] = {
@@ -183,6 +186,7 @@ class HookConfiguration:
         export_tensorboard: Whether TensorBoard's files are written.
         options: Further options.
         collections: The collections that are saved.
+        warnings: Parts of the file that have no effect.
     """
 
     job: JobConfiguration = field(default_factory=JobConfiguration)
@@ -196,6 +200,7 @@ class HookConfiguration:
     export_tensorboard: bool = False
     options: HookOptions = field(default_factory=HookOptions)
     collections: tuple[CollectionParameters, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def save_config(self, default_interval: int) -> SaveConfig:
         """Return when collections are saved that do not say it."""
@@ -233,7 +238,7 @@ def load_hook_configuration(
 
 
 def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
-    """Check a configuration file and return what it says.
+    """Check a configuration file and return what it says; unknown `HookParameters` are logged.
 
     Raises:
         HookConfigurationError: With key, value and what is allowed.
@@ -241,7 +246,10 @@ def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
     hook, job = parse_job(file)
     path = "HookParameters"
     members = as_object(path, hook.get(path))
-    given = known_keys(f"{path}.", members, _PARAMETER_KEYS)
+    given = {key: members[key] for key in _PARAMETER_KEYS if members.get(key) is not None}
+    warnings = _unknown(path, members)
+    for warning in warnings:
+        logger.warning("%s: %s", file.name, warning)
     given |= {key: None for key in _NULLABLE if key in members and members[key] is None}
     save = read_save_parameters(path, given, {})
     reduction_config = read_reduction_config(path, given, None)
@@ -264,6 +272,16 @@ def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
         collections=_collections(
             hook.get("CollectionConfigurations"), save or {}, reduction_config
         ),
+        warnings=warnings,
+    )
+
+
+def _unknown(path: str, members: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a warning for each unknown parameter, which the original ignores."""
+    return tuple(
+        f"{path}.{key:.80} is unknown and has no effect: {nearest(key, _PARAMETER_KEYS)}"
+        for key in map(str, members)
+        if key not in _PARAMETER_KEYS
     )
 
 

@@ -194,7 +194,7 @@ def _targets(
     arguments: HookArguments, job: JobConfiguration, environ: Mapping[str, str], *, by_file: bool
 ) -> HookTargets:
     if not hook_enabled(environ):
-        return HookTargets(open_store(_SWITCHED_OFF))
+        return HookTargets(open_store(_SWITCHED_OFF), given_out=_path(arguments.out_dir))
     outputs = Outputs(
         _path(arguments.out_dir),
         arguments.export_tensorboard,
@@ -267,13 +267,13 @@ def _configured(collection: ConfiguredCollection) -> CollectionParameters:
 
 
 def _check_names(where: str, manager: CollectionManager) -> None:
-    """Refuse included collections without tensors whose name is a slip of the pen.
+    """Refuse collections that are configured without tensors if their name is a misspelling.
 
-    Others the script may still make, or fill; whether it did shows at the first step.
+    The script may still fill others; whether it did shows at the first step.
     """
     for name in sorted(manager.include):
         collection = manager.collections.get(name)
-        if collection is not None and collection.include_regex:
+        if collection is None or collection.include_regex:
             continue
         meant = misspelled(name, manager.built_in | KNOWN_COLLECTIONS.keys())
         if meant is not None:

@@ -85,7 +85,11 @@ def resolve_targets(
         _warn_of_local_output(out.uri, outputs, job, environ)
     tensorboard = _tensorboard(root, outputs, job, environ)
     return HookTargets(
-        out, None if tensorboard is None else tensorboard.open(), _checkpoint(job, environ)
+        out,
+        None if tensorboard is None else tensorboard.open(),
+        _checkpoint(job, environ),
+        root.path,
+        None if tensorboard is None else tensorboard.path,
     )
 
 
@@ -130,6 +134,11 @@ class _Place:
     copy: str | None = None
     named_by: str = "out_dir"
 
+    @property
+    def path(self) -> str:
+        """The path or URI, with the home folder instead of "~"."""
+        return _without_tilde(self.uri)
+
     def child(self, name: str) -> _Place:
         """Return a folder of this place."""
         copy = None if self.copy is None else f"{self.copy.rstrip('/')}/{name}"
@@ -156,9 +165,13 @@ class _Place:
                 "'./...' for a folder of this name."
             )
         try:
-            return open_store(uri if "://" in uri else os.path.expanduser(uri))  # noqa: PTH111
+            return open_store(_without_tilde(uri))
         except ValueError as error:
             raise HookConfigurationError(f"{self.named_by}={uri!r}: {error}") from error
+
+
+def _without_tilde(uri: str) -> str:
+    return uri if "://" in uri else os.path.expanduser(uri)  # noqa: PTH111
 
 
 def _place_of_output(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -26,6 +27,8 @@ from hook_layer.mxnet.watched_functions import (
 )
 
 __all__ = ["MxnetEvents"]
+
+logger = logging.getLogger("stepwatch")
 
 _LOSS_PREFIX = "Loss_output_"
 
@@ -243,7 +246,25 @@ class MxnetEvents(MxnetCapture):
             self._is_ours[trainer] = known
         return known
 
+    def _let_models_go(self) -> None:
+        """Forget the models, because the script registers another one; losses stay."""
+        logger.warning(
+            "the script registers a model after another one trained: from step %d on the hook "
+            "watches only the registered one; register it earlier",
+            self.step + 1,
+        )
+        self._end_step()
+        losses = self._registered.losses
+        self._forget_models()
+        for loss in losses:
+            if self._registered.add_loss(loss):
+                self._watch_loss(loss)
+
     def _detach(self) -> None:
+        self._forget_models()
+        super()._detach()
+
+    def _forget_models(self) -> None:
         self._unwatch_blocks()
         self._graphs.reset()
         for handle in self._handles:
@@ -255,4 +276,3 @@ class MxnetEvents(MxnetCapture):
         self._uncaptured.clear()
         self._wanted_blocks.clear()
         self._refreshed.clear()
-        super()._detach()

@@ -74,6 +74,10 @@ must have as many.
 they are called, and so is what functions get and return, as `F.relu`; the names of both are in
 `hook_layer.pytorch.collections`.
 
+**Subclasses** may override `forward_pre_hook`, `forward_hook`, `backward_hook`, `_write_inputs` and
+`_write_outputs`: these are then called as by the original, see
+`hook_layer.pytorch.overridden_methods`.
+
 **Sharded tensors** (DTensors of tensor parallel and FSDP2, parameters of FSDP1 and of ZeRO stage 3)
 are saved as this rank's shard. The index file says which part of which tensor that is, so readers
 merge the statistics of all ranks.
@@ -112,6 +116,7 @@ from hook_layer.original_api import missing_name
 from hook_layer.original_hook import OriginalHook
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.followed_steps import FollowedSteps
+from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.trainers import TrainerEvents
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
@@ -163,6 +168,19 @@ class Hook(OriginalHook, TrainerEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[Hook]] = CurrentHook()
+    _may_attach = False  # to a model that the script does not register
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._overridden = OverriddenMethods.of(cls, Hook)
+
+    def attach_to_first_model(self) -> None:
+        """Watch the model that trains first, unless the script registers one by then."""
+        if self.is_active:
+            from hook_layer.pytorch.attaching import attach_to_first_model  # noqa: PLC0415 - a cycle
+
+            self._may_attach = True
+            attach_to_first_model(self)
 
     def register_module(self, module: nn.Module) -> None:
         """Watch a model: each of its forward passes is a step.
@@ -170,9 +188,19 @@ class Hook(OriginalHook, TrainerEvents):
         Raises:
             HookConfigurationError: It is no module, or was registered before.
         """
+        if not (self._may_attach and self._is_attached_to(module)):
+            self.watch_model(module)
+
+    def watch_model(self, module: nn.Module) -> None:
+        """Same as `register_module`, for a model that the script does not register.
+
+        Raises:
+            HookConfigurationError: It is no module, or was registered before.
+        """
         model = self._registered.add_model(module)
         if self.is_active:
             self._watch_model(model)
+            self._handles += self._overridden.register(self, model, self._registered)
 
     def register_hook(self, module: nn.Module) -> None:
         """Same as `register_module`."""
@@ -187,6 +215,7 @@ class Hook(OriginalHook, TrainerEvents):
         loss = self._registered.add_loss(loss_module)
         if self.is_active and loss is not None:
             self._watch_loss(loss)
+            self._handles += self._overridden.register_module(self, loss)
 
     def look_for_losses(self) -> None:
         """Register, in the first steps, modules that backward passes start from as losses.
@@ -212,6 +241,25 @@ class Hook(OriginalHook, TrainerEvents):
         """
         self._steps.add(optimizer)
 
+    def _is_attached_to(self, module: nn.Module) -> bool:
+        """Return whether the hook found this model by itself; let any other one go."""
+        from hook_layer.pytorch.attaching import leave_to_script  # noqa: PLC0415 - a cycle
+
+        self._may_attach = False
+        if not leave_to_script(self) or self._registered.has_model(module):
+            return bool(self._registered.models)
+        logger.warning(
+            "the script registers a model after another one trained: from step %d on the hook "
+            "watches only the registered one; register it earlier",
+            self.step + 1,
+        )
+        losses, steps = list(self._registered.losses), self._steps
+        self.let_go_of_models()
+        self._steps = steps
+        for loss in losses:
+            self.register_loss(loss)
+        return False
+
     def follow_optimizers(self) -> None:
         """Make a step one of whatever optimisers train the model, see `FollowedSteps`."""
         self._steps = FollowedSteps()
@@ -228,17 +276,28 @@ class Hook(OriginalHook, TrainerEvents):
         logger.info("%d elements are trained", sum(counts.values()))
         return sum(counts.values())
 
-    # What the original registers with torch, for scripts that do so themselves --------------------
-
-    def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
-        """Begin a step and capture the parameters of a registered model."""
-        if module in self._registered.models:
-            self._on_forward(module, inputs, None)
+    # What the original registers with torch: for scripts that do so themselves, and for subclasses
+    # that override it, see `hook_layer.pytorch.overridden_methods` --------------------------------
 
     def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         """Capture inputs and outputs of a part of a registered model."""
-        if module in self._registered.names:
-            self._on_module_forward(module, inputs, outputs)
+        name = self._registered.names.get(module) or self._registered.losses.get(module)
+        if name is not None and self._takes_modules():
+            self._write_inputs(name, inputs)
+            self._write_outputs(name, outputs)
+
+    def _write_inputs(self, name: str, inputs: Any) -> None:
+        """Capture tensors as `<name>_input_0` and so on; those of losses are captured anyway."""
+        self._write(name, f"{name}_input_", inputs)
+
+    def _write_outputs(self, name: str, outputs: Any) -> None:
+        """Capture tensors as `<name>_output_0` and so on; those of losses are captured anyway."""
+        self._write(name, f"{name}_output_", outputs)
+
+    @guarded("modules")
+    def _write(self, name: str, prefix: str, tensors: Any) -> None:
+        if self._takes_modules() and name not in self._registered.losses.values():
+            self._tensors.capture(self._tensors.numbered(prefix, tensors))
 
     def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
         """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""

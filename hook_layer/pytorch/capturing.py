@@ -27,6 +27,7 @@ from hook_layer.pytorch.gradients import GradientReader
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.step_tensors import StepTensors
 from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
 from hook_layer.pytorch.workers import TorchWorker
@@ -46,6 +47,8 @@ class TorchCapture(TorchWorker):
     Args:
         setup: What the hook is made of.
     """
+
+    _overridden = OverriddenMethods()
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
@@ -142,6 +145,8 @@ class TorchCapture(TorchWorker):
 
     @guarded("gradients")
     def _watch_gradients(self, model: nn.Module) -> None:
+        if self._overridden.captures_gradients:
+            return
         due = self._due_parameters.gradients(model, self._due_key)
         self._gradients.watch({name: parameter for name, (parameter, _) in due.items()})
 

@@ -73,7 +73,9 @@ class TorchEvents(LossCapture):
         watch_alone(self, model)
         if len(self._registered.models) == 1:
             self._watch_loop()
-        call = ModuleCall(model, self._on_forward, self._on_compile)
+        is_overridden = self._overridden.begins_steps
+        method = self._call_forward_pre_hook if is_overridden else self._on_forward
+        call = ModuleCall(model, method, self._on_compile)
         # Ahead of FSDP's hook, which puts whole parameters in the place of their shards.
         handle = own_hooks.register(
             model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
@@ -149,6 +151,14 @@ class TorchEvents(LossCapture):
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
             self._pass_end.watch_only(frozenset())
+
+    def _call_forward_pre_hook(self, model: nn.Module, inputs: Any, _: Any) -> None:
+        self.forward_pre_hook(model, inputs)
+
+    def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
+        """Begin a step and capture the parameters of a registered model."""
+        if module in self._registered.models:
+            self._on_forward(module, inputs, None)
 
     def _leaves_pass_out(self) -> bool:
         """Return whether a pass has inputs of no meaning; then it belongs to no step."""
@@ -242,6 +252,7 @@ class TorchEvents(LossCapture):
         """Return whether the backward pass, or what follows it, completes this step."""
         return (
             self._steps.by_optimizer
+            or self._overridden.captures_gradients
             or self._gradients.num_watched > 0
             or self._written.awaits_gradient
             or CollectionKeys.OPTIMIZER_VARIABLES in self._due_key

@@ -52,7 +52,7 @@ class ModuleCapture(TorchCapture):
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        if self._due and not self._steps.is_aside and not is_recomputing():
+        if self._takes_modules():
             is_compiled = isinstance(inputs, CompiledInputs)
             name = self._registered.names[module]
             self._calls.add(name, inputs, outputs, is_compiled=is_compiled)
@@ -75,6 +75,10 @@ class ModuleCapture(TorchCapture):
         if self._has_compiled:
             return self._needs_outputs
         return self._needs_outputs or self._modules.is_watching or self._activations.is_looking
+
+    def _takes_modules(self) -> bool:
+        """Return whether the call of a module belongs to a step that is saved."""
+        return bool(self._due) and not self._steps.is_aside and not is_recomputing()
 
     @guarded("functions")
     def _on_activation(
@@ -127,6 +131,8 @@ class ModuleCapture(TorchCapture):
         return due
 
     def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
+        if self._overridden.captures_modules:
+            return set()
         return self._registered.named_like(lambda name: may_match(collections, name))
 
     @guarded("modules")

@@ -73,6 +73,10 @@ class RegisteredModules:
         self.names[model] = self.names[module] = self.models[model] = name
         return model
 
+    def has_model(self, module: nn.Module) -> bool:
+        """Return whether a model was added, with or without its wrapper."""
+        return isinstance(module, nn.Module) and _unwrapped(module) in self.models
+
     def add_loss(self, module: nn.Module) -> nn.Module | None:
         """Add a loss, and return it without its wrapper; None if it was added before.
 

@@ -63,7 +63,7 @@ from hook_layer.pytorch.whole_models import (
     without_wrapper,
 )
 
-__all__ = ["watch_unchanged"]
+__all__ = ["Trainings", "watch_unchanged"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -80,10 +80,10 @@ def watch_unchanged(source: HookSource) -> None:
     Args:
         source: Where the hooks come from.
     """
-    _Trainings(source).begin()
+    Trainings(source).begin()
 
 
-class _Trainings:
+class Trainings:
     """The trainings of this process, each with a search for its model.
 
     Another one begins where an optimizer is made that trains no parameter of the models so far,
@@ -116,6 +116,30 @@ class _Trainings:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_in_child)
         self._newest.begin()
+
+    def look_for(self, source: HookSource) -> None:
+        """Look for the next training, with another source of hooks.
+
+        Args:
+            source: The source.
+        """
+        self._source = source
+        self._newest.end()
+        watching = [search for search in self._searches if search.is_watching]
+        self._searches = [*watching, self._search()]
+        self._newest.begin()
+
+    def leave(self, hook: Hook) -> bool:
+        """Look for no model of a hook any more; say whether it had one.
+
+        Args:
+            hook: The hook.
+        """
+        had_model = any(search.hook is hook for search in self._searches)
+        for search in self._searches:
+            if search.hook is hook or search.source.offers(hook):
+                search.leave()
+        return had_model
 
     @property
     def _newest(self) -> _Search:
@@ -174,7 +198,7 @@ class _Search:
         on_others_train: Callable[[Optimizer], None],
         earlier: Sequence[Hook],
     ) -> None:
-        self._source = source
+        self.source = source
         self._losses = losses
         self._on_others_train = on_others_train
         self._earlier = earlier
@@ -229,6 +253,15 @@ class _Search:
             if handle is not None:
                 handle.remove()
         self._handle = self._step_handle = None
+
+    def leave(self) -> None:
+        """Look at no further module, and leave the hook alone."""
+        self._settle()
+        self.end()
+        hook, self._hook = self._hook, None
+        self._model = self._entrance = lambda: None
+        if hook is not None:
+            hook.leaves_out = hook.on_steps_in_vain = hook.on_others_train = None
 
     # What happens in the script ------------------------------------------------------------------
 
@@ -350,13 +383,13 @@ class _Search:
 
     def _look_for_model(self, module: nn.Module) -> None:
         spare = self._spare
-        may_begin = spare is not None or self._source.is_needed(self._earlier)
+        may_begin = spare is not None or self.source.is_needed(self._earlier)
         if get_worker_info() is not None or not may_begin:
             self.end()
         elif isinstance(module, torch.jit.ScriptModule):
             self._remarks.pass_over(module)
         elif is_trained(module):
-            hook = spare or self._source.make(Hook, self._earlier)
+            hook = spare or self.source.make(Hook, self._earlier)
             if hook is None:
                 self.end()
             else:
@@ -372,13 +405,14 @@ class _Search:
             self._step_handle.remove()
             self._step_handle = None
         self._parts.update(part for part in model.modules() if is_a_key(part))
-        hook.register_module(model)
+        hook.watch_model(model)
         if model is not entrance:
             call = ModuleCall(entrance, self._on_entrance)
             own_hooks.register(
                 entrance.register_forward_pre_hook, call, prepend=True, with_kwargs=True
             )
-        if self._optimizers and not self._optimizers.leave_out(model):
+        has_optimizer = bool(self._optimizers) and not self._optimizers.leave_out(model)
+        if has_optimizer and self.source.decides_steps:
             hook.follow_optimizers()
         self._set_mode(model)
         is_compiled = has_compiled_parts(model)
@@ -437,10 +471,12 @@ class _Search:
     def _is_unseen(self) -> bool:
         """Return whether no model was found so far, nor any other hook is made."""
         is_needed = self._hook is None and self._is_looking
-        return is_needed and self._source.is_needed(self._earlier)
+        return is_needed and self.source.is_needed(self._earlier)
 
     def _set_mode(self, model: nn.Module) -> None:
         mode = modes.TRAIN if model.training else modes.EVAL
+        if not self.source.decides_steps:
+            return
         if self._hook is not None and self._hook.mode is not mode:
             self._hook.set_mode(mode)
 

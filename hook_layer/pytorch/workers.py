@@ -40,7 +40,7 @@ class TorchWorker(BaseHook):
         super().__init__(setup)
         # What only the chief writes may have another URI in every rank, and so may a session.
         has_one_name = self._all_workers and not self._place.is_in_session
-        self._group = HookGroup(self.out_dir if has_one_name else _ONE_WRITER)
+        self._group = HookGroup(self.trial_uri if has_one_name else _ONE_WRITER)
         self._announcement = SharedText(self._group)
         self._warned_of_fork = False
 

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, TypeAlias, runtime_checkable
+from urllib.parse import unquote
 
 __all__ = [
     "AppendStore",
@@ -19,6 +20,7 @@ __all__ = [
     "checked_range",
     "joined",
     "open_store",
+    "path_or_uri",
 ]
 
 Buffers: TypeAlias = "bytes | Iterable[bytes | memoryview]"
@@ -144,6 +146,12 @@ def open_store(uri: str | os.PathLike[str]) -> Store:
         target = getattr(target, name)
     store: Store = target(text)  # type: ignore[operator]
     return store
+
+
+def path_or_uri(store: Store) -> str:
+    """Return the folder of a store as a path if it is local, and the store's URI otherwise."""
+    scheme, _, rest = store.uri.partition("://")
+    return (unquote(rest).rstrip("/") or "/") if scheme == "file" else store.uri
 
 
 def check_key(key: str) -> str:

@@ -99,12 +99,12 @@ class ContractTraining(TrainingUnderTest):
         report = hook.report()
         assert not report.errors, report
         assert not report.late_tensors, report
-        return WrittenTrial(hook.out_dir)
+        return WrittenTrial(hook.trial_uri)
 
     @staticmethod
     def ask_to_stop(hook: OriginalApi, run_id: str) -> None:
         request = StopFile(REASON, "2026-01-01T00:00:00Z", run_id)
-        WrittenTrial(hook.out_dir).store.put(STOP_FILE, request.encode())
+        WrittenTrial(hook.trial_uri).store.put(STOP_FILE, request.encode())
         session = hook._session  # noqa: SLF001 - instead of waiting until it looks
         assert session is not None
         session.stop_signal.check()

@@ -72,7 +72,7 @@ class RunContract(ContractTraining):
         with hook:
             self.train(hook, steps=4)
             hook.close(end_of_training=False)
-        trial = WrittenTrial(hook.out_dir)
+        trial = WrittenTrial(hook.trial_uri)
         assert sorted(trial.indexes()) == [0, 1, 2, 3]
         assert trial.end_marker() is None
 
@@ -112,7 +112,7 @@ class RunContract(ContractTraining):
             steps.append(step)
             if step == 2:
                 hook.flush()
-                self.ask_to_stop(hook, WrittenTrial(hook.out_dir).job().run_id)
+                self.ask_to_stop(hook, WrittenTrial(hook.trial_uri).job().run_id)
 
         with self.ending():
             self.train(hook, steps=9, on_step=on_step)
@@ -142,7 +142,7 @@ class RunContract(ContractTraining):
         def on_step(step: int) -> None:
             if step == 2:
                 hook.flush()
-                self.ask_to_stop(hook, WrittenTrial(hook.out_dir).job().run_id)
+                self.ask_to_stop(hook, WrittenTrial(hook.trial_uri).job().run_id)
 
         trial = self.trained(hook, steps=5, on_step=on_step)
         assert sorted(trial.indexes()) == [0, 1, 2, 3, 4]

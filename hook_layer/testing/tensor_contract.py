@@ -40,7 +40,7 @@ class TensorContract(ContractTraining):
         trained = self.train(hook, steps=5)
         hook.close()
         assert len(set(trained.losses)) == 5
-        trial = WrittenTrial(hook.out_dir)
+        trial = WrittenTrial(hook.trial_uri)
         saved = [trial.values(step)[self.loss_name].item() for step in range(5)]
         assert saved == pytest.approx(trained.losses, rel=1e-6)
 

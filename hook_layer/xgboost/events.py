@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from typing_extensions import Self
 from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
-from hook_layer.capture import TensorBackend
+from hook_layer.capture import StepRecord, TensorBackend
 from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import Collection
 from hook_layer.configuration.hook_setup import HookSetup
@@ -20,10 +21,12 @@ from hook_layer.format.job_file import StopFile, parse_stop_file
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
 from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.session import TrialSession
 from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
 from hook_layer.xgboost.directions import collection_of_direction, direction_of, said_directions
 from hook_layer.xgboost.distributed import rank_and_size, shared_text
 from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_data
+from hook_layer.xgboost.late_values import LateValues
 from hook_layer.xgboost.metrics import (
     EvaluationLog,
     collections_of,
@@ -68,6 +71,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._num_boosted: int | None = None
         self._num_evaluated = 0
         self._in_round = self._ends_with_block = False
+        self._late: LateValues | None = None
 
     def __enter__(self) -> Self:
         self._ends_with_block = True
@@ -109,11 +113,58 @@ class BoosterEvents(BaseHook, TrainingCallback):
         return self._ends_here(model, epoch)
 
     def after_training(self, model: Any) -> Any:
-        """Close, unless the hook is used in a `with` block; called by XGBoost."""
+        """Close, unless the hook is used in a `with` block; called by XGBoost.
+
+        What the script saves later becomes one more step, written at the next `close`.
+        """
         self._end_unseen_round(model)
         if not self._ends_with_block:
+            is_first_end = not self._closed
             self.close()
+            if is_first_end and self._closed:
+                self._late = self._late_values()
         return model
+
+    def close(self, *, end_of_training: bool = True) -> None:
+        """Write what is left, also what was saved after `xgboost.train`; as for other frameworks.
+
+        Args:
+            end_of_training: False when training must be resumed later: no end marker then.
+        """
+        super().close(end_of_training=end_of_training)
+        late, self._late = self._late, None
+        if late is not None:
+            late.close()
+
+    def _late_values(self) -> LateValues | None:
+        """Return what takes values after the end of the run; None where this worker writes none."""
+        session, start = self._session, self._run_start
+        if session is None or start is None:
+            return None
+        targets, identity = self._place.targets, session.identity
+        end = replace(
+            start,
+            step=self.step,
+            saved_step=self._last_saved_step,
+            sequence=session.writer.submitted_sequence,
+        )
+        return LateValues(
+            StepRecord(self.step + 1, self.mode, self.mode_steps[self.mode] + 1),
+            targets.out,
+            identity.run_id,
+            partial(TrialSession, targets, identity, end, self._place.job, self._options),
+            self.collection_manager,
+            self._options.close_timeout_s,
+        )
+
+    def _save(self, name: str, value: Any, plan: TensorPlan, timestamp: float | None) -> None:
+        late = self._late
+        if late is None:
+            super()._save(name, value, plan, timestamp)
+            return
+        with self._lock:
+            self.collection_manager.note(name)
+            late.add(self._captured({name: (value, plan)}), timestamp)
 
     @guarded("metrics")
     def _note_evaluated(self) -> None:
@@ -230,10 +281,9 @@ class BoosterEvents(BaseHook, TrainingCallback):
         return self._computed_backend if is_ours else super()._backend_of(value)
 
     def _accepts(self, name: str) -> bool:
-        if self._closed:
+        if self._closed and self._late is None:
             self._say_once(
-                "the hook was closed at the end of training and stores nothing later; to save "
-                "more, use it in a block `with hook:`"
+                "the hook is closed and stores nothing more; save values before `hook.close()`"
             )
         return super()._accepts(name)
 

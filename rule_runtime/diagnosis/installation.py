@@ -116,10 +116,13 @@ def _kill_switch(environ: Mapping[str, str]) -> Finding:
 def _configuration(environ: Mapping[str, str]) -> Finding:
     try:
         name = read_configuration_file(environ=environ).name
-        load_hook_configuration(environ=environ)
+        configuration = load_hook_configuration(environ=environ)
     except ConfigurationFileNotFoundError:
         text = "none: hooks take what their arguments say"
         return Finding("configuration file", Verdict.OK, text)
     except HookConfigurationError as error:
         return Finding("configuration file", Verdict.PROBLEM, str(error), "correct it")
+    if configuration.warnings:
+        text = f"{name}: {'; '.join(configuration.warnings)}"
+        return Finding("configuration file", Verdict.PROBLEM, text, "correct it")
     return Finding("configuration file", Verdict.OK, name)

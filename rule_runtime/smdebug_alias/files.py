@@ -16,6 +16,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key, index_key
 from hook_layer.format.records import EncodedRecord, StepEncoder, read_records
 from hook_layer.storage.base import open_store
+from rule_runtime.trial.errors import SMDebugValueError
 
 __all__ = ["FileReader", "FileWriter"]
 
@@ -60,7 +61,7 @@ class FileWriter:
         tdata: Any,
         tname: str,
         write_index: bool = True,
-        mode: ModeKeys = ModeKeys.GLOBAL,
+        mode: ModeKeys | None = ModeKeys.GLOBAL,
         mode_step: int | None = None,
         timestamp: float | None = None,
     ) -> None:
@@ -70,11 +71,18 @@ class FileWriter:
             tdata: Its value.
             tname: Its name.
             write_index: Taken for compatibility; every tensor is in the index.
-            mode: Mode of the step; that of the first tensor holds for the index.
+            mode: Mode of the step, None for GLOBAL; that of the first tensor holds for the index.
             mode_step: Step within the mode; the global step unless given.
             timestamp: When it was captured, seconds since 1970.
+
+        Raises:
+            SMDebugValueError: `mode` is no mode.
         """
         del write_index
+        mode = ModeKeys.GLOBAL if mode is None else mode
+        if mode not in list(ModeKeys):
+            valid = ", ".join(f"ModeKeys.{key.name}" for key in ModeKeys)
+            raise SMDebugValueError(f"mode={mode!r}: mode can be one of {valid}")
         place = (mode, self.step if mode_step is None else mode_step)
         self._place = self._place or place
         wall_time = time.time() if timestamp is None else timestamp

@@ -41,11 +41,14 @@ class RunSteps(LiveRun):
     ) -> None:
         super().__init__(store, range_steps=range_steps, sleep=sleep)
         self._mode_to_global: dict[ModeKeys, dict[int, int]] = {}
+        # Under the original's name, because published rules read it.
+        self._global_to_mode: dict[int, tuple[ModeKeys, int]] = {}
 
     def _add(self, file: StepFile) -> None:
         if file.index is not None:
-            modes = self._mode_to_global.setdefault(file.index.mode, {})
-            modes.setdefault(file.index.mode_step, file.step)
+            mode, mode_step = file.index.mode, file.index.mode_step
+            self._mode_to_global.setdefault(mode, {}).setdefault(mode_step, file.step)
+            self._global_to_mode.setdefault(file.step, (mode, mode_step))
 
     def steps(self, mode: Mode = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Return the saved steps, sorted; of GLOBAL the global steps of all modes.
@@ -90,12 +93,9 @@ class RunSteps(LiveRun):
         Args:
             global_step: The step.
         """
-        if global_step not in self._files:
+        if global_step not in self._global_to_mode:
             self.maybe_refresh()
-        for file in self._files.get(global_step, {}).values():
-            if file.index is not None:
-                return file.index.mode, file.index.mode_step
-        return None, None
+        return self._global_to_mode.get(global_step, (None, None))
 
     def global_step(self, mode: Mode, mode_step: int) -> int | None:
         """Return the global step of a step within a mode, None if it was not saved.

@@ -20,6 +20,7 @@ OURS = re.compile(
     rf"\b(?!{OTHER_DOTTED_NAMES})(?:hook_layer|rule_runtime|stepwatch|lambdas|infra)(?:\.\w+)+"
 )
 IMPORTED = re.compile(r"from ((?:hook_layer|rule_runtime|stepwatch)[\w.]*) import ([\w, *]+)")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 IDENTIFIER = re.compile(r"::: ([\w.]+)")
 VARIABLE = re.compile(
     r"\b(?:STEPWATCH|SMDEBUG|SMPROFILER|SAGEMAKER|USE|TRAINING|AWS|TENSORBOARD|CHECKPOINT)_[A-Z_]+"
@@ -91,6 +92,14 @@ def test_the_imports() -> None:
                 assert names_in(module) is not None, f"{page}: {module}"
                 continue
             assert exists(f"{module}.{name}"), f"{page}: from {module} import {name}"
+
+
+def test_the_tests() -> None:
+    named = [(page, found) for page, code in mentions() for found in TEST.findall(code)]
+    assert len(named) > 10
+    for page, (file, name) in named:
+        module = file.removesuffix(".py").replace("/", ".")
+        assert exists(f"{module}.{name}"), f"{page}: {file}::{name}"
 
 
 def test_a_name_that_does_not_exist_would_be_found() -> None:

@@ -92,11 +92,23 @@ def test_an_empty_collection_is_harmless_unless_it_is_included(include: list[str
 
 
 def test_a_mistake_that_is_told_costs_no_other_collection() -> None:
-    manager = made(Collection("mine", ["w"]), Collection("b"), include=("mine", "b", "c"))
+    manager = made(Collection("mine", ["w"]), Collection("b"), include=("mine", "b"))
     mistakes: list[HookConfigurationError] = []
     assert due(manager, mistakes.append) == due(manager, mistakes.append) == ["mine"]
-    assert [str(mistake).split()[1] for mistake in mistakes] == ["b", "is"]
+    assert [str(mistake).split()[1] for mistake in mistakes] == ["b"]
     manager.get("b").add_tensor_name("w")
-    manager.get("c").include("w")
-    assert due(manager) == ["mine", "b", "c"]
-    assert len(mistakes) == 2
+    assert due(manager) == ["mine", "b"]
+    assert len(mistakes) == 1
+
+
+def test_an_unknown_collection_is_created_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager = made(Collection("mine", ["w"]), include=("mine", "mien"))
+    for _ in range(3):
+        assert "mine" in due(manager)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "has 'mien', which is unknown, so it is created without tensors" in warning
+    assert "Did you mean 'mine'?" in warning
+    manager.get("mien", create=False).include("x")
+    assert manager.plan("x", manager.due(ModeKeys.TRAIN, 0)) is not None

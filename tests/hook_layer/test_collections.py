@@ -91,7 +91,8 @@ def test_seen_names_are_in_the_file_also_of_collections_that_are_not_due() -> No
 
 def test_collections_added_later_count_from_then_on() -> None:
     colls = manager(Collection("losses", ["loss"]), include=("losses", "x"))
-    with pytest.raises(ValueError, match="include_collections='x' is not configured"):
+    colls.get("x")
+    with pytest.raises(ValueError, match="Collection x has not been configured"):
         colls.due(ModeKeys.TRAIN, 0)
     colls.get("x").include("x")
     assert len(colls.due(ModeKeys.TRAIN, 0)) == 2

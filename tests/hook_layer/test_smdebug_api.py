@@ -22,7 +22,9 @@ from torch import nn
 
 import hook_layer
 import hook_layer.pytorch as smd
+from hook_layer.claim import FolderClaim
 from hook_layer.errors import HookConfigurationError
+from hook_layer.storage.local import LocalStore
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer import smdebug_api
 from tests.hook_layer.smdebug_api import (
@@ -86,7 +88,7 @@ def train(
         optimizer.step()
     if close:
         hook.close()
-    return WrittenTrial(hook.out_dir)
+    return WrittenTrial(hook.trial_uri)
 
 
 WEIGHT, GRADIENT, LOSS = "Net_fc.weight", "gradient/Net_fc.weight", "CrossEntropyLoss_output_0"
@@ -175,6 +177,37 @@ def test_export_tensorboard_and_tensorboard_dir(tmp_path: Path) -> None:
     assert list((elsewhere / "GLOBAL").glob("*.tfevents*"))
     assert not (tmp_path / "other/tensorboard").exists()
     assert not (tmp_path / "none/tensorboard").exists()
+
+
+def test_out_dir_and_tensorboard_dir_are_the_given_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    relative = make(out_dir="runs/a", export_tensorboard=True)
+    assert (relative.out_dir, relative.tensorboard_dir) == ("runs/a", "runs/a/tensorboard")
+    assert relative.trial_uri == f"{(tmp_path / 'runs/a').as_uri()}/"
+    in_home = make(out_dir=Path("~/b"), tensorboard_dir="~/board")
+    assert in_home.out_dir == f"{tmp_path}/b"
+    assert in_home.tensorboard_dir == f"{tmp_path}/board"
+    remote = make(out_dir="s3://bucket/c")
+    assert (remote.out_dir, remote.tensorboard_dir) == ("s3://bucket/c", None)
+    assert remote.trial_uri == "s3://bucket/c/"
+    (tmp_path / "hook.json").write_text('{"LocalPath": "tensors"}')
+    assert smd.Hook.create_from_json_file("hook.json").out_dir == "tensors"
+    monkeypatch.setenv("USE_SMDEBUG", "0")
+    assert make(out_dir="off").out_dir == "off"
+
+
+def test_out_dir_is_the_folder_that_a_hook_moved_to(tmp_path: Path) -> None:
+    asked = tmp_path / "of two"
+    holder = FolderClaim(LocalStore(asked))
+    assert holder.take() is None
+    hook = make(out_dir=asked, export_tensorboard=True)
+    train(hook)
+    holder.release()
+    assert hook.out_dir == f"{asked}-2"
+    assert hook.tensorboard_dir == f"{asked}-2/tensorboard"
 
 
 def test_dry_run_stores_nothing() -> None:
@@ -282,6 +315,30 @@ def test_collections_of_a_hook() -> None:
         hook.add_collection("other")  # type: ignore[arg-type]
     names = train(hook).names(0)
     assert {"Net_fc.bias", WEIGHT} <= names
+
+
+def test_an_unknown_collection_is_created_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    hook = make(include_collections=["mine", "gradeints"])
+
+    def save(hook: smd.Hook, _: Net) -> None:
+        hook.save_tensor("own", torch.ones(2), collections_to_write="mine")
+
+    trial = train(hook, within=save)
+    assert trial.values(0)["own"].tolist() == [1, 1]
+    collections = trial.collections().collections
+    assert collections["mine"].tensor_names == ("own",)
+    assert collections["gradeints"].tensor_names == ()
+    warnings = [r.getMessage() for r in caplog.records if "is unknown" in r.getMessage()]
+    assert len(warnings) == 2
+    assert "Did you mean 'gradients'?" in warnings[0]
+
+
+def test_a_collection_without_pattern_or_tensor_is_refused_at_the_first_step() -> None:
+    hook = make(include_collections=["mine"])
+    hook.get_collection("mine")
+    with pytest.raises(HookConfigurationError, match="Collection mine has not been configured"):
+        train(hook)
+    hook.close()
 
 
 @does("Hook.set_mode")
@@ -466,13 +523,26 @@ def test_the_hook_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     named = smd.get_hook(str(path), create_if_not_exists=True)
     assert named not in {None, hook, other}
     smd.del_hook()
-    path.write_text('{"HookParameters": {"save_intervall": 1}}')
-    with pytest.raises(HookConfigurationError, match="did you mean 'save_interval'"):
+    path.write_text('{"HookParameters": {"save_interval": 0}}')
+    with pytest.raises(HookConfigurationError, match="save_interval=0 must be"):
         smd.get_hook(create_if_not_exists=True)
     monkeypatch.setenv("USE_SMDEBUG", "0")
     assert smd.get_hook(create_if_not_exists=True) is None
     switched_off = smd.Hook.create_from_json_file()
     assert list(train(switched_off).store.list()) == []
+
+
+def test_unknown_hook_parameters_have_no_effect_and_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parameters = {"train.save_intervl": "1", "profile": "x", "save_interval": "2"}
+    path = tmp_path / "hook.json"
+    path.write_text(json.dumps({"LocalPath": new_uri(), "HookParameters": parameters}))
+    assert list(train(smd.Hook.create_from_json_file(path), 3).indexes()) == [0, 2]
+    first, second = [r.getMessage() for r in caplog.records if "is unknown" in r.getMessage()]
+    assert "hook.json: HookParameters.train.save_intervl is unknown and has no effect" in first
+    assert "did you mean 'train.save_interval'?" in first
+    assert "HookParameters.profile" in second
 
 
 def test_a_configuration_and_arguments_exclude_each_other(tmp_path: Path) -> None:

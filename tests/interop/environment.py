@@ -14,6 +14,7 @@ from typing import Any
 from hook_layer.format.paths import END_MARKER
 
 __all__ = [
+    "FRAMEWORKS_PYTHON",
     "OUR_PYTHON",
     "SMDEBUG_PYTHON",
     "SmdebugReader",
@@ -25,11 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 OUR_PYTHON = Path(sys.executable)
 SMDEBUG_PYTHON = ROOT / ".venv-interop" / "bin" / "python"
+FRAMEWORKS_PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"
 TIMEOUT_S = 120
-NOT_INSTALLED = (
-    f"the original client is not installed: there is no {SMDEBUG_PYTHON.relative_to(ROOT)}; "
-    "run `python3 tools/setup_environment.py interop`"
-)
 
 
 def run_scripts(*commands: Sequence[str | Path], path: Path | None = None) -> list[str]:
@@ -58,7 +56,7 @@ def started(
     path: Path | None = None,
     errors: int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
-    assert Path(python).exists(), NOT_INSTALLED
+    assert Path(python).exists(), f"there is no {python}; run `make setup`"
     own = [] if python == SMDEBUG_PYTHON else [ROOT]
     environment = {
         **os.environ,

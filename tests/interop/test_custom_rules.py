@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.local import LocalStore
 from rule_runtime import smdebug_alias
 from rule_runtime.custom_rules.loader import load_custom_rule
@@ -18,7 +19,8 @@ from tests.interop.environment import HERE, OUR_PYTHON, ROOT, SMDEBUG_PYTHON, ru
 
 pytestmark = pytest.mark.interop
 
-RULE_FILE = ROOT / "tests" / "rule_runtime" / "custom_rules" / "files" / "required.py"
+RULES = ROOT / "tests" / "rule_runtime" / "custom_rules" / "files"
+RULE_FILE = RULES / "required.py"
 RULE = "BehindTheOther"
 ALIAS = ROOT / "rule_runtime" / "smdebug_alias" / "__main__.py"
 SCRIPT = HERE / "invoke_script.py"
@@ -81,3 +83,32 @@ def test_our_evaluators_judge_alike(
         if not isinstance(outcome, NotEvaluated)
     }
     assert judged == found[0]["judged"]
+
+
+def test_a_rule_that_maps_global_steps_to_modes_judges_alike(tmp_path: Path) -> None:
+    run = TrialBuilder(LocalStore(tmp_path / "run"))
+    run.collections(all=("outputs", "labels"))
+    for step, right in enumerate((4, 4, 1, 3, 4, 2)):
+        tensors = {
+            "outputs": np.eye(4, dtype=np.float32),
+            "labels": np.r_[:right, [9] * (4 - right)],
+        }
+        run.step(step, tensors, mode=ModeKeys.EVAL if step % 2 else ModeKeys.TRAIN)
+    run.end()
+    file, name = RULES / "validation_accuracy.py", "ValidationAccuracyDrops"
+    arguments = (file, name, tmp_path / "run", tmp_path / "run")
+    outputs = run_scripts(
+        (SMDEBUG_PYTHON, SCRIPT, *arguments), (OUR_PYTHON, ALIAS, SCRIPT, *arguments)
+    )
+    original, ours = (json.loads(output.rpartition("found:")[2]) for output in outputs)
+    assert ours == original
+    assert ours["details"] == {"1": 1.0, "3": 0.75, "5": 0.5}
+    smdebug_alias.uninstall()
+    outcomes = run.outcomes(load_custom_rule(file, name, {}, allowed=[RULES]))
+    smdebug_alias.uninstall()
+    assert [isinstance(outcome, IssueFound) for outcome in outcomes] == [
+        *[False] * 3,
+        True,
+        False,
+        True,
+    ]

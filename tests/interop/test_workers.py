@@ -26,10 +26,17 @@ REDUCTIONS = ("l1", "l2", "max", "min", "sum")
 WORKERS = ("worker_0", "worker_1")
 
 
+@pytest.fixture(scope="module", params=["DistributedDataParallel", "fully_shard"])
+def wrapper(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, wrapper: str) -> Path:
     folder = tmp_path_factory.mktemp("workers")
-    run_scripts(*((OUR_PYTHON, "workers_script.py", str(rank), folder) for rank in range(2)))
+    script = "workers_script.py"
+    run_scripts(*((OUR_PYTHON, script, str(rank), folder, wrapper) for rank in range(2)))
     return folder
 
 
@@ -85,14 +92,15 @@ def test_every_value_is_the_one_that_torch_had(
     assert num_compared == 2 * (3 * (len(PARAMETERS) + 1) + 2 * len(PARAMETERS))
 
 
-def test_the_workers_differ_where_they_should(found: dict[str, Any]) -> None:
+def test_the_workers_differ_where_they_should(found: dict[str, Any], wrapper: str) -> None:
     def differs(name: str) -> bool:
-        of_workers = found["tensors"][name]["values"]["3"]
+        of_workers = found["tensors"][name]["values"]["0"]
         return bool(of_workers["worker_0"] != of_workers["worker_1"])
 
     assert differs("CrossEntropyLoss_output_0")
-    assert not differs("Net_first.weight")
-    assert not differs("gradient/Net_first.weight")  # the mean over both
+    has_shards = wrapper == "fully_shard"
+    assert differs("Net_first.weight") is has_shards
+    assert differs("gradient/Net_first.weight") is has_shards  # or the mean over both
 
 
 def test_reductions_are_those_of_torch(

@@ -95,3 +95,12 @@ def test_what_is_saved_unasked(folders: tuple[Path, Path], seen_by_smdebug: Seen
     found = seen_by_smdebug(folders[1] / "unasked")
     assert found["names"] == ["train-rmse", "validation-rmse"]
     assert found["all_steps"] == [0, 10]
+
+
+def test_a_scalar_that_is_saved_after_the_training(
+    folders: tuple[Path, Path], seen_by_smdebug: Seen
+) -> None:
+    theirs, ours = (seen_by_smdebug(folder / "late") for folder in folders)
+    assert ours["names"] == theirs["names"] == ["scalar/score", "test-rmse"]
+    scalars = [list(of["tensors"]["scalar/score"]["values"].values()) for of in (theirs, ours)]
+    assert scalars[0] == scalars[1]

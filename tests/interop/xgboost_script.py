@@ -1,4 +1,4 @@
-"""Boost trees of the data in DATA with a hook that writes to PATH, three times.
+"""Boost trees of the data in DATA with a hook that writes to PATH, four times.
 
     python xgboost_script.py smdebug.xgboost|hook_layer.xgboost DATA PATH
 
@@ -58,6 +58,11 @@ def main(module: str, data_file: str, path: str) -> None:
 
     hook = smd.Hook(f"{path}/unasked")
     boost(hook, PARAMETERS, train, test)
+
+    hook = smd.Hook(f"{path}/late")
+    xgboost.train(PARAMETERS, train, 12, evals=[(test, "test")], callbacks=[hook])
+    hook.save_scalar("score", 0.25)
+    hook.close()
 
 
 def boost(hook, parameters, train, test):  # noqa: ANN001, ANN201 - of either module

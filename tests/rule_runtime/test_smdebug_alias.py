@@ -404,7 +404,7 @@ def test_files_are_written_and_read_as_the_originals_tests_do(tmp_path: Path) ->
     reader_module = importlib.import_module("smdebug.core.reader")
     layer = importlib.import_module("smdebug.core.access_layer.utils")
     with writer_module.FileWriter(trial_dir=str(tmp_path), step=3, worker="algo-1") as writer:
-        writer.write_tensor(tdata=np.ones((2, 2)), tname="w")
+        writer.write_tensor(tdata=np.ones((2, 2)), tname="w", mode=None)
         writer.write_tensor(tdata=5.0, tname="loss", mode=ModeKeys.TRAIN, mode_step=1)
         writer.flush()
         assert writer.name().endswith("000000000003_algo-1.tfevents")
@@ -412,7 +412,10 @@ def test_files_are_written_and_read_as_the_originals_tests_do(tmp_path: Path) ->
     writer_module.FileWriter(str(tmp_path), "algo-1", step=4).close()
     found = list(reader_module.FileReader(writer.name()).read_tensors())
     assert [(one[0], one[1]) for one in found] == [("w", 3), ("loss", 3)]
+    assert found[0][3:] == (ModeKeys.GLOBAL, 3)
     assert found[1][3:] == (ModeKeys.TRAIN, 1)
+    with pytest.raises(errors.SMDebugValueError, match="'train': mode can be one of ModeKeys"):
+        writer.write_tensor(np.ones(2), "w", mode="train")
     assert not layer.has_training_ended(str(tmp_path))
     layer.training_has_ended(str(tmp_path))
     assert layer.has_training_ended(str(tmp_path))

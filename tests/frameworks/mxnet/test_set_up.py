@@ -63,7 +63,6 @@ def test_the_current_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"include_collections": "gradient"}, "did you mean 'gradients'"),
         ({"include_workers": "two"}, "include_workers='two'"),
         ({"save_config": 3}, "save_config"),
     ],

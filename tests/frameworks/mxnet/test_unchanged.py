@@ -94,3 +94,43 @@ def test_a_script_keeps_the_hook_that_it_has(tmp_path: Path) -> None:
     run(tmp_path, WATCH, OWN_HOOK)
     assert not (tmp_path / "trial").exists()
     assert sorted(WrittenTrial(str(tmp_path / "own")).indexes())[:4] == [0, 1, 2, 3]
+
+
+FROM_FILE = """
+import hook_layer.mxnet as smd
+hook = smd.Hook.create_from_json_file("hook.json")
+"""
+REGISTERED = """
+hook.register_block(net)
+hook.register_block(criterion)
+"""
+
+
+def test_a_hook_of_a_configuration_file_attaches_to_the_first_model(tmp_path: Path) -> None:
+    for name, own_hook in (("attached", FROM_FILE), ("registered", FROM_FILE + REGISTERED)):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert run(folder, own_hook=own_hook)[-1] == "Block.__call__"  # nothing is patched any more
+    attached, registered = (
+        WrittenTrial(str(tmp_path / name / "trial")) for name in ("attached", "registered")
+    )
+    assert list(attached.indexes()) == list(registered.indexes()) == [0, 1, 2, 3, 4]
+    for step, index in attached.indexes().items():
+        assert index.mode is registered.indexes()[step].mode
+        assert attached.names(step) == registered.names(step)
+
+
+def test_a_model_that_the_script_registers_replaces_the_one_that_was_found(tmp_path: Path) -> None:
+    later = FROM_FILE + "before_the_net(features)\nhook.register_block(net)\n"
+    training = """
+def before_the_net(model):
+    with autograd.record():
+        loss = criterion(model(mx.nd.ones((1, 6))), mx.nd.array([0]))
+    loss.backward()
+"""
+    run(tmp_path, own_hook=training + later)
+    trial = WrittenTrial(str(tmp_path / "trial"))
+    assert list(trial.indexes()) == [0, 1, 2, 3, 4, 5]
+    assert "features_weight" in trial.names(0)
+    assert {"head_weight", "loss0_output_0"} <= trial.names(1)
+    assert not any("features" in name for name in trial.names(1))

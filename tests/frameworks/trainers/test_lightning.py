@@ -290,7 +290,7 @@ def test_arguments(trial: WrittenTrial, tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "stepwatch.json"
     path.write_text(f'{{"LocalPath": "{tmp_path / "run"}"}}')
     monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(path))
-    assert StepwatchCallback().hook.out_dir.endswith("/run/")
+    assert StepwatchCallback().hook.out_dir == str(tmp_path / "run")
 
 
 def test_a_script_without_a_callback_gets_one(

@@ -328,7 +328,7 @@ def test_mistakes_of_the_command_line(arguments: list[str], message: str) -> Non
 
 def test_a_mistake_in_the_configuration_comes_before_the_script(tmp_path: Path) -> None:
     config = tmp_path / "stepwatch.json"
-    config.write_text('{"DebugHookConfig": {"HookParameters": {"save_intervall": "1"}}}')
+    config.write_text('{"DebugHookConfig": {"HookParameters": {"save_interval": "0"}}}')
     done = run(["-m", "hook_layer", "--config", config, TORCH])
     assert done.returncode == MISTAKE
     assert "save_interval" in done.stderr

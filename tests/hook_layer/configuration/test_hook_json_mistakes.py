@@ -31,12 +31,6 @@ _COLLECTIONS = "CollectionConfigurations"
         ({"HookParameter": {}}, ["HookParameter", "did you mean 'HookParameters'"]),
         ({"CollectionConfiguration": []}, ["did you mean 'CollectionConfigurations'"]),
         ({_PARAMETERS: []}, ["HookParameters=[] must be a JSON object"]),
-        (
-            {_PARAMETERS: {"save_intervall": 1}},
-            ["save_intervall=1", "mean 'save_interval'"],
-        ),
-        ({_PARAMETERS: {"test.save_interval": 1}}, ["HookParameters.test.save_interval=1"]),
-        ({_PARAMETERS: {"train.save_intervl": 1}}, ["did you mean 'train.save_interval'"]),
         ({_PARAMETERS: {"save_interval": 0}}, ["save_interval=0 must be an integer of at least 1"]),
         ({_PARAMETERS: {"eval.save_interval": "0"}}, ["HookParameters.eval.save_interval='0'"]),
         ({_PARAMETERS: {"save_interval": "ten"}}, ["HookParameters.save_interval='ten'"]),

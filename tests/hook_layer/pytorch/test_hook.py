@@ -763,10 +763,9 @@ def test_mistakes_raise_at_construction(arguments: dict[str, Any], message: str)
 
 
 def test_mistakes_in_collections_raise_at_the_first_step(trial: WrittenTrial) -> None:
-    with pytest.raises(ValueError, match="did you mean 'weights'"):
-        every_step(trial, include_collections=["weigths"])
     hook = every_step(trial, include_collections=["mine"])
-    with pytest.raises(ValueError, match="include_collections='mine' is not configured"):
+    hook.get_collection("mine")
+    with pytest.raises(ValueError, match="Collection mine has not been configured"):
         Training(hook).step()
     hook.close()
     hook = every_step(trial)

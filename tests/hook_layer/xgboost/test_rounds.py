@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,8 +93,64 @@ def test_a_closed_hook_says_that_it_saves_nothing(trial: WrittenTrial, caplog: L
     train(hook, rounds=3)
     assert len(trial.indexes()) == 2
     assert "create a new hook" in caplog.text
+    hook.close()
     hook.save_scalar("score", 0.5)
-    assert "stores nothing later" in caplog.text
+    assert "the hook is closed and stores nothing more" in caplog.text
+
+
+def test_values_after_the_training_become_one_more_step(trial: WrittenTrial, caplog: Log) -> None:
+    hook = make_hook(trial)
+    train(hook, rounds=2)
+    before = trial.end_marker()
+    run = trial.job()
+    hook.save_scalar("score", 0.25)
+    hook.save_scalar("score", 0.5)
+    hook.save_tensor("matrix", np.eye(2), collections_to_write="mine")
+    assert sorted(trial.indexes()) == [0, 1]
+    hook.close()
+    assert trial.names(2) == {"scalar/score", "matrix"}
+    assert trial.values(2)["scalar/score"].tolist() == [0.5]
+    assert trial.indexes()[2].sequence == trial.indexes()[1].sequence + 1
+    assert trial.collections().collections["mine"].tensor_names == ("matrix",)
+    assert trial.job() == run
+    after = trial.end_marker()
+    assert before is not None
+    assert after is not None
+    assert before.sequences["worker_0"] + 1 == after.sequences["worker_0"]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_values_after_the_training_of_a_forgotten_hook(tmp_path: Path) -> None:
+    code = """
+import gc, sys
+from tests.hook_layer.xgboost.boosting import make_hook, train
+from hook_layer.testing.written_trial import WrittenTrial
+from hook_layer.xgboost import del_hook
+def main():
+    hook = make_hook(WrittenTrial(sys.argv[1]))
+    train(hook, rounds=2)
+    hook.save_scalar("score", 0.5)
+main()
+del_hook()
+gc.collect()
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    subprocess.run(command, check=True, timeout=60, cwd=Path(__file__).parents[3])
+    trial = WrittenTrial(str(tmp_path / "run"))
+    assert trial.names(2) == {"scalar/score"}
+    assert trial.end_marker() is not None
+
+
+def test_values_after_the_training_leave_a_later_run_alone(
+    trial: WrittenTrial, caplog: Log
+) -> None:
+    hook = make_hook(trial)
+    train(hook, rounds=2)
+    hook.save_scalar("score", 0.5)
+    train(make_hook(trial), rounds=3)
+    hook.close()
+    assert "scalar/score" not in trial.names(2)
+    assert "scalar/score are not stored, because another run began" in caplog.text
 
 
 def test_scalars_of_a_custom_objective_belong_to_the_round(trial: WrittenTrial) -> None:

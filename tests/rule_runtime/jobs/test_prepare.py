@@ -196,8 +196,8 @@ class TestConfiguration:
         assert (member["InstanceType"], member["VolumeSizeInGB"]) == ("ml.t3.medium", 30)
 
     def test_what_the_hook_would_refuse_is_refused_now(self, tmp_path: Path) -> None:
-        hook = DebuggerHookConfig(hook_parameters={"save_intervall": 5})
-        with pytest.raises(ValueError, match=r"HookParameters.*save_intervall.*save_interval"):
+        hook = DebuggerHookConfig(hook_parameters={"save_interval": 0})
+        with pytest.raises(ValueError, match=r"HookParameters.*save_interval='0'"):
             in_folder(tmp_path, hook_config=hook)
         assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,55 @@
+"""A hook that a script made of a configuration file, for the training that begins first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.hook import BaseHook
+from hook_layer.original_api import OriginalApi
+
+__all__ = ["HookOfScript"]
+
+_Hook = TypeVar("_Hook", bound=OriginalApi)
+
+
+@dataclass(frozen=True)
+class HookOfScript(HookSource):
+    """Gives a hook of the script to one training, instead of making hooks.
+
+    Attributes:
+        hook: Returns the hook; None if it is gone.
+    """
+
+    hook: Callable[[], OriginalApi | None] = lambda: None
+
+    @property
+    def decides_steps(self) -> bool:
+        """False: modes and steps are those of the hook, which the script has."""
+        return False
+
+    def offers(self, hook: OriginalApi) -> bool:
+        """Return whether this hook waits here for a training."""
+        return self.hook() is hook
+
+    def is_needed(self, earlier: Collection[BaseHook] | None = None) -> bool:  # noqa: ARG002
+        """Return whether the hook still waits for a training."""
+        hook = self.hook()
+        return not self._made and hook is not None and hook.is_active
+
+    def make(
+        self, hook_type: type[_Hook], earlier: Collection[BaseHook] | None = None
+    ) -> _Hook | None:
+        """Return the hook, once.
+
+        Args:
+            hook_type: The framework's hook.
+            earlier: As of `is_needed`.
+        """
+        hook = self.hook()
+        if not self.is_needed(earlier) or not isinstance(hook, hook_type):
+            return None
+        self._made.append(hook)
+        return hook

@@ -1,0 +1,103 @@
+"""Calls the methods that a subclass of `Hook` overrides, when and as the original calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import ModuleCall
+from hook_layer.pytorch.modules import RegisteredModules, is_a_key
+
+__all__ = ["OriginalMethods", "OverriddenMethods"]
+
+_OF_MODULES = ("forward_hook", "_write_inputs", "_write_outputs")
+
+
+class OriginalMethods(Protocol):
+    """The methods of a hook that the original registers with torch."""
+
+    def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Capture inputs and outputs of a module."""
+        ...
+
+    def backward_hook(self, tname: str) -> Callable[[Tensor], Any]:
+        """Return a hook that captures the gradient of a parameter."""
+        ...
+
+
+@dataclass(frozen=True)
+class OverriddenMethods:
+    """Which of the original's methods a subclass of `Hook` overrides.
+
+    An overridden method replaces the hook's own way to the same tensors: otherwise a subclass could
+    not leave a tensor out, and inputs and outputs would be counted twice.
+
+    Attributes:
+        begins_steps: `forward_pre_hook`, called before each forward pass of a model.
+        captures_modules: `forward_hook`, `_write_inputs` or `_write_outputs`: the first is called
+            after the forward pass of each module and registered loss, and calls the others.
+        captures_gradients: `backward_hook`, called once for each parameter; what it returns is
+            called with the gradient of each backward pass, before torch adds it to `.grad`.
+    """
+
+    begins_steps: bool = False
+    captures_modules: bool = False
+    captures_gradients: bool = False
+
+    @classmethod
+    def of(cls, hook_type: type, base: type) -> OverriddenMethods:
+        """Return what a subclass overrides.
+
+        Args:
+            hook_type: The subclass.
+            base: The class that has the methods.
+        """
+
+        def overrides(*names: str) -> bool:
+            return any(getattr(hook_type, name) is not getattr(base, name) for name in names)
+
+        return cls(
+            overrides("forward_pre_hook"), overrides(*_OF_MODULES), overrides("backward_hook")
+        )
+
+    def register(
+        self, hook: OriginalMethods, model: nn.Module, registered: RegisteredModules
+    ) -> Iterator[Any]:
+        """Register the overridden methods with a model, but for `forward_pre_hook`.
+
+        Args:
+            hook: The hook.
+            model: The model.
+            registered: Names of its modules and parameters.
+
+        Yields:
+            torch's handles.
+        """
+        if self.captures_modules:
+            named = registered.named_like(lambda _: True)
+            for module in model.modules():
+                if is_a_key(module) and module in named:
+                    yield from self.register_module(hook, module)
+        if self.captures_gradients:
+            for name, parameter in registered.named_parameters(model):
+                if parameter.requires_grad:
+                    method = hook.backward_hook(name)
+                    yield own_hooks.register(parameter.register_hook, method)
+
+    def register_module(self, hook: OriginalMethods, module: nn.Module) -> Iterator[Any]:
+        """Register the overridden methods with a module or a loss.
+
+        Args:
+            hook: The hook.
+            module: The module.
+
+        Yields:
+            torch's handles.
+        """
+        if self.captures_modules:
+            call = ModuleCall(module, hook.forward_hook)
+            yield own_hooks.register(module.register_forward_hook, call, with_kwargs=True)
