@@ -79,7 +79,7 @@ class EncodedStep:
         self._stored: list[str] = []
         self._rows: list[_Row] = []
         self._batches: list[NDArray[np.float64]] = []
-        self._num_numbers = 0
+        self._first_rows: dict[int, int | None] = {}
         self._encoder = StepEncoder(
             step=record.step,
             mode=record.mode,
@@ -125,18 +125,19 @@ class EncodedStep:
         )
 
     def add_statistics(self, batch: StatisticsBatch) -> int | None:
-        """Add the statistics of several tensors; return the number of their first row.
+        """Add the statistics of several tensors, once; return the number of their first row.
 
         None when they cannot be had.
         """
+        if id(batch) in self._first_rows:
+            return self._first_rows[id(batch)]
+        first: int | None = sum(map(len, self._batches))
         try:
-            rows = batch.rows()
+            self._batches.append(batch.rows())
         except Exception as error:  # noqa: BLE001 - the values are worth storing without
             self.errors.append(error)
-            return None
-        first = self._num_numbers
-        self._batches.append(rows)
-        self._num_numbers += len(rows)
+            first = None
+        self._first_rows[id(batch)] = first
         return first
 
     def add(self, name: str, tensor: CapturedTensor, first_row: int | None) -> None:
@@ -210,12 +211,12 @@ def encode_step(record: StepRecord) -> EncodedStep:
     What cannot be encoded is left out and noted in `errors`; the rest of the step is complete.
     """
     encoded = EncodedStep(record)
-    first_rows: dict[int, int | None] = {}
+    last_batch, first_row = None, None
     for name, tensor in record.tensors.items():
-        batch = tensor.statistics
-        if batch is not None and id(batch) not in first_rows:
-            first_rows[id(batch)] = encoded.add_statistics(batch)
-        encoded.add(name, tensor, None if batch is None else first_rows[id(batch)])
+        if tensor.statistics is not last_batch:  # the same for all tensors of a call
+            last_batch = tensor.statistics
+            first_row = None if last_batch is None else encoded.add_statistics(last_batch)
+        encoded.add(name, tensor, first_row)
     return encoded
 
 
