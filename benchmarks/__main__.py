@@ -49,9 +49,11 @@ def main() -> None:
         return
     results: list[Result] = []
     busy_before = busy_s()
-    for group in arguments.groups or GROUPS:
-        print(f"measuring: {group}", file=sys.stderr, flush=True)
-        results += _in_a_process(group)
+    # Nothing is removed before all is measured; see `empty`.
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        for group in arguments.groups or GROUPS:
+            print(f"measuring: {group}", file=sys.stderr, flush=True)
+            results += _in_a_process(group, Path(folder))
     print_table(results)
     write_json(results, arguments.output)
     if arguments.page:
@@ -84,22 +86,22 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _in_a_process(group: str) -> list[Result]:
-    """Return the rows of a group; the options are those of this process."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "results.json"
-        command = [sys.executable, "-m", "benchmarks", *sys.argv[1:]]
-        # Of an option that is given twice the last one counts.
-        command += ["--only", group, "--output", str(output)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return [Result.from_json(row) for row in json.loads(output.read_text())]
+def _in_a_process(group: str, folder: Path) -> list[Result]:
+    """Return the rows of a group; the other options are those of this process."""
+    own = folder / group
+    own.mkdir(exist_ok=True)
+    output = folder / f"{group}.json"
+    command = [sys.executable, "-m", "benchmarks", *sys.argv[1:]]
+    # Of an option that is given twice the last one counts.
+    command += ["--only", group, "--folder", str(own), "--output", str(output)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [Result.from_json(row) for row in json.loads(output.read_text())]
 
 
 def _measure(arguments: argparse.Namespace) -> None:
     module, _, function = GROUPS[arguments.only].partition(":")
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        scale = Scale(arguments.rounds, arguments.size, not arguments.no_peers, Path(folder))
-        write_json(getattr(importlib.import_module(module), function)(scale), arguments.output)
+    scale = Scale(arguments.rounds, arguments.size, not arguments.no_peers, arguments.folder)
+    write_json(getattr(importlib.import_module(module), function)(scale), arguments.output)
 
 
 if __name__ == "__main__":

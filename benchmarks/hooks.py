@@ -34,7 +34,7 @@ class Attachment:
         attach: Called with the model and the loss module.
         before_update: Called with the model and the loss, after the backward pass of every step.
         settle: Waits until all is stored.
-        tidy: Removes what was stored.
+        tidy: Gives back the memory of what was stored.
         close: Ends it.
         every: It is measured in each `every`-th round only.
     """

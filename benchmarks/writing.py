@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measuring import Scale, in_turns, remove, seconds, touch_memory
+from benchmarks.measuring import Scale, empty, in_turns, seconds, touch_memory
 from benchmarks.result import Measured, Result
 from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord, TensorStatistics
 from hook_layer.delivery.step_files import RunIdentity
@@ -79,10 +80,13 @@ def _times(scale: Scale, arrays: Arrays, num_steps: int, *, rounds: int) -> dict
 
 
 def _bound(write: Write, folder: Path, arrays: Arrays, num_steps: int) -> Callable[[], float]:
+    numbers = itertools.count()
+
     def work() -> float:
-        folder.mkdir(parents=True, exist_ok=True)
-        taken = write(folder, arrays, num_steps)
-        remove(folder)
+        own = folder / str(next(numbers))
+        own.mkdir(parents=True)
+        taken = write(own, arrays, num_steps)
+        empty(own)
         return taken
 
     return work

@@ -162,10 +162,12 @@ class CapturedTensor:
     @property
     def snapshots(self) -> list[Snapshot]:
         """All memory that this tensor holds until it is written."""
-        own = [] if self.raw is None else [self.raw]
+        held = [] if self.raw is None else [self.raw]
         if self.shown is not None and self.shown is not self.raw:
-            own.append(self.shown)
-        return [*own, *(snapshot for _, snapshot in self.reductions)] if self.reductions else own
+            held.append(self.shown)
+        if self.reductions:
+            held += [snapshot for _, snapshot in self.reductions]
+        return held
 
 
 @dataclass(slots=True)
@@ -190,10 +192,11 @@ class StepRecord:
     def nbytes(self) -> int:
         """Bytes of the snapshots, with an allowance for each tensor's bookkeeping."""
         held = 512 * len(self.tensors)
+        batches = {}
         for tensor in self.tensors.values():
             for snapshot in tensor.snapshots:
                 held += snapshot.nbytes
-        batches = {id(t.statistics): t.statistics for t in self.tensors.values()}
+            batches[id(tensor.statistics)] = tensor.statistics
         return held + sum(batch.nbytes for batch in batches.values() if batch is not None)
 
     def release(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from hook_layer.configuration.json_values import as_object, as_text, load_json, refuse
@@ -23,6 +24,9 @@ __all__ = [
     "CollectionKeys",
     "checked_pattern",
 ]
+
+_MAX_REMEMBERED: Final = 1 << 14
+"""Pairs of patterns and a name whose match is remembered; a large model has some thousand."""
 
 
 class CollectionKeys:
@@ -143,7 +147,7 @@ class Collection:
 
     def matches(self, tname: str) -> bool:
         """Return whether the tensor belongs here, by its name or by a regular expression."""
-        return tname in self.tensor_names or any(re.search(p, tname) for p in self.include_regex)
+        return tname in self.tensor_names or _matches(tuple(self.include_regex), tname)
 
     def to_json_dict(self) -> dict[str, Any]:
         """Return the entry of the collections file."""
@@ -233,3 +237,9 @@ def checked_pattern(pattern: str, where: str) -> str:
             f"{pattern!r:.200} in {where} is not a regular expression: {error}"
         ) from error
     return pattern
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    """Return whether a name matches one of the regular expressions; asked again at every step."""
+    return any(re.search(pattern, name) for pattern in patterns)

@@ -220,7 +220,7 @@ class StepWriter:
         """
         with self._changed:
             self._threads.hurry()
-            is_idle = self._changed.wait_for(lambda: self._threads.is_idle, timeout_s)
+            is_idle = self._threads.idle.wait_for(lambda: self._threads.is_idle, timeout_s)
         return is_idle and not self._delivery.has_backlog
 
     def _make_room(self, nbytes: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -11,7 +10,13 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import CapturedTensor, Snapshot, StepRecord, checked_name
+from hook_layer.capture import (
+    CapturedTensor,
+    Snapshot,
+    StatisticsBatch,
+    StepRecord,
+    checked_name,
+)
 from hook_layer.format.index import (
     STATISTICS_COLUMNS,
     IndexFile,
@@ -27,12 +32,12 @@ __all__ = ["EncodedStep", "RunIdentity", "encode_step"]
 
 _MAX_REMEMBERED: Final = 4
 
-_Row: TypeAlias = (
-    "tuple[str, str, tuple[int, ...], EncodedRecord | None, NDArray[np.float64] | None, int, "
-    "Shard | None]"
-)
-"""A row of the statistics block: name, type, shape, value, batch and row of the statistics, shard.
-"""
+_NO_NUMBERS: Final = np.full((1, len(STATISTICS_COLUMNS)), np.nan)
+_AT_END: Final = -1
+"""Where the row without numbers stands behind those of all batches."""
+
+_Row: TypeAlias = "tuple[str, str, tuple[int, ...], EncodedRecord | None, int, Shard | None]"
+"""A row of the statistics block: name, type, shape, value, number of its statistics, shard."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class EncodedStep:
         self.first_rows: dict[str, int] = {}
         self._stored: list[str] = []
         self._rows: list[_Row] = []
+        self._batches: list[NDArray[np.float64]] = []
+        self._first_rows: dict[int, int | None] = {}
         self._encoder = StepEncoder(
             step=record.step,
             mode=record.mode,
@@ -117,15 +124,29 @@ class EncodedStep:
             stage=identity.stage,
         )
 
-    def add(
-        self, name: str, tensor: CapturedTensor, statistics: NDArray[np.float64] | None
-    ) -> None:
+    def add_statistics(self, batch: StatisticsBatch) -> int | None:
+        """Add the statistics of several tensors, once; return the number of their first row.
+
+        None when they cannot be had.
+        """
+        if id(batch) in self._first_rows:
+            return self._first_rows[id(batch)]
+        first: int | None = sum(map(len, self._batches))
+        try:
+            self._batches.append(batch.rows())
+        except Exception as error:  # noqa: BLE001 - the values are worth storing without
+            self.errors.append(error)
+            first = None
+        self._first_rows[id(batch)] = first
+        return first
+
+    def add(self, name: str, tensor: CapturedTensor, first_row: int | None) -> None:
         """Add a tensor: its value and reductions, or its shape; and its row of statistics.
 
         Args:
             name: Its name.
             tensor: What was captured of it.
-            statistics: The batch that its statistics are in, [tensors, STATISTICS_COLUMNS].
+            first_row: What `add_statistics` returned for its batch; None: it has no statistics.
         """
         try:
             checked_name(name)
@@ -140,15 +161,15 @@ class EncodedStep:
             reduced = self._append(reduced_name, snapshot)
             if reduced is not None:
                 value = snapshot.array()
-                row = reduced_name, value.dtype.name, value.shape, reduced, None, 0, None
+                row = reduced_name, value.dtype.name, value.shape, reduced, _AT_END, None
                 self._rows.append(row)
         if tensor.rows is not None:
             self.first_rows[name] = tensor.rows if record is not None else 0
         if record is None:
             self.shapes.append(TensorShape(name, name, tensor.shape))
-        if record is not None or statistics is not None:
-            described = name, tensor.dtype, tensor.shape
-            self._rows.append((*described, record, statistics, tensor.row, tensor.shard))
+        if record is not None or first_row is not None:
+            number = _AT_END if first_row is None else first_row + tensor.row
+            self._rows.append((name, tensor.dtype, tensor.shape, record, number, tensor.shard))
 
     def _append(
         self,
@@ -170,16 +191,17 @@ class EncodedStep:
         return record
 
     def _statistics(self) -> Statistics:
-        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 7
-        names, dtypes, shapes, records, batches, rows, shards = columns
+        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 6
+        names, dtypes, shapes, records, numbers, shards = columns
+        known = np.concatenate([*self._batches, _NO_NUMBERS])
         return Statistics(
             columns=STATISTICS_COLUMNS,
             tensors=names,
             dtypes=dtypes,
             shapes=shapes,
-            values=_matrix(batches, rows),
+            values=known[np.array(numbers, np.intp)],
             crc32c=tuple([None if record is None else record.crc32c for record in records]),
-            shards=() if set(shards) <= {None} else shards,
+            shards=shards if any(shards) else (),
         )
 
 
@@ -189,19 +211,12 @@ def encode_step(record: StepRecord) -> EncodedStep:
     What cannot be encoded is left out and noted in `errors`; the rest of the step is complete.
     """
     encoded = EncodedStep(record)
-    batches: dict[int, NDArray[np.float64] | None] = {}
+    last_batch, first_row = None, None
     for name, tensor in record.tensors.items():
-        batch = tensor.statistics
-        if batch is None:
-            encoded.add(name, tensor, None)
-            continue
-        if id(batch) not in batches:
-            try:
-                batches[id(batch)] = batch.rows()
-            except Exception as error:  # noqa: BLE001 - the values are worth storing without
-                encoded.errors.append(error)
-                batches[id(batch)] = None
-        encoded.add(name, tensor, batches[id(batch)])
+        if tensor.statistics is not last_batch:  # the same for all tensors of a call
+            last_batch = tensor.statistics
+            first_row = None if last_batch is None else encoded.add_statistics(last_batch)
+        encoded.add(name, tensor, first_row)
     return encoded
 
 
@@ -210,18 +225,3 @@ def _locations(names: tuple[str, ...], lengths: tuple[int, ...]) -> tuple[Tensor
     """Return the positions of consecutive records; often the same as in the previous step."""
     starts = accumulate(lengths, initial=0)
     return tuple(map(TensorLocation, names, starts, lengths))
-
-
-def _matrix(
-    batches: Sequence[NDArray[np.float64] | None], rows: Sequence[int]
-) -> NDArray[np.float64]:
-    """Return a row of each batch, [rows, STATISTICS_COLUMNS]; NaN where there is no batch."""
-    matrix = np.full((len(rows), len(STATISTICS_COLUMNS)), np.nan)
-    targets: dict[int, list[int]] = {}
-    for target, batch in enumerate(batches):
-        targets.setdefault(id(batch), []).append(target)
-    for places in targets.values():
-        batch = batches[places[0]]
-        if batch is not None:
-            matrix[places] = batch[[rows[place] for place in places]]
-    return matrix

@@ -59,14 +59,18 @@ class WriterThreads:
         clock: Returns a time that only grows, seconds.
 
     Attributes:
-        changed: Held by callers of `enqueue` and readers of the properties; notified of changes.
+        changed: Held by callers of `enqueue` and readers of the properties; notified of changes
+            that the threads and those who wait for memory have to know.
+        idle: Shares the lock of `changed`; notified once nothing must be done now.
         held_bytes: Memory that tasks hold which are not done.
     """
 
     def __init__(
         self, delivery: StepDelivery, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.changed = threading.Condition()
+        lock = threading.RLock()
+        self.changed = threading.Condition(lock)
+        self.idle = threading.Condition(lock)
         self.held_bytes = 0
         self._delivery = delivery
         self._clock = clock
@@ -271,6 +275,8 @@ class WriterThreads:
             with self.changed:
                 self._num_busy -= 1
                 self.changed.notify_all()
+                if self.is_idle:  # who waits for that need not wake up for each task
+                    self.idle.notify_all()
 
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline

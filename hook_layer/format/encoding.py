@@ -10,7 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import google_crc32c
 import numpy as np
@@ -131,42 +131,41 @@ class StepEncoder:
             UnsupportedDtypeError: The format has no tag for the array's type.
         """
         start = self._start if wall_time is None else _time_field(wall_time) + self._step
+        end = self._end
         tag = PLAIN_TAGS.get(value.dtype)
+        content: bytes | None = None
         if tag is None and value.dtype.kind in "USO":
+            tag = 0
             content = b"".join(_chunk(number.STRING, _string_bytes(text)) for text in value.flat)
-            frame = _frame(name, value.shape, 0, (len(start), len(content), len(self._end)))
-            return self._joined(frame, start, content)
-        if tag is None:
+        elif tag is None:
             value = normalized(value)
             tag = tag_of(value.dtype)
-        frame = _frame(name, value.shape, tag, (len(start), value.nbytes, len(self._end)))
-        if value.nbytes <= _MAX_JOINED_BYTES:
-            return self._joined(frame, start, value.tobytes())
-        head = b"".join((frame.header, start, frame.rest))
-        return EncodedRecord((head, _bytes_of(value), self._end), frame.length)
-
-    def _joined(self, frame: _Frame, start: bytes, content: bytes) -> EncodedRecord:
-        data = b"".join((frame.header, start, frame.rest, content, self._end))
-        return EncodedRecord((data,), frame.length, google_crc32c.value(data))
-
-
-class _Frame(NamedTuple):
-    """What stands in a record before the time, and between step and content; and its length."""
-
-    header: bytes
-    rest: bytes
-    length: int
+        num_bytes = value.nbytes if content is None else len(content)
+        lengths = len(start), num_bytes, len(end)
+        header, rest, length = _frame(name, value.shape, tag, lengths)
+        if content is None and num_bytes > _MAX_JOINED_BYTES:
+            head = b"".join((header, start, rest))
+            return EncodedRecord((head, _bytes_of(value), end), length)
+        if content is None:
+            content = value.tobytes()
+        data = b"".join((header, start, rest, content, end))
+        return EncodedRecord((data,), length, google_crc32c.value(data))
 
 
 @lru_cache(maxsize=1 << 14)
-def _frame(name: str, shape: tuple[int, ...], tag: int, lengths: tuple[int, int, int]) -> _Frame:
+def _frame(
+    name: str, shape: tuple[int, ...], tag: int, lengths: tuple[int, int, int]
+) -> tuple[bytes, bytes, int]:
     """Return what is the same in all records of a tensor.
 
     Args:
         name: Name of the tensor.
         shape: Its shape.
         tag: Its type.
-        lengths: Lengths of time and step, of the content, and of what stands behind it.
+        lengths: Lengths of time and step, of the content, and of what stands after it.
+
+    Returns:
+        What stands before the time, what stands between step and content, and the record's length.
     """
     start, content, end = lengths
     behind = content + end - len(PAYLOAD_CHECKSUM)
@@ -175,7 +174,7 @@ def _frame(name: str, shape: tuple[int, ...], tag: int, lengths: tuple[int, int,
     summary = varint(len(value_key) + len(head) + behind)
     rest = key(number.SUMMARY, LENGTH_DELIMITED) + summary + value_key + head
     header = frame_header(start + len(rest) + behind)
-    return _Frame(header, rest, len(header) + start + len(rest) + content + end)
+    return header, rest, len(header) + start + len(rest) + content + end
 
 
 def _value_head(name: str, shape: tuple[int, ...], tag: int, content_bytes: int) -> bytes:
@@ -188,13 +187,10 @@ def _value_head(name: str, shape: tuple[int, ...], tag: int, content_bytes: int)
     return _chunk(number.TAG, name.encode()) + tensor_key + tensor
 
 
-@lru_cache(maxsize=64)
 def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
     """Return the metadata of a summary value; the same for all tensors of a step."""
-    return _chunk(
-        number.METADATA,
-        _plugin(number.MODE_STEP_PLUGIN, mode_step) + _plugin(number.MODE_PLUGIN, mode.value),
-    )
+    plugins = _plugin(number.MODE_STEP_PLUGIN, mode_step), _plugin(number.MODE_PLUGIN, mode.value)
+    return _chunk(number.METADATA, b"".join(plugins))
 
 
 def _bytes_of(value: npt.NDArray[Any]) -> memoryview:
@@ -226,6 +222,7 @@ def _string_bytes(text: object) -> bytes:
     )
 
 
+@lru_cache(maxsize=64)
 def _plugin(name: str, content: int) -> bytes:
     entry = _chunk(number.PLUGIN_NAME, name.encode()) + _chunk(
         number.PLUGIN_CONTENT, str(content).encode()

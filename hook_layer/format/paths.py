@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from hook_layer.format.errors import PathError
@@ -32,6 +33,8 @@ STOP_FILE: Final = "stop.json"
 INDEX_PREFIX: Final = "index/"
 COLLECTIONS_PREFIX: Final = "collections/"
 _STEPS_PER_INDEX_FOLDER: Final = 1000
+_MAX_WORKERS: Final = 64
+"""Names of workers that are remembered."""
 
 _WORKER = r"(?P<worker>[^/\\\x00-\x1f]{1,255})"
 _INDEX_KEY = re.compile(rf"index/[0-9]{{9,16}}/(?P<step>[0-9]{{12,18}})_{_WORKER}\.json")
@@ -138,6 +141,7 @@ def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:
     return pattern.fullmatch(key) if key.isprintable() else None
 
 
+@lru_cache(maxsize=_MAX_WORKERS)
 def _worker_in_file(worker: str) -> str:
     # Device names of TensorFlow ("/job:worker/replica:0") are workers too.
     name = worker.replace("/", "_").replace(":", "-") if worker.startswith("/") else worker

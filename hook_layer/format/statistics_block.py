@@ -103,7 +103,7 @@ class Statistics:
         matrix = np.ascontiguousarray(self.values, dtype=_FLOAT64)
         described = self.columns, self.tensors, self.dtypes, self.shapes, self.shards
         description = _description_json(*described)
-        checksums = json.dumps(self.crc32c)
+        checksums = str(list(self.crc32c)).replace("None", "null")
         values = binascii.b2a_base64(matrix.tobytes(), newline=False).decode("ascii")
         return (
             f'{{"version": {_VERSION}, {description}, "crc32c": {checksums}, "values": "{values}"}}'
