@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hook_layer.configuration.json_values import as_object, as_text, load_json, refuse
@@ -22,7 +23,17 @@ __all__ = [
     "Collection",
     "CollectionKeys",
     "checked_pattern",
+    "save_config_changes",
 ]
+
+
+@dataclass
+class _Changes:
+    number: int = 0
+
+
+save_config_changes: Final = _Changes()
+"""Counts the collections that were added, or got another save configuration, in this process."""
 
 
 class CollectionKeys:
@@ -117,6 +128,7 @@ class Collection:
     @save_config.setter
     def save_config(self, value: SaveConfig | Mapping[ModeKeys, SaveConfigMode] | None) -> None:
         self._save_config = None if value is None else SaveConfig.parse(value)
+        save_config_changes.number += 1
 
     def include(self, t: str | Sequence[str]) -> None:
         """Add a regular expression, or a list of them.
