@@ -107,6 +107,8 @@ class ByteBudget:
             tensor: Its type and shape.
             max_elements: Most elements that its collections ask for; None for no limit.
         """
+        if max_elements is None and self._free == math.inf:
+            return None
         value = _Value.of(tensor)
         num_rows = value.num_rows
         if math.prod(tensor.shape) <= 1 and max_elements != 0:
