@@ -33,7 +33,7 @@ optimisers have the values before the step.
 In a loop without a `torch.optim` optimiser a step is captured when all gradients have arrived, and
 where neither happens (evaluation) it ends where the next one begins, at `set_mode` or at `close`.
 What is saved behind the optimiser's step keeps steps open until the next one begins, from the first
-time that it is seen; `hook_layer.recorder` says how. In the modes EVAL and PREDICT neither
+time that it is seen; `hook_layer.core.recorder` says how. In the modes EVAL and PREDICT neither
 gradients nor the state of optimisers are saved.
 
 **Losses** that no registered module computes are known from the backward pass: in a step in which
@@ -104,12 +104,11 @@ except ModuleNotFoundError as error:
     ) from error
 
 from hook_layer.collections import CollectionKeys
+from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
-from hook_layer.original_api import missing_name
-from hook_layer.original_hook import OriginalHook
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.followed_steps import FollowedSteps
 from hook_layer.pytorch.trainers import TrainerEvents

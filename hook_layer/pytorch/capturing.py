@@ -71,8 +71,7 @@ class TorchCapture(TorchWorker):
             HookConfigurationError: A collection has a module that is not part of them (before
                 the first step only).
         """
-        is_raised = self.step == self._init_step and not self.only_logs_mistakes
-        on_mistake = None if is_raised else self.failures.mistaken
+        on_mistake = self.collector.on_mistake(is_first=not self.clock.num_steps)
         keep_apart(self.collection_manager)
         resolve_layers(self.collection_manager, self._registered.names, on_mistake)
 

@@ -16,8 +16,8 @@ from torch.optim.optimizer import (
 
 from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.earlier_trainings import IDLE_STEPS
-from hook_layer.format.modes import ModeKeys
+from hook_layer.core.clock import INIT_STEP
+from hook_layer.core.earlier_hooks import IDLE_STEPS
 from hook_layer.guard import guarded
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of, unscaled
@@ -32,7 +32,6 @@ from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.transforms import is_transformed, outside_of_transforms
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
-from hook_layer.recorder import INIT_STEP
 
 __all__ = ["TorchEvents"]
 
@@ -163,7 +162,7 @@ class TorchEvents(LossCapture):
             self._join_the_others(" and ".join(self._registered.models.values()))
         self._prepare_collections()
         self._is_training_step = self._steps.is_training
-        self._begin_step()
+        self.begin_step()
         self._steps.step_begins()
         self._begin_capture()
         stepping = None if self._stepping is None else self._stepping()
@@ -183,17 +182,16 @@ class TorchEvents(LossCapture):
         Returns:
             Whether it could: not where that step has ended, or is not known from passes alone.
         """
-        num_begun = self.step - self._init_step
+        num_begun = self.clock.num_steps
         is_open = self._record is not None or not self._is_writer
         is_first = num_begun == 0 or (num_begun == 1 and is_open)
         if not self.is_active or self._steps.knows_optimizers or not is_first:
             return False
         if num_begun:
             self._begin_anew()
-            self.step = self.mode_steps[ModeKeys.GLOBAL] = self._init_step
-            if self.mode is not ModeKeys.GLOBAL:
-                self.mode_steps[self.mode] -= 1
-            self._record, self._due = None, ()
+            self.clock.count_back()
+            self.recorder.discard()
+            self.collector.clear()
         # Those of layers have taken some by names that others may have in the model.
         for name, collection in self.collection_manager.collections.items() if num_begun else ():
             patterns, names = self._collected.get(name, ((), ()))
@@ -212,10 +210,7 @@ class TorchEvents(LossCapture):
     def _begin_anew(self) -> None:
         """Release what was captured of this step."""
         self._gradients.take()
-        with self._lock:
-            if self._record is not None:
-                self._record.release()
-                self._record.tensors.clear()
+        self.recorder.release()
         self._torch_backend.forget_statistics()
         self._begin_capture()
 
@@ -316,7 +311,7 @@ class TorchEvents(LossCapture):
 
     # How -----------------------------------------------------------------------------------------
 
-    def _end_step(self) -> None:
+    def _before_end_step(self) -> None:
         if self._record is not None:
             self._capture_gradients()  # of a backward pass that ended with an exception
             self._warn_of_unseen_modules()
@@ -324,7 +319,6 @@ class TorchEvents(LossCapture):
             self._send_statistics()
         self._gradients.step_ends()
         self._steps.step_ends()
-        super()._end_step()
 
     @guarded("gradients")
     def _capture_gradients(self, optimizer: Optimizer | None = None) -> None:
@@ -363,9 +357,7 @@ class TorchEvents(LossCapture):
         facts = self._loop.facts(are_all_of_others=are_of_others)
         planned = {name: (value, self._plan(name)) for name, value in facts.items()}
         wanted = {name: (value, plan) for name, (value, plan) in planned.items() if plan}
-        # Not by `_capture`, for which what comes as late as this keeps all steps open.
-        with self._lock:
-            record.tensors.update(self._captured(wanted) if wanted else {})
+        self.recorder.capture(wanted, is_late=False)
 
     def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
         key = id(optimizer)

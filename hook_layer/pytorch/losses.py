@@ -227,7 +227,7 @@ class LossCapture(ModuleCapture):
         if self._num_met.get(f"{name}_output_", 0) < _MANY_LOSSES or not self._is_full():
             return False
         self._end_step()
-        self._due = ()
+        self.collector.clear()
         return True
 
     def _is_elsewhere(self) -> bool:
@@ -257,7 +257,7 @@ class LossCapture(ModuleCapture):
         is_complete = self._is_captured or self.mode in WITHOUT_TRAINING
         if self._num_others == _MANY_OTHERS and is_complete and not self._saw_late_tensors:
             self._end_step()
-            self._due = ()
+            self.collector.clear()
             self._let_models_go()
 
     def _forget_calls(self) -> None:

@@ -124,13 +124,13 @@ class TrainerEvents(TorchEvents):
     @guarded("termination")
     def trainer_starts(self) -> None:
         """Handle SIGTERM again, for which a trainer may have installed its own handler."""
-        self._watch_termination()
+        self.interruption.listen()
 
     @guarded("steps")
     def trainer_pauses(self) -> None:
         """Hand over the rest of the step in progress: the trainer turns to something else."""
         self._end_step()
-        self._due = ()  # what is computed until the next step begins belongs to none
+        self.collector.clear()  # what is computed until the next step begins belongs to none
 
     @guarded("losses")
     def record_loss(self, loss: Any) -> None:
@@ -166,12 +166,10 @@ class TrainerEvents(TorchEvents):
 
         With several workers the answer is the same in all, in the same step.
         """
-        if not self.is_active or self._options.stop != "raise":
-            return None
-        request = self._stop_now()
+        request = self.stop_listener.ending_request if self.is_active else None
         if request is None:
             return None
-        if self._agreement is None and self._rank_and_size()[1] > 1:
+        if self.stop_listener.is_alone_among_ranks:
             if not self._warned_of_leaving:
                 self._warned_of_leaving = True
                 logger.warning(
@@ -206,11 +204,10 @@ class TrainerEvents(TorchEvents):
         self._trained = self._mode_of_pass = None
         super()._detach()
 
-    def _stop_if_asked(self) -> None:
-        if not isinstance(self._steps, ToldSteps):
-            super()._stop_if_asked()
-        elif self._agreement is not None and self._is_training_step:
-            self._agreement.begin_step()
+    def begin_step(self) -> None:
+        """Begin a step; a trainer stops in its own way."""
+        self.stop_listener.raises = not isinstance(self._steps, ToldSteps)
+        super().begin_step()
 
     @guarded("losses")
     def _on_outputs(self, model: nn.Module, inputs: Any, outputs: Any) -> None:

@@ -129,7 +129,7 @@ hook.save_scalar("last", 1)
 @pytest.mark.parametrize("ending", ["pass", "del hook", "raise KeyError"])
 def test_nothing_is_lost_when_the_process_ends(tmp_path: Path, ending: str) -> None:
     script = tmp_path / "train.py"
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     script.write_text(SCRIPT.format(root=root, ending=ending))
     out_dir = tmp_path / "trial"
     done = subprocess.run([sys.executable, script, out_dir], check=False, capture_output=True)

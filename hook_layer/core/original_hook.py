@@ -10,17 +10,31 @@ from typing_extensions import Unpack
 
 from hook_layer.configuration.hook_json import HookConfiguration
 from hook_layer.configuration.hook_setup import HookArguments, IncludedCollections, set_up
+from hook_layer.core.hook import BaseHook
 from hook_layer.current_hook import CurrentHook
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import OptionArguments
-from hook_layer.original_api import OriginalApi
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
-__all__ = ["OriginalHook"]
+__all__ = ["OriginalHook", "missing_name"]
 
 
-class OriginalHook(OriginalApi):
+def missing_name(module: str, name: str) -> AttributeError:
+    """Return the error for a name that a framework's module does not have.
+
+    Args:
+        module: Name of the module.
+        name: The name; of what the original has in this place the error says where it is.
+    """
+    if name == "create_trial":
+        return AttributeError(
+            "hook_layer writes trials and does not read them: from rule_runtime import create_trial"
+        )
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+class OriginalHook(BaseHook):
     """A hook with the original's arguments, which each framework's class explains.
 
     Attributes:

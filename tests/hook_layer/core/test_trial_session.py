@@ -53,13 +53,13 @@ def test_the_name_tag_is_written_first(
 ) -> None:
     hook = make_hook(trial)
     keys: list[str] = []
-    put = hook._store.put
+    put = hook.session.store.put
 
     def note(key: str, data: object) -> None:
         keys.append(key)
         put(key, data)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(hook._store, "put", note)
+    monkeypatch.setattr(hook.session.store, "put", note)
     for _ in range(2):
         hook.train(W)
     hook.close()
@@ -87,7 +87,7 @@ def test_a_hook_that_saves_nothing_takes_no_claim_and_reads_no_state(tmp_path: P
         HookSetup(
             HookTargets(trial.store, checkpoint=checkpoint),
             made.collection_manager,
-            made._options,
+            made.session.options,
             dry_run=True,
         )
     )
