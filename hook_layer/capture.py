@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -266,13 +267,19 @@ def array_batch(
     return TensorStatistics([copy or next(rows) for copy in copies])
 
 
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    name: str = dtype.name  # numpy composes it at each call
+    return name
+
+
 class NumpyBackend:
     """Captures numpy arrays, Python numbers, and what numpy makes arrays of."""
 
     def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape."""
         array = to_array(value)
-        return array.dtype.name, array.shape
+        return _name_of(array.dtype), array.shape
 
     def statistics(
         self, values: Sequence[Any], copies: Sequence[Snapshot | None]

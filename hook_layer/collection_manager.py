@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from hook_layer.collection_set import CollectionSet
-from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionKeys
+from hook_layer.collections import (
+    OF_TRAINING,
+    SCALARS,
+    Collection,
+    CollectionKeys,
+    save_config_changes,
+)
 from hook_layer.errors import (
     HookConfigurationError,
     InvalidCollectionConfigurationError,
@@ -101,9 +107,8 @@ class CollectionManager(CollectionSet):
     version: int = 0
     _prepared_for: list[int] | None = None
     _saved: list[Collection] = field(default_factory=list)
-    _plans: dict[tuple[str, ...], dict[str, TensorPlan | None]] = field(default_factory=dict)
-    _planned: dict[str, TensorPlan | None] = field(default_factory=dict)
-    _planned_for: tuple[Collection, ...] | None = None
+    _configured_for: tuple[int, int, int] | None = None
+    _save_configs: tuple[SaveConfig, ...] = ()
 
     def fill_known(self) -> None:
         """Give the known collections their tensors, where they are saved and otherwise empty."""
@@ -126,6 +131,7 @@ class CollectionManager(CollectionSet):
             HookConfigurationError: An included collection is empty.
         """
         self._prepare(on_mistake)
+        self._note_save_configs()
         skip = OF_TRAINING if mode in (ModeKeys.EVAL, ModeKeys.PREDICT) else ()
         return tuple(
             collection
@@ -133,6 +139,26 @@ class CollectionManager(CollectionSet):
             if collection.name not in skip
             and self._save_config_of(collection, mode).should_save_step(mode_step)
         )
+
+    def is_unsaved(self, mode: ModeKeys, mode_step: int) -> bool:
+        """Return True if certainly no collection is saved in a step; False: `due` finds out.
+
+        It costs a few attribute reads, and notices neither new patterns nor new tensor names.
+
+        Args:
+            mode: Mode of the step.
+            mode_step: Its number in this mode.
+        """
+        default = self.save_config.mode_save_configs[mode]
+        if default is None or default.should_save_step(mode_step):
+            return False
+        if self._configured_for != self._configuration():
+            return False
+        for config in self._save_configs:
+            of_mode = config.mode_save_configs[mode]
+            if of_mode is not None and of_mode.should_save_step(mode_step):
+                return False
+        return True
 
     def plan(
         self, name: str, due: tuple[Collection, ...], *, member_of: Sequence[str] = ()
@@ -146,19 +172,12 @@ class CollectionManager(CollectionSet):
             due: Answer of `due()` for this step.
             member_of: Collections that the tensor belongs to, whatever its name.
         """
-        if due is not self._planned_for:  # the same for all tensors of a step
-            key = tuple(collection.name for collection in due)
-            self._planned, self._planned_for = self._plans.setdefault(key, {}), due
-        plans = self._planned
-        if name in plans:
-            return plans[name]
         for collection in self._saved:
             if collection.name in member_of or collection.matches(name):
                 collection.add_tensor_name(name)
         plan = self._plan_for([c for c in due if c.has_tensor_name(name)])
         if plan is not None and plan.raw:
             plan = replace(plan, is_of_parameter=self._is_of_parameter(name))
-        plans[name] = plan
         return plan
 
     def plan_in(self, collections: Sequence[Collection]) -> TensorPlan:
@@ -201,8 +220,6 @@ class CollectionManager(CollectionSet):
             for name, collection in self.collections.items()
             if (everything or name in self.include) and not self._is_empty(collection)
         ]
-        self._plans.clear()
-        self._planned_for = None
         self._prepared_for = state
         self.version += 1
 
@@ -220,6 +237,20 @@ class CollectionManager(CollectionSet):
             )
             self.create_collection(name)
             self.built_in |= {name}
+
+    def _configuration(self) -> tuple[int, int, int]:
+        return save_config_changes.number, len(self.include), len(self.collections)
+
+    def _note_save_configs(self) -> None:
+        """Note the save configurations of included collections, for `is_unsaved`."""
+        if self._configured_for == self._configuration():
+            return
+        self._configured_for = self._configuration()
+        everything = CollectionKeys.ALL in self.include
+        own = (
+            c.save_config for n, c in self.collections.items() if everything or n in self.include
+        )
+        self._save_configs = tuple({id(c): c for c in own if c is not None}.values())
 
     def _mistakes(self) -> Iterator[HookConfigurationError]:
         valid = self.built_in | KNOWN_COLLECTIONS.keys()

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from hook_layer.collections import Collection
+from hook_layer.collections import Collection, save_config_changes
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.collections_file import CollectionsFile, parse_collections
 from hook_layer.format.errors import FormatError
@@ -63,6 +63,7 @@ class CollectionSet:
         """Add a collection, instead of one of the same name; or make one by its name."""
         if isinstance(arg, Collection):
             self.collections[arg.name] = arg
+            save_config_changes.number += 1
         else:
             self.create_collection(arg)
 

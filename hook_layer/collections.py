@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,10 +24,20 @@ __all__ = [
     "Collection",
     "CollectionKeys",
     "checked_pattern",
+    "save_config_changes",
 ]
 
 _MAX_REMEMBERED: Final = 1 << 14
 """Pairs of patterns and a name whose match is remembered; a large model has some thousand."""
+
+
+@dataclass
+class _Changes:
+    number: int = 0
+
+
+save_config_changes: Final = _Changes()
+"""Counts the collections that were added, or got another save configuration, in this process."""
 
 
 class CollectionKeys:
@@ -121,6 +132,7 @@ class Collection:
     @save_config.setter
     def save_config(self, value: SaveConfig | Mapping[ModeKeys, SaveConfigMode] | None) -> None:
         self._save_config = None if value is None else SaveConfig.parse(value)
+        save_config_changes.number += 1
 
     def include(self, t: str | Sequence[str]) -> None:
         """Add a regular expression, or a list of them.

@@ -7,14 +7,14 @@ import os
 from typing import Any, ClassVar, Generic, TypeVar
 
 from hook_layer.config import hook_enabled
+from hook_layer.core.hook import BaseHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
-from hook_layer.original_api import OriginalApi
 
 __all__ = ["CurrentHook"]
 
 logger = logging.getLogger("stepwatch")
 
-_Hook = TypeVar("_Hook", bound=OriginalApi)
+_Hook = TypeVar("_Hook", bound=BaseHook)
 
 
 class CurrentHook(Generic[_Hook]):
@@ -27,10 +27,10 @@ class CurrentHook(Generic[_Hook]):
         self._of_frameworks.append(self)
 
     @classmethod
-    def of_any_framework(cls) -> OriginalApi | None:
+    def of_any_framework(cls) -> BaseHook | None:
         """Return a hook that was made or set, of whatever framework; None: there is none."""
         for current in cls._of_frameworks:
-            hook: OriginalApi | None = current._hook  # noqa: SLF001 - of this class
+            hook: BaseHook | None = current._hook  # noqa: SLF001 - of this class
             if hook is not None:
                 return hook
         return None

@@ -105,7 +105,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
     ) -> None:
         """Watch the model, if it is there already; called by the Trainer."""
         if model is not None:
-            self.hook.follow_trainer(model, self._mode_of_pass)
+            self.hook.trainer.follow(model, self._mode_of_pass)
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
@@ -117,7 +117,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """Begin a step; called by the Trainer."""
         self._evaluates_in = None
-        self.hook.trainer_begins_step(ModeKeys.TRAIN)
+        self.hook.trainer.begin_step(ModeKeys.TRAIN)
 
     def on_pre_optimizer_step(
         self,
@@ -129,13 +129,13 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
     ) -> None:
         """Capture the learning rate; called by the Trainer."""
         groups = getattr(optimizer, "param_groups", None)
-        if groups and self.hook.is_due():
-            self.hook.record_metrics({"learning_rate": groups[0].get("lr")})
+        if groups and self.hook.trainer.is_due():
+            self.hook.trainer.record_metrics({"learning_rate": groups[0].get("lr")})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:  # noqa: ARG002
         """End the step; called by the Trainer."""
         is_logged = control.should_log or control.should_training_stop
-        self.hook.trainer_ends_step(may_be_late=bool(is_logged))
+        self.hook.trainer.end_step(may_be_late=bool(is_logged))
         if self._asked_to_stop():
             control.should_training_stop = True
         return control
@@ -151,19 +151,21 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
         """Save what is logged; called by the Trainer."""
         hook = self.hook
         if hook.is_active and logs:
-            hook.keep_metrics({name: v for name, v in logs.items() if not _is_of_speed(name)})
-        if self._evaluates_in is None and not hook.is_step_open:
-            hook.trainer_ends_step()
+            hook.trainer.record_metrics_later(
+                {name: v for name, v in logs.items() if not _is_of_speed(name)}
+            )
+        if self._evaluates_in is None and not hook.trainer.is_step_open:
+            hook.trainer.end_step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
         """End a step of evaluation; called by the Trainer."""
         # What the whole evaluation logs belongs to its last step.
-        self.hook.trainer_ends_step(may_be_late=True)
+        self.hook.trainer.end_step(may_be_late=True)
 
     def on_evaluate(self, *_: Any, **__: Any) -> None:
         """Hand over what is left of an evaluation; called by the Trainer."""
         self._evaluates_in = None
-        self.hook.trainer_pauses()
+        self.hook.trainer.pause()
 
     on_predict = on_evaluate
     on_train_end = on_evaluate

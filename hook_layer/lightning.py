@@ -112,7 +112,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Continue the steps of a checkpoint; Lightning handles signals from here on."""
-        self.hook.trainer_starts()
+        self.hook.trainer.start()
         self.hook.training_resumes_at(trainer.global_step)
 
     def on_train_batch_start(
@@ -120,23 +120,25 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     ) -> None:
         """Begin a step, or go on with one; called by Lightning."""
         hook = self.hook
-        if not hook.is_step_open:
+        if not hook.trainer.is_step_open:
             self._num_optimizer_steps = trainer.global_step
-            hook.losses_are_told(bool(pl_module.automatic_optimization))
-        hook.trainer_begins_step(ModeKeys.TRAIN)
+            hook.trainer.reports_losses(bool(pl_module.automatic_optimization))
+        hook.trainer.begin_step(ModeKeys.TRAIN)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
         """Capture what the batch came to, and end the step; called by Lightning."""
         hook = self.hook
-        if hook.is_due("losses") and pl_module.automatic_optimization:
+        if hook.trainer.is_due("losses") and pl_module.automatic_optimization:
             loss, num_batches = _loss_of(outputs), trainer.accumulate_grad_batches
-            hook.record_loss(loss if num_batches == 1 or loss is None else loss * num_batches)
-        if hook.is_due():
-            hook.record_metrics(self._new_metrics(trainer))
+            hook.trainer.record_loss(
+                loss if num_batches == 1 or loss is None else loss * num_batches
+            )
+        if hook.trainer.is_due():
+            hook.trainer.record_metrics(self._new_metrics(trainer))
         if self._has_stepped(trainer):
-            hook.trainer_ends_step()
+            hook.trainer.end_step()
             if self._asked_to_stop():
                 trainer.should_stop = True
 
@@ -147,14 +149,14 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Save what is left of the training; called by Lightning."""
         self._save_metrics(trainer)
-        self.hook.trainer_pauses()
+        self.hook.trainer.pause()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Note what was logged before; called by Lightning."""
         if self.hook.is_active:
             self._new_metrics(trainer)
         if trainer.state.fn != "fit":
-            self.hook.trainer_starts()
+            self.hook.trainer.start()
 
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
@@ -178,7 +180,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         """Save what validation logged; called by Lightning."""
         if not trainer.sanity_checking:
             self._save_metrics(trainer)
-            self.hook.trainer_pauses()
+            self.hook.trainer.pause()
 
     def on_test_batch_start(
         self,
@@ -196,7 +198,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Note that Lightning handles signals from here on; called by Lightning."""
-        self.hook.trainer_starts()
+        self.hook.trainer.start()
 
     def on_predict_batch_start(
         self,
@@ -214,37 +216,37 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Hand over what is left; called by Lightning."""
-        self.hook.trainer_pauses()
+        self.hook.trainer.pause()
 
     def on_exception(self, *_: Any) -> None:
         """Hand over what is left; called by Lightning."""
-        self.hook.trainer_pauses()
+        self.hook.trainer.pause()
 
     # How -----------------------------------------------------------------------------------------
 
     def _follow(self, module: LightningModule) -> None:
-        self.hook.follow_trainer(module)
+        self.hook.trainer.follow(module)
 
     def _begin(self, module: LightningModule, mode: ModeKeys) -> None:
         self._follow(module)
-        self.hook.trainer_begins_step(mode)
+        self.hook.trainer.begin_step(mode)
 
     def _end(self, outputs: Any) -> None:
-        if self.hook.is_due("losses"):
-            self.hook.record_loss(_loss_of(outputs))
+        if self.hook.trainer.is_due("losses"):
+            self.hook.trainer.record_loss(_loss_of(outputs))
         # What the whole evaluation logs belongs to its last step.
-        self.hook.trainer_ends_step(may_be_late=True)
+        self.hook.trainer.end_step(may_be_late=True)
 
     def _has_stepped(self, trainer: Trainer) -> bool:
         """Return whether the batch that ends completes a step."""
-        if self.hook.has_optimizer_stepped or not trainer.optimizers:
+        if self.hook.trainer.has_optimizer_stepped or not trainer.optimizers:
             return True
         # Optimisers that are not torch's are counted by Lightning.
         return bool(trainer.global_step != self._num_optimizer_steps)
 
     def _save_metrics(self, trainer: Trainer) -> None:
         if self.hook.is_active:
-            self.hook.keep_metrics(self._new_metrics(trainer))
+            self.hook.trainer.record_metrics_later(self._new_metrics(trainer))
 
     def _new_metrics(self, trainer: Trainer) -> dict[str, Any]:
         """Return what was logged since the last look; Lightning keeps everything."""

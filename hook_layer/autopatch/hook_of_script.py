@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hook_layer.autopatch.hook_source import HookSource
-from hook_layer.hook import BaseHook
-from hook_layer.original_api import OriginalApi
+from hook_layer.core.hook import BaseHook
 
 __all__ = ["HookOfScript"]
 
-_Hook = TypeVar("_Hook", bound=OriginalApi)
+_Hook = TypeVar("_Hook", bound=BaseHook)
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,14 @@ class HookOfScript(HookSource):
         hook: Returns the hook; None if it is gone.
     """
 
-    hook: Callable[[], OriginalApi | None] = lambda: None
+    hook: Callable[[], BaseHook | None] = lambda: None
 
     @property
     def decides_steps(self) -> bool:
         """False: modes and steps are those of the hook, which the script has."""
         return False
 
-    def offers(self, hook: OriginalApi) -> bool:
+    def offers(self, hook: BaseHook) -> bool:
         """Return whether this hook waits here for a training."""
         return self.hook() is hook
 

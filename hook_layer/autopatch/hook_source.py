@@ -16,10 +16,9 @@ from hook_layer.configuration.configuration_file import (
     read_configuration_file,
 )
 from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.core.hook import BaseHook
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
-from hook_layer.hook import BaseHook
-from hook_layer.original_api import OriginalApi
 from hook_layer.session_notes import SessionNotes
 from hook_layer.storage.probing import check_writable
 
@@ -35,7 +34,7 @@ _ONLY_FIRST: Final = (
     "each of them"
 )
 
-_Hook = TypeVar("_Hook", bound=OriginalApi)
+_Hook = TypeVar("_Hook", bound=BaseHook)
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class HookSource:
 
     config: str | None = None
     out_dir: str | None = None
-    _made: list[OriginalApi] = field(default_factory=list, compare=False, repr=False)
+    _made: list[BaseHook] = field(default_factory=list, compare=False, repr=False)
     _warnings: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @property
@@ -57,7 +56,7 @@ class HookSource:
         """Whether steps are those of optimizers, and modes those of the model."""
         return True
 
-    def offers(self, hook: OriginalApi) -> bool:  # noqa: ARG002 - of others
+    def offers(self, hook: BaseHook) -> bool:  # noqa: ARG002 - of others
         """Return whether this hook waits here for a training."""
         return False
 
@@ -101,7 +100,7 @@ class HookSource:
         hook = CurrentHook.of_any_framework()
         if hook is None and not self._made:
             return True
-        is_ours = hook is None or hook.only_logs_mistakes
+        is_ours = hook is None or hook.collector.only_logs_mistakes
         is_another = earlier is None or all(
             each in earlier for each in self._made if each.is_active
         )
@@ -137,7 +136,7 @@ class HookSource:
         except HookConfigurationError as error:
             logger.error("no hook is made, and the script runs without one: %s", error)  # noqa: TRY400
             return None
-        hook.only_logs_mistakes = True
+        hook.collector.only_logs_mistakes = True
         hook.limit_values()
         hook.follow(each for each in self._made if each.is_active)
         self._made[:] = [*(each for each in self._made if each.is_active), hook]

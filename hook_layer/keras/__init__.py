@@ -75,13 +75,12 @@ except ImportError as error:
     ) from error
 
 from hook_layer.collections import CollectionKeys
+from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.keras.collections import DEFAULTS, Collection
 from hook_layer.keras.loops import KerasLoops
-from hook_layer.original_api import missing_name
-from hook_layer.original_hook import OriginalHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode

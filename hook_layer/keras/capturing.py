@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hook_layer.capture import CapturedTensor, TensorBackend
-from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.guard import guarded
-from hook_layer.hook import BaseHook
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
+from hook_layer.core.workers import Workers
+from hook_layer.guard import FailureLog, guarded
 from hook_layer.keras.collections import find_layers
 from hook_layer.keras.names import ModelNames
 from hook_layer.keras.values import HostArray, HostArrayBackend, host_array, is_of_keras
@@ -23,16 +24,52 @@ logger = logging.getLogger("stepwatch")
 _OF_MODEL = ("inputs", "labels", "predictions", "Loss_input")
 
 
+class KerasTensors(TensorSource):
+    """Captures tensors of Keras, which are copied to the host first.
+
+    Args:
+        failures: Counts tensors that cannot be captured.
+    """
+
+    def __init__(self, failures: FailureLog) -> None:
+        super().__init__(failures)
+        self._host_backend = HostArrayBackend()
+
+    def backend_of(self, value: Any) -> TensorBackend:
+        """Return the backend that captures a value."""
+        if isinstance(value, HostArray) or is_of_keras(value):
+            return self._host_backend
+        return super().backend_of(value)
+
+    def capture(
+        self, tensors: PlannedTensors, capture: CaptureTensors
+    ) -> dict[str, CapturedTensor]:
+        """Copy tensors to the host and capture the copies."""
+        copies = {
+            name: (self._copied(name, value), plan) for name, (value, plan) in tensors.items()
+        }
+        copied = {name: (copy, plan) for name, (copy, plan) in copies.items() if copy is not None}
+        return capture(copied) if copied else {}
+
+    def _copied(self, name: str, value: Any) -> HostArray | None:
+        try:
+            return host_array(value)
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            self.failures.tensor_failed(name, error)
+            return None
+
+
 class KerasCapture(BaseHook):
     """A hook that knows what there is to capture of a model.
 
     Args:
         setup: What the hook is made of.
+        workers: The ranks of a distributed run.
     """
 
-    def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup)
-        self._host_backend = HostArrayBackend()
+    def __init__(self, setup: HookSetup, workers: Workers) -> None:
+        super().__init__(setup, workers=workers, source=KerasTensors)
+        self.state.when_closed(self._detach)
         self._names: tuple[Any, ModelNames] | None = None
         self._due_inside: dict[tuple[Any, ...], bool] = {}
         self._wants_variables_of: Any = None
@@ -49,7 +86,7 @@ class KerasCapture(BaseHook):
 
     def is_due(self, prefix: str) -> bool:
         """Return whether tensors of this name, without a number, are wanted in this step."""
-        return _any_matches(self._due, prefix)
+        return _any_matches(self.collector.due, prefix)
 
     def before_update(self) -> None:
         """Capture variables of a model that was built after the step began."""
@@ -59,7 +96,7 @@ class KerasCapture(BaseHook):
 
     def say_once(self, message: str) -> None:
         """Log a warning, the first time that it is given."""
-        if self._enabled and message not in self._said:
+        if self.state.is_enabled and message not in self._said:
             self._said.add(message)
             logger.warning(message)
 
@@ -82,7 +119,7 @@ class KerasCapture(BaseHook):
         """
         names = self._names_of(model)
         optimizer: Any = getattr(model, "optimizer", None)
-        due = {collection.name for collection in self._due if optimizer is not None}
+        due = {each.name for each in self.collector.due if optimizer is not None}
         with_state = CollectionKeys.OPTIMIZER_VARIABLES in due
         if may_wait and (not names.weights or (with_state and not optimizer.built)):
             self._wants_variables_of = model  # the step is going to build it
@@ -106,7 +143,7 @@ class KerasCapture(BaseHook):
         names = self._names_of(model)
         if self._wants_variables_of is not None:
             return True
-        key = (self.collection_manager.version, kind, id(names), *(c.name for c in self._due))
+        key = (*self.collector.due_key, kind, id(names))
         known = self._due_inside.get(key)
         if known is None:
             prefixes = list(_OF_MODEL)
@@ -123,35 +160,10 @@ class KerasCapture(BaseHook):
     def _detach(self) -> None:
         self._names = self._wants_variables_of = None
         self._due_inside.clear()
-        super()._detach()
 
     def _capture_named(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
         """Capture those of these tensors that are due."""
-        wanted: dict[str, tuple[Any, TensorPlan]] = {}
-        for name, tensor in tensors.items():
-            plan = self._plan(name, member_of)
-            if plan is not None:
-                wanted[name] = (tensor, plan)
-        self._capture(wanted)
-
-    def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
-        copies = {
-            name: (self._copied(name, value), plan) for name, (value, plan) in tensors.items()
-        }
-        copied = {name: (copy, plan) for name, (copy, plan) in copies.items() if copy is not None}
-        return super()._captured(copied) if copied else {}
-
-    def _copied(self, name: str, value: Any) -> HostArray | None:
-        try:
-            return host_array(value)
-        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
-            self.failures.tensor_failed(name, error)
-            return None
-
-    def _backend_of(self, value: Any) -> TensorBackend:
-        if isinstance(value, HostArray) or is_of_keras(value):
-            return self._host_backend
-        return super()._backend_of(value)
+        self.recorder.capture(self.collector.planned(tensors, member_of))
 
 
 def _any_matches(collections: Iterable[Collection], prefix: str) -> bool:

@@ -11,11 +11,13 @@ import keras
 
 from hook_layer.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.workers import Workers
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.keras.backends import active_backend
 from hook_layer.keras.capturing import KerasCapture
 from hook_layer.keras.kept import KeptInsides
+from hook_layer.weak_method import WeakMethod
 
 __all__ = ["KerasEvents"]
 
@@ -38,11 +40,11 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
     _model: Any  # set by Keras
 
     def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup)
+        super().__init__(setup, KerasWorkers(self._watched_model))
         keras.callbacks.Callback.__init__(self)
         self._backend = active_backend()
         self._insides = KeptInsides()
-        self._looks = self._is_in_step = self._is_told = self._said_stop = False
+        self._looks = self._is_in_step = self._said_stop = False
         self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
 
     # Where the hook looks in ---------------------------------------------------------------------
@@ -133,14 +135,14 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         self._looks = False
         self._wants_variables_of = None
         self.set_mode(_MODES[kind])
-        if self._is_writer is None:
+        if self.session.is_writer is None:
             self._names_of(self._model)
-        self._is_told = True
+        self.stop_listener.raises = False  # Keras's loops end after a step
         try:
-            self._begin_step()
+            self.begin_step()
         finally:
-            self._is_told = False
-        if self._due:
+            self.stop_listener.raises = True
+        if self.collector.due:
             self._look_at(self.model, kind)  # of which JAX has the variables only when asked
 
     @guarded("variables")
@@ -150,30 +152,27 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
 
     @guarded("steps")
     def _batch_ends(self, batch: int, logs: Mapping[str, Any] | None) -> None:
-        if self._record is None:
+        if self.recorder.record is None:
             return
-        if self._due and logs is not None:
+        if self.collector.due and logs is not None:
             named = {name: v for name, v in logs.items() if name != "outputs"}
             losses = {name: v for name, v in named.items() if _is_loss(name)}
             metrics = {name: v for name, v in named.items() if not _is_loss(name)}
             self._capture_named(losses, (CollectionKeys.LOSSES,))
             self._capture_named(metrics | {"batch": batch}, (CollectionKeys.METRICS,))
-        self._step_is_captured()
+        self.recorder.step_is_captured()
 
     @guarded("metrics")
     def _keep_validation(self, logs: Mapping[str, Any]) -> None:
-        if self._is_writer is False:
+        if not self.session.may_write():
             return
         for name, value in logs.items():
             if name.startswith("val_"):
                 key = CollectionKeys.LOSSES if _is_loss(name) else CollectionKeys.METRICS
                 collection = self.collection_manager.get(key)
                 collection.add_tensor_name(name)
-                captured = self._captured(
-                    {name: (value, self.collection_manager.plan_in([collection]))}
-                )
-                with self._lock:
-                    self._pending.update(captured)
+                plan = self.collection_manager.plan_in([collection])
+                self.recorder.capture_for_next({name: (value, plan)})
 
     def _run_step(
         self, model: Any, kind: str, original: Callable[..., Any], args: tuple[Any, ...]
@@ -182,7 +181,7 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         looks, self._looks = self._looks, False
         self._is_in_step = True
         try:
-            if not looks or self._record is None or not self._is_in_own_loop(model, kind):
+            if not looks or self.recorder.record is None or not self._is_in_own_loop(model, kind):
                 return original(*args)
             inside = self._inside_of(model, kind, original)
             if inside is None:
@@ -218,16 +217,12 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
 
         return self._insides.get(original, model, also, make)
 
-    def _stop_if_asked(self) -> None:
-        if not self._is_told:  # Keras's loops end behind a step
-            super()._stop_if_asked()
-
     @guarded("stop")
     def _stop_training_if_asked(self) -> None:
-        request = self._stop_now()
-        if request is None or self._options.stop != "raise" or self._model is None:
+        request = self.stop_listener.ending_request
+        if request is None or self._model is None:
             return
-        if self._rank_and_size()[1] > 1:
+        if self.stop_listener.is_alone_among_ranks:
             self.say_once("with several ranks, a stop request only sets hook.should_stop")
             return
         self._model.stop_training = True
@@ -237,20 +232,8 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
                 "training ends after step %d, as requested: %s", self.step, request.reason
             )
 
-    def _rank_and_size(self) -> tuple[int, int]:
-        rank, size = self._backend.rank_and_size(self._watched_model())
-        return int(rank), int(size)
-
     def _watched_model(self) -> Any:
         return self._model
-
-    def _open(self) -> None:
-        if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
-            logger.warning(
-                "the Keras hook does not support include_workers='all'; only rank 0 writes"
-            )
-            self._all_workers = False
-        super()._open()
 
     def _detach(self) -> None:
         for kind in _MODES:
@@ -259,6 +242,26 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         self._insides.forget()
         self._model = self._fit = None
         super()._detach()
+
+
+class KerasWorkers(Workers):
+    """The ranks of a run, as the backend of Keras knows them.
+
+    Args:
+        model: Returns the model that is trained; known weakly.
+    """
+
+    supports_all = False
+    framework = "Keras"
+
+    def __init__(self, model: Callable[[], Any]) -> None:
+        self._model = WeakMethod(model)
+
+    def rank_and_size(self) -> tuple[int, int]:
+        """Return this process's rank, and the number of ranks."""
+        model = self._model()
+        rank, size = active_backend().rank_and_size(None if model is None else model())
+        return int(rank), int(size)
 
 
 class _StepFunction:

@@ -140,7 +140,7 @@ class KerasLoops(KerasEvents):
         return self._registered if model is None else model
 
     def _detach(self) -> None:
-        if self._registered is not None and self.step == self._init_step:
+        if self._registered is not None and not self.clock.num_steps:
             logger.warning(
                 "the hook saw no step of %s and wrote nothing. It sees "
                 "model.fit(callbacks=[hook]) and tapes of hook.wrap_tape, but not "
@@ -157,7 +157,7 @@ class KerasLoops(KerasEvents):
         if self._is_in_step:  # a `train_step`, whose step is Keras's
             return False
         self._try_to_begin()
-        return self._record is not None and bool(self._due)
+        return self.recorder.record is not None and bool(self.collector.due)
 
     @guarded("steps")
     def _try_to_begin(self) -> None:
@@ -165,10 +165,10 @@ class KerasLoops(KerasEvents):
             self.set_mode(ModeKeys.TRAIN)
         if self._registered is not None:
             self._names_of(self._registered)
-        self._begin_step()
+        self.begin_step()
 
     @guarded("steps")
     def tape_is_read(self, named: Mapping[str, Any]) -> None:
         """Capture what belongs to the step."""
         self._capture_named(named)
-        self._step_is_captured()
+        self.recorder.step_is_captured()

@@ -19,8 +19,8 @@ from weakref import ref
 import keras
 
 from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.core.hook import BaseHook
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.keras import KerasHook
 from hook_layer.tracebacks import hide_frame

@@ -69,8 +69,7 @@ names; give them a `prefix` for names that stay.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import ref
+from typing import Any, ClassVar
 
 from hook_layer.install_hint import install_hint
 
@@ -84,20 +83,16 @@ except ImportError as error:
     ) from error
 
 from hook_layer.collections import CollectionKeys
+from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.mxnet.blocks import is_loss
 from hook_layer.mxnet.collections import DEFAULTS, Collection
 from hook_layer.mxnet.events import MxnetEvents
-from hook_layer.original_api import missing_name
-from hook_layer.original_hook import OriginalHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
-
-if TYPE_CHECKING:
-    from hook_layer.mxnet.unchanged import Search
 
 __all__ = [
     "Collection",
@@ -142,16 +137,6 @@ class Hook(OriginalHook, MxnetEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[Hook]] = CurrentHook()
-    _search: Search | None = None  # for a model that the script does not register
-
-    def attach_to_first_model(self) -> None:
-        """Watch the model that trains first, unless the script registers one by then."""
-        if self.is_active:
-            from hook_layer.autopatch.hook_of_script import HookOfScript  # noqa: PLC0415 - a cycle
-            from hook_layer.mxnet.unchanged import Search  # noqa: PLC0415 - a cycle
-
-            self._search = Search(HookOfScript(hook=ref(self)))
-            self._search.begin()
 
     def register_block(self, block: Block) -> None:
         """Watch a model, each of whose forward passes is a step; or a loss.
@@ -165,19 +150,6 @@ class Hook(OriginalHook, MxnetEvents):
         if is_loss(block):
             self.register_loss(block)
             return
-        search, self._search = self._search, None
-        if search is not None and search.leave():
-            if block in self._registered.models:
-                return
-            self._let_models_go()
-        self.watch_block(block)
-
-    def watch_block(self, block: Block) -> None:
-        """Watch a model, also one that the script does not register.
-
-        Raises:
-            HookConfigurationError: It is no block, or was registered before.
-        """
         losses = self._registered.add_model(block)
         if self.is_active:
             self._watch_model(block)

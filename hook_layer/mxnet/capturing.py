@@ -11,10 +11,11 @@ from mxnet.gluon import Block, HybridBlock, Parameter
 from mxnet.ndarray import NDArray
 
 from hook_layer.capture import CapturedTensor, TensorBackend
-from hook_layer.collection_manager import TensorPlan
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.guard import guarded
-from hook_layer.hook import BaseHook
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
+from hook_layer.core.workers import Workers
+from hook_layer.guard import FailureLog, guarded
 from hook_layer.layer_collections import may_match, resolve_layers
 from hook_layer.mxnet.blocks import RegisteredBlocks, parts_of
 from hook_layer.mxnet.calls import BlockWatch, arrays_in
@@ -30,6 +31,48 @@ logger = logging.getLogger("stepwatch")
 GRADIENT_PREFIX = "gradient/"
 
 
+class MxnetWorkers(Workers):
+    """The ranks of Horovod."""
+
+    supports_all = False
+    framework = "MXNet"
+
+    def rank_and_size(self) -> tuple[int, int]:
+        """Return this process's rank, and the number of ranks."""
+        return rank_and_size()
+
+
+class MxnetTensors(TensorSource):
+    """Captures MXNet's arrays, and what numpy makes arrays of.
+
+    Args:
+        failures: Counts tensors that cannot be captured.
+    """
+
+    def __init__(self, failures: FailureLog) -> None:
+        super().__init__(failures)
+        self._array_backend = ArrayBackend()
+
+    def backend_of(self, value: Any) -> TensorBackend:
+        """Return the backend that captures a value."""
+        return self._array_backend if isinstance(value, NDArray) else super().backend_of(value)
+
+    def capture(
+        self, tensors: PlannedTensors, capture: CaptureTensors
+    ) -> dict[str, CapturedTensor]:
+        """Capture arrays outside of the graph that the script records."""
+        backend = self._array_backend
+        try:
+            with autograd.pause():
+                captured = capture(tensors)
+            for name, tensor in captured.items():
+                if tensor.raw is None and tensor.shown is None:
+                    tensor.shown = backend.copy_of(tensors[name][0])  # so that it is accounted for
+        finally:
+            backend.forget()
+        return captured
+
+
 class MxnetCapture(BaseHook):
     """A hook that knows what there is to capture of registered blocks.
 
@@ -38,15 +81,15 @@ class MxnetCapture(BaseHook):
     """
 
     def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup)
-        self._array_backend = ArrayBackend()
+        super().__init__(setup, workers=MxnetWorkers(), source=MxnetTensors)
+        self.recorder.before_end(self._before_end_step)
+        self.state.when_closed(self._release_models)
         self._registered = RegisteredBlocks()
         self._numbering = Numbering()
         self._blocks = BlockWatch(self._on_block_forward)
         self._graphs = GraphWatch(
             self._on_graph_value, self._enter_graph, self._leave_graph, self._numbering
         )
-        self._due_key: tuple[Any, ...] = ()
         self._wanted_blocks: dict[tuple[Any, ...], set[Block]] = {}
         self._uncaptured: dict[str, Parameter] = {}
         self._refreshed: set[Block] = set()
@@ -56,16 +99,13 @@ class MxnetCapture(BaseHook):
         """Take inputs and outputs of a block."""
         raise NotImplementedError
 
-    def _open(self) -> None:
-        if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
-            logger.warning(
-                "the MXNet hook does not support include_workers='all'; only rank 0 writes"
-            )
-            self._all_workers = False
-        super()._open()
+    def _before_end_step(self) -> None:
+        """Capture what is left of the open step."""
+        raise NotImplementedError
 
-    def _rank_and_size(self) -> tuple[int, int]:
-        return rank_and_size()
+    def _release_models(self) -> None:
+        """Release the registered blocks."""
+        raise NotImplementedError
 
     def _prepare_collections(self) -> None:
         """Make the collections fit the registered blocks.
@@ -74,14 +114,12 @@ class MxnetCapture(BaseHook):
             HookConfigurationError: A collection has a block that is not part of them (before the
                 first step only).
         """
-        is_raised = self.step == self._init_step and not self.only_logs_mistakes
-        on_mistake = None if is_raised else self.failures.mistaken
+        on_mistake = self.collector.on_mistake(is_first=not self.clock.num_steps)
         keep_apart(self.collection_manager)
         resolve_layers(self.collection_manager, self._registered.names, on_mistake)
 
     def _begin_capture(self) -> None:
-        """Note that a step began, and what is due in it."""
-        self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
+        """Note that a step began."""
         self._numbering.clear()
         self._graphs.reset()
         self._uncaptured.clear()
@@ -100,7 +138,8 @@ class MxnetCapture(BaseHook):
     def _await_parameters(self, model: Block) -> None:
         """Capture a model's parameters, those without a value yet once they have one."""
         parameters = self._registered.parameters(model)
-        self._uncaptured = {p.name: p for p in parameters if self._plan(p.name) is not None}
+        planned = self.collector.planned({p.name: p for p in parameters})
+        self._uncaptured = {name: parameter for name, (parameter, _) in planned.items()}
         self._capture_parameters()
 
     @guarded("parameters")
@@ -121,7 +160,7 @@ class MxnetCapture(BaseHook):
     def _due_gradients(self, parameters: Iterable[Parameter]) -> dict[str, Parameter]:
         """Return the parameters whose gradients are due, by the names of these."""
         named = {GRADIENT_PREFIX + p.name: p for p in parameters if p.grad_req != "null"}
-        return {name: p for name, p in named.items() if self._plan(name) is not None}
+        return {name: p for name, p in named.items() if self.collector.plan(name) is not None}
 
     def _warn_of_sparse(self, name: str) -> None:
         if not self._warned_of_sparse:
@@ -161,11 +200,11 @@ class MxnetCapture(BaseHook):
         self._graphs.watch_only(frozenset(), frozenset())
 
     def _due_blocks(self) -> set[Block]:
-        due = self._wanted_blocks.get(self._due_key)
+        due = self._wanted_blocks.get(self.collector.due_key)
         if due is None:
-            collections = self._due
+            collections = self.collector.due
             due = self._registered.named_like(lambda name: may_match(collections, name))
-            self._wanted_blocks[self._due_key] = due
+            self._wanted_blocks[self.collector.due_key] = due
         return due
 
     @guarded("blocks")
@@ -175,32 +214,10 @@ class MxnetCapture(BaseHook):
     # How -----------------------------------------------------------------------------------------
 
     def _capture_all(self, arrays: Mapping[str, NDArray], member_of: tuple[str, ...] = ()) -> None:
-        wanted: dict[str, tuple[Any, TensorPlan]] = {}
-        for name, array in arrays.items():
-            plan = self._plan(name, member_of)
-            if plan is not None:
-                wanted[name] = (array, plan)
-        self._capture(wanted)
+        self.recorder.capture(self.collector.planned(arrays, member_of))
 
     def _numbered(self, prefix: str, value: Any) -> dict[str, NDArray]:
         """Return the arrays in `value` under `{prefix}{i}`; i continues counting in a step."""
         arrays = arrays_in(value)
         first = self._numbering.next(prefix, len(arrays))
         return {f"{prefix}{first + i}": array for i, array in enumerate(arrays)}
-
-    def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
-        backend = self._array_backend
-        try:
-            with autograd.pause():  # what is computed here is no part of the script's graph
-                captured = super()._captured(tensors)
-            for name, tensor in captured.items():
-                if tensor.raw is None and tensor.shown is None:
-                    tensor.shown = backend.copy_of(tensors[name][0])  # so that it is accounted for
-        finally:
-            backend.forget()
-        return captured
-
-    def _backend_of(self, value: Any) -> TensorBackend:
-        if isinstance(value, NDArray):
-            return self._array_backend
-        return super()._backend_of(value)

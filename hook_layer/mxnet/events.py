@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -27,8 +26,6 @@ from hook_layer.mxnet.watched_functions import (
 )
 
 __all__ = ["MxnetEvents"]
-
-logger = logging.getLogger("stepwatch")
 
 _LOSS_PREFIX = "Loss_output_"
 
@@ -93,7 +90,7 @@ class MxnetEvents(MxnetCapture):
         if not self.is_active:
             return
         self._passes.add((model, arrays[0].context))
-        if self._due:
+        if self.collector.due:
             if is_new:
                 self._await_parameters(model)
             self._watch_blocks(model, inputs)
@@ -101,7 +98,7 @@ class MxnetEvents(MxnetCapture):
             self._unwatch_blocks()
 
     def _on_forwarded(self, model: Block, _: Any, __: Any) -> None:
-        if self._due:
+        if self.collector.due:
             self._leave_graph(model, None, None)
             if self._uncaptured:
                 self._capture_parameters()
@@ -123,7 +120,7 @@ class MxnetEvents(MxnetCapture):
     @guarded("steps")
     def _try_to_begin_step(self) -> None:
         self._prepare_collections()
-        self._begin_step()
+        self.begin_step()
         self._begin_capture()
         self._passes.clear()
         self._is_over = self._met_loss = self._awaits_update = False
@@ -132,7 +129,7 @@ class MxnetEvents(MxnetCapture):
 
     @guarded("blocks")
     def _on_block_forward(self, block: Block, inputs: Any, outputs: Any) -> None:
-        if self._due:
+        if self.collector.due:
             name = name_of(block)
             named = self._numbered(f"{name}_input_", inputs)
             self._capture_all(named | self._numbered(f"{name}_output_", outputs))
@@ -142,7 +139,7 @@ class MxnetEvents(MxnetCapture):
         if not arrays_in(outputs):  # it is traced
             return
         self._met_loss = True
-        if self._due:
+        if self.collector.due:
             self._capture_all(self._numbered(f"{name_of(loss)}_input_", inputs))
             losses = self._numbered(f"{name_of(loss)}_output_", outputs)
             self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
@@ -152,8 +149,10 @@ class MxnetEvents(MxnetCapture):
         given = [head_grads, keywords.get("out_grad")]
         if not self._is_newest():
             return
-        is_named = self._met_loss or self._names_losses or any(g is not None for g in given)
-        if self._due and not is_named:
+        is_named = (
+            self._met_loss or self.own_tensors.has_losses or any(g is not None for g in given)
+        )
+        if self.collector.due and not is_named:
             named = self._numbered(_LOSS_PREFIX, heads)
             self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
         self._take_gradients()
@@ -168,10 +167,10 @@ class MxnetEvents(MxnetCapture):
         """Capture the gradients that no Trainer is going to update parameters with."""
         trained, others = self._by_trainer()
         self._awaits_update = bool(trained)
-        if self._due:
+        if self.collector.due:
             self._capture_gradients(others)
         if not trained and not any(self._is_parallel(model) for model in self._registered.models):
-            self._step_is_captured()
+            self.recorder.step_is_captured()
 
     def _by_trainer(self) -> tuple[list[Parameter], list[Parameter]]:
         """Return the parameters that have a Trainer, and those that have none."""
@@ -184,12 +183,12 @@ class MxnetEvents(MxnetCapture):
 
     @guarded("optimizer variables")
     def _on_trainer(self, trainer: Trainer, *_: Any, **__: Any) -> None:
-        if self._due and self._trains_our_parameters(trainer):
+        if self.collector.due and self._trains_our_parameters(trainer):
             self._capture_state(trainer)
 
     @guarded("gradients")
     def _on_update(self, trainer: Trainer, *_: Any, **__: Any) -> None:
-        if self._due and self._trains_our_parameters(trainer):
+        if self.collector.due and self._trains_our_parameters(trainer):
             self._capture_updates(trainer)
 
     @guarded("steps")
@@ -200,21 +199,20 @@ class MxnetEvents(MxnetCapture):
         if self._stepped_before <= self._stepped:
             self._is_over = True
             self._awaits_update = False
-            self._step_is_captured()
+            self.recorder.step_is_captured()
 
     # How -----------------------------------------------------------------------------------------
 
-    def _end_step(self) -> None:
-        if self._record is not None and self._awaits_update:
+    def _before_end_step(self) -> None:
+        if self.recorder.record is not None and self._awaits_update:
             self._capture_accumulated()
         self._is_over = True
         self._awaits_update = False
-        super()._end_step()
 
     @guarded("gradients")
     def _capture_accumulated(self) -> None:
         """Capture gradients of a step that ends without a Trainer's."""
-        if self._due:
+        if self.collector.due:
             self._capture_gradients(self._by_trainer()[0])
 
     def _capture_gradients(self, parameters: list[Parameter]) -> None:
@@ -234,7 +232,7 @@ class MxnetEvents(MxnetCapture):
 
     @guarded("optimizer variables")
     def _capture_state(self, trainer: Trainer) -> None:
-        if CollectionKeys.OPTIMIZER_VARIABLES in self._due_key:
+        if CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key:
             names = (parameter.name for parameter in self._registered.all_parameters())
             self._capture_all(state_arrays(trainer, names))
 
@@ -246,25 +244,7 @@ class MxnetEvents(MxnetCapture):
             self._is_ours[trainer] = known
         return known
 
-    def _let_models_go(self) -> None:
-        """Forget the models, because the script registers another one; losses stay."""
-        logger.warning(
-            "the script registers a model after another one trained: from step %d on the hook "
-            "watches only the registered one; register it earlier",
-            self.step + 1,
-        )
-        self._end_step()
-        losses = self._registered.losses
-        self._forget_models()
-        for loss in losses:
-            if self._registered.add_loss(loss):
-                self._watch_loss(loss)
-
-    def _detach(self) -> None:
-        self._forget_models()
-        super()._detach()
-
-    def _forget_models(self) -> None:
+    def _release_models(self) -> None:
         self._unwatch_blocks()
         self._graphs.reset()
         for handle in self._handles:

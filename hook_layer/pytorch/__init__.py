@@ -33,7 +33,7 @@ optimisers have the values before the step.
 In a loop without a `torch.optim` optimiser a step is captured when all gradients have arrived, and
 where neither happens (evaluation) it ends where the next one begins, at `set_mode` or at `close`.
 What is saved behind the optimiser's step keeps steps open until the next one begins, from the first
-time that it is seen; `hook_layer.recorder` says how. In the modes EVAL and PREDICT neither
+time that it is seen; `hook_layer.core.recorder` says how. In the modes EVAL and PREDICT neither
 gradients nor the state of optimisers are saved.
 
 **Losses** that no registered module computes are known from the backward pass: in a step in which
@@ -44,7 +44,7 @@ call in validation; see `hook_layer.pytorch.functional_losses`. Any other is `Lo
 it is: divided, if the script divides it for accumulation; unscaled, if a `GradScaler` scaled it.
 Beside the first one of a step its inputs are saved if it is a distance that the script wrote, as
 `((model(x) - y) ** 2).mean()`: what the model returned, and the targets, as far as the difference
-tells them; see `hook_layer.pytorch.written_losses`. The step is that of the hook whose model ran
+tells them; see `hook_layer.pytorch.difference_losses`. The step is that of the hook whose model ran
 last. A loss gets a name of its own by `record_tensor_value`, and from then on those without a name
 are not saved. Not seen is a reference to `torch.autograd.backward` that was taken before the model
 was registered.
@@ -108,19 +108,19 @@ except ModuleNotFoundError as error:
     ) from error
 
 from hook_layer.collections import CollectionKeys
+from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
-from hook_layer.original_api import missing_name
-from hook_layer.original_hook import OriginalHook
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.followed_steps import FollowedSteps
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
-from hook_layer.pytorch.trainers import TrainerEvents
+from hook_layer.pytorch.torch_hook import TorchHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
+from hook_layer.weak_method import WeakMethod
 
 __all__ = [
     "Collection",
@@ -140,7 +140,7 @@ __all__ = [
 logger = logging.getLogger("stepwatch")
 
 
-class Hook(OriginalHook, TrainerEvents):
+class Hook(OriginalHook, TorchHook):
     """Captures tensors of a PyTorch training job; see this module for when and under which names.
 
     Args:
@@ -199,8 +199,10 @@ class Hook(OriginalHook, TrainerEvents):
         """
         model = self._registered.add_model(module)
         if self.is_active:
-            self._watch_model(model)
-            self._handles += self._overridden.register(self, model, self._registered)
+            if self._overridden.begins_steps:
+                self.loop.pass_callback = WeakMethod(self._call_forward_pre_hook)
+            self.loop.watch_model(model)
+            self.loop.keep(self._overridden.register(self, model, self._registered))
 
     def register_hook(self, module: nn.Module) -> None:
         """Same as `register_module`."""
@@ -214,8 +216,8 @@ class Hook(OriginalHook, TrainerEvents):
         """
         loss = self._registered.add_loss(loss_module)
         if self.is_active and loss is not None:
-            self._watch_loss(loss)
-            self._handles += self._overridden.register_module(self, loss)
+            self.loop.watch_loss(loss)
+            self.loop.keep(self._overridden.register_module(self, loss))
 
     def look_for_losses(self) -> None:
         """Register, in the first steps, modules that backward passes start from as losses.
@@ -225,7 +227,7 @@ class Hook(OriginalHook, TrainerEvents):
         looked at.
         """
         if self.is_active:
-            self._criteria.look(self._on_call, self._on_criterion)
+            self._losses.look_for_modules()
 
     def register_optimizer(self, optimizer: Optimizer) -> None:
         """Make a step one step of this optimiser, and of all others that are registered.
@@ -239,7 +241,7 @@ class Hook(OriginalHook, TrainerEvents):
         Raises:
             HookConfigurationError: It is no optimiser.
         """
-        self._steps.add(optimizer)
+        self._modes.steps.add(optimizer)
 
     def _is_attached_to(self, module: nn.Module) -> bool:
         """Return whether the hook found this model by itself; let any other one go."""
@@ -253,20 +255,38 @@ class Hook(OriginalHook, TrainerEvents):
             "watches only the registered one; register it earlier",
             self.step + 1,
         )
-        losses, steps = list(self._registered.losses), self._steps
-        self.let_go_of_models()
-        self._steps = steps
+        losses, steps = list(self._registered.losses), self._modes.steps
+        self.loop.let_go_of_models()
+        self._modes.steps = steps
         for loss in losses:
             self.register_loss(loss)
         return False
 
     def follow_optimizers(self) -> None:
         """Make a step one of whatever optimisers train the model, see `FollowedSteps`."""
-        self._steps = FollowedSteps()
+        self._modes.steps = FollowedSteps()
+
+    def record_loss(
+        self, outputs: Tensor, targets: Tensor, loss: Tensor, name: str = "Loss"
+    ) -> None:
+        """Save a loss that the script computes in its own way, and what it compares.
+
+        Call it before `loss.backward()`. From then on losses that the hook finds by itself are not
+        saved.
+
+        Args:
+            outputs: Outputs of the model, [B, ...].
+            targets: What they are compared with, [B, ...].
+            loss: The loss, one element.
+            name: What it is called: `{name}_input_0`, `{name}_input_1` and `{name}_output_0`.
+        """
+        self.own_tensors.has_losses = True
+        self._losses.capture(name, (outputs, targets), loss)
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Tensor) -> None:
         """Capture the value of a functional loss, e.g. `F.mse_loss(...)`, as `<name>_output_0`."""
-        self._record_loss(tensor_name, tensor_value)
+        self.own_tensors.has_losses = True
+        self._losses.capture(tensor_name, (), tensor_value)
 
     def count_parameters(self, model: nn.Module) -> int:
         """Return how many elements the parameters have that are trained, and log them by name."""
@@ -279,10 +299,18 @@ class Hook(OriginalHook, TrainerEvents):
     # What the original registers with torch: for scripts that do so themselves, and for subclasses
     # that override it, see `hook_layer.pytorch.overridden_methods` --------------------------------
 
+    def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
+        """Begin a step and capture the parameters of a registered model."""
+        if module in self._registered.models:
+            self.loop.on_forward(module, inputs, None)
+
+    def _call_forward_pre_hook(self, model: nn.Module, inputs: Any, _: Any) -> None:
+        self.forward_pre_hook(model, inputs)
+
     def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         """Capture inputs and outputs of a part of a registered model."""
         name = self._registered.names.get(module) or self._registered.losses.get(module)
-        if name is not None and self._takes_modules():
+        if name is not None and self._torch_capture.takes_modules:
             self._write_inputs(name, inputs)
             self._write_outputs(name, outputs)
 
@@ -295,9 +323,10 @@ class Hook(OriginalHook, TrainerEvents):
         self._write(name, f"{name}_output_", outputs)
 
     @guarded("modules")
-    def _write(self, name: str, prefix: str, tensors: Any) -> None:
-        if self._takes_modules() and name not in self._registered.losses.values():
-            self._tensors.capture(self._tensors.numbered(prefix, tensors))
+    def _write(self, name: str, prefix: str, values: Any) -> None:
+        capture = self._torch_capture
+        if capture.takes_modules and name not in self._registered.losses.values():
+            capture.tensors.capture(capture.tensors.numbered(prefix, values))
 
     def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
         """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""
@@ -309,8 +338,8 @@ class Hook(OriginalHook, TrainerEvents):
 
     @guarded("gradients")
     def _capture_gradient(self, name: str, gradient: Tensor) -> None:
-        if self._due:
-            self._tensors.capture({f"gradient/{name}": gradient})
+        if self.collector.due:
+            self._torch_capture.tensors.capture({f"gradient/{name}": gradient})
 
 
 def get_hook(

@@ -59,7 +59,7 @@ class LossScaling:
         scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
         return scale
 
-    def step_begins(self) -> None:
+    def begin_step(self) -> None:
         """Forget the scale of the step before, whose backward pass nobody may have noted."""
         self._newest_scale = None
 

@@ -56,7 +56,7 @@ class CallbackWithHook:
 
     def _asked_to_stop(self) -> bool:
         """Return whether the trainer is to end training; the reason is logged once."""
-        reason = self._hook.stop_asked_of_trainer()
+        reason = self._hook.trainer.stop_reason()
         if reason is None:
             return False
         if not self._has_said_why:

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, nn
 
 from hook_layer.collection_manager import TensorPlan
+from hook_layer.core.collector import Collector
 from hook_layer.pytorch.capture import is_capturable
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.step_tensors import TensorSink
 from hook_layer.pytorch.values import WHOLE
 
 __all__ = ["GRADIENT_PREFIX", "DueParameters"]
@@ -26,12 +26,12 @@ class DueParameters:
 
     Args:
         registered: The models.
-        sink: What plans the tensors.
+        collector: What is saved in the step.
     """
 
-    def __init__(self, registered: RegisteredModules, sink: TensorSink) -> None:
+    def __init__(self, registered: RegisteredModules, collector: Collector) -> None:
         self._registered = registered
-        self._sink = sink
+        self._collector = collector
         self._known: WeakKeyDictionary[nn.Module, _Model] = WeakKeyDictionary()
 
     def look_again(self) -> None:
@@ -81,7 +81,7 @@ class DueParameters:
         for name, parameter in named.items():
             if is_of_gradients and not parameter.requires_grad:
                 continue
-            plan = self._sink.plan(name)
+            plan = self._collector.plan(name)
             if plan is not None and is_capturable(parameter):
                 found[name] = parameter, plan
         return found

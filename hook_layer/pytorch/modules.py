@@ -15,7 +15,7 @@ from torch import nn
 
 from hook_layer.errors import HookConfigurationError
 from hook_layer.pytorch.flat_parameters import FlatPart, FlatParts
-from hook_layer.pytorch.unlisted import unlisted_parameters
+from hook_layer.pytorch.unregistered_parameters import unregistered_parameters
 from hook_layer.pytorch.wrappers import unwrapped_class, unwrapped_path, wrapped_in
 
 __all__ = ["RegisteredModules", "is_a_key", "is_wrapper"]
@@ -43,7 +43,7 @@ class RegisteredModules:
         self.models: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.losses: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
-        self._unlisted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
+        self._unregistered: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
         self._adopted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
         self._flat_parts: FlatParts | None = None
         self._parts: dict[str, FlatPart] = {}
@@ -101,7 +101,7 @@ class RegisteredModules:
             for part in model.modules():
                 if is_a_key(part):
                     self.names.pop(part, None)
-            for known in (self.models, self._unlisted, self._adopted):
+            for known in (self.models, self._unregistered, self._adopted):
                 known.pop(model, None)
         is_loss = is_a_key(module) and self.losses.pop(module, None) is not None
         return is_loss or bool(models)
@@ -142,19 +142,19 @@ class RegisteredModules:
         """
         return self._parts.get(name)
 
-    def adopt_unlisted(self, model: nn.Module) -> dict[str, nn.Parameter]:
+    def adopt_unregistered(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Add and return those parameters that got a gradient though the model lacks them.
 
         Args:
             model: A registered model, that was called before.
         """
-        if model not in self._unlisted:
-            self._unlisted[model] = unlisted_parameters(model)
-        waiting = self._unlisted[model]
+        if model not in self._unregistered:
+            self._unregistered[model] = unregistered_parameters(model)
+        waiting = self._unregistered[model]
         trained = {name: p for name, p in waiting.items() if p.grad is not None}
         if trained:
             self._adopted.setdefault(model, {}).update(trained)
-            self._unlisted[model] = {n: p for n, p in waiting.items() if n not in trained}
+            self._unregistered[model] = {n: p for n, p in waiting.items() if n not in trained}
         return trained
 
     def all_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:

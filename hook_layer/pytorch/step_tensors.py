@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from torch import Tensor
 
 from hook_layer.collection_manager import TensorPlan
+from hook_layer.core.collector import Collector
+from hook_layer.core.recorder import Recorder
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import is_capturable
 
-__all__ = ["MAX_CALLS_A_STEP", "StepTensors", "TensorSink"]
+__all__ = ["MAX_CALLS_A_STEP", "StepTensors"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -20,37 +22,27 @@ MAX_CALLS_A_STEP: Final = 10_000
 """How many tensors a module may have in one step, as `name_output_0` and so on."""
 
 
-class TensorSink(Protocol):
-    """What plans and captures the tensors of a step."""
-
-    def plan(self, name: str, member_of: tuple[str, ...] = ()) -> TensorPlan | None:
-        """Return what must be stored of a tensor in this step; None for nothing."""
-        ...
-
-    def capture(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> None:
-        """Capture tensors of the step in progress."""
-        ...
-
-
 class StepTensors:
     """Names the tensors of a step, and captures those that are due.
 
     Args:
-        sink: What plans and captures them.
+        collector: What is saved in the step.
+        recorder: Records the tensors.
     """
 
-    def __init__(self, sink: TensorSink) -> None:
-        self._sink = sink
-        self._num_met: dict[str, int] = {}
+    def __init__(self, collector: Collector, recorder: Recorder) -> None:
+        self._collector = collector
+        self._recorder = recorder
+        self._counts: dict[str, int] = {}
         self._has_warned = False
 
     def begin_step(self) -> None:
         """Count calls from 0 again."""
-        self._num_met.clear()
+        self._counts.clear()
 
     def count(self, prefix: str) -> int:
         """Return how many tensors of a prefix this step has."""
-        return self._num_met.get(prefix, 0)
+        return self._counts.get(prefix, 0)
 
     def numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
         """Return the tensors in a value under `{prefix}{i}`; i continues counting in a step.
@@ -63,11 +55,11 @@ class StepTensors:
             value: Tensors, in nested sequences and dicts.
         """
         tensors = tensors_in(value)
-        first = self._num_met.get(prefix, 0)
+        first = self._counts.get(prefix, 0)
         if first >= MAX_CALLS_A_STEP:
             self._warn(prefix)
             return {}
-        self._num_met[prefix] = first + len(tensors)
+        self._counts[prefix] = first + len(tensors)
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
 
     def due(
@@ -79,7 +71,7 @@ class StepTensors:
             tensors: Tensors by name.
             member_of: Collections that they belong to, whatever their names.
         """
-        plan = self._sink.plan
+        plan = self._collector.plan
         found = {}
         for name, tensor in tensors.items():
             planned = plan(name, member_of)
@@ -94,7 +86,7 @@ class StepTensors:
     def capture_due(self, tensors: Mapping[str, tuple[Tensor, TensorPlan]]) -> None:
         """Capture tensors that `due` returned."""
         if tensors:
-            self._sink.capture(tensors)
+            self._recorder.capture(tensors)
 
     def _warn(self, prefix: str) -> None:
         if not self._has_warned:

@@ -86,8 +86,13 @@ class StepBounds:
         """Whether it decides by itself which optimisers count."""
         return self._by_optimizer
 
+    @property
+    def begins_before_closure(self) -> bool:
+        """Whether a step has begun before an optimizer calls the closure that has its passes."""
+        return False
+
     def others_stepped(self) -> None:
-        """Note that an optimiser has stepped that trains none of our parameters."""
+        """Note that an optimizer has stepped that trains none of our parameters."""
 
     def add(self, optimizer: object) -> None:
         """Make a step one of this optimiser, and of the others that were added.

@@ -46,9 +46,9 @@ from hook_layer.pytorch.loop_counts import MANY_IN_VAIN, has_gradient
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
-from hook_layer.pytorch.remarks import Remarks
 from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.unseen_training import UnseenTraining
+from hook_layer.pytorch.unwatched_models import UnwatchedModels
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import (
     MadeOptimizers,
@@ -211,7 +211,7 @@ class _Search:
         """The model, or the part of it that stands for it."""
         self._kind: type[nn.Module] = nn.Module
         self._num_passes = self._num_calls = 0
-        self._remarks = Remarks()
+        self._remarks = UnwatchedModels()
         self._optimizers = MadeOptimizers()
         self._handle: Any = None
         self._step_handle: Any = None  # as long as no model is found
@@ -261,7 +261,8 @@ class _Search:
         hook, self._hook = self._hook, None
         self._model = self._entrance = lambda: None
         if hook is not None:
-            hook.leaves_out = hook.on_steps_in_vain = hook.on_others_train = None
+            loop = hook.loop
+            loop.leaves_out = loop.on_steps_in_vain = loop.on_others_train = None
 
     # What happens in the script ------------------------------------------------------------------
 
@@ -364,7 +365,7 @@ class _Search:
         """Watch another model with the hook, for the one before is not called any more."""
         self._is_idle = False
         if self._hook is not None:
-            self._hook.let_go_of_models()
+            self._hook.loop.let_go_of_models()
             self._parts.clear()
             self._watch(self._hook, without_wrapper(module))
             self._hook.forward_pre_hook(without_wrapper(module), inputs)
@@ -399,8 +400,9 @@ class _Search:
         model = whole_of(entrance, self._optimizers)
         self._hook, self._model, self._entrance = hook, ref(model), ref(entrance)
         self._kind = type(model)
-        hook.on_others_train = self._on_others_train
-        hook.leaves_out, hook.on_steps_in_vain = self._optimizers.leave_out, self._on_steps_in_vain
+        hook.loop.on_others_train = self._on_others_train
+        hook.loop.leaves_out = self._optimizers.leave_out
+        hook.loop.on_steps_in_vain = self._on_steps_in_vain
         if self._step_handle is not None:
             self._step_handle.remove()
             self._step_handle = None
@@ -435,7 +437,9 @@ class _Search:
             self._has_none()
             return False
         # A hook that is closed has ended its training.
-        return hook is not None and (not hook.is_active or bool(hook.note_optimizer(optimizer)))
+        return hook is not None and (
+            not hook.is_active or bool(hook.loop.note_optimizer(optimizer))
+        )
 
     def _settle(self, *_: object) -> None:
         """Note that the model is the one to watch, whatever comes."""
@@ -446,7 +450,7 @@ class _Search:
     def _has_none(self) -> bool:
         """Return whether there is no model, after forgetting the one that was only tried out."""
         self._settle()
-        if self._hook is not None and self._handle is not None and self._hook.start_over():
+        if self._hook is not None and self._handle is not None and self._hook.loop.start_over():
             self._spare, self._hook = self._hook, None
             self._model = self._entrance = lambda: None
             self._parts.clear()

@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from hook_layer.autopatch.uncaptured import say_why
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import OptimizerCall
-from hook_layer.pytorch.remarks import Remarks
+from hook_layer.pytorch.unwatched_models import UnwatchedModels
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import MadeOptimizers, has_graphs
 
@@ -36,7 +36,10 @@ class UnseenTraining:
     """
 
     def __init__(
-        self, is_looked_for: Callable[[], bool], optimizers: MadeOptimizers, remarks: Remarks
+        self,
+        is_looked_for: Callable[[], bool],
+        optimizers: MadeOptimizers,
+        remarks: UnwatchedModels,
     ) -> None:
         self._is_looked_for = is_looked_for
         self._optimizers = optimizers

@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import OF_TRAINING, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.hook import BaseHook
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
-from hook_layer.hook import BaseHook
 from hook_layer.tensorflow.collections import Collection, name_of
 from hook_layer.tensorflow.graph import Graphs, graph_variables
 
@@ -36,6 +35,8 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
+        self.stop_listener.raises = False  # the session is asked to end after a step
+        self.state.when_closed(self._release)
         self._graphs = Graphs()
         self._wanted: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
         self._is_running = self._has_said_why = False
@@ -132,7 +133,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         """Begin a step, and ask for what is due in it; called by the session."""
         self._is_running = False
         self._begin_run()
-        if not self._is_running or not self._due:
+        if not self._is_running or not self.collector.due:
             return None
         self._read_variables(run_context)
         fetches = self._fetches(run_context)
@@ -154,15 +155,15 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
 
     @guarded("steps")
     def _begin_run(self) -> None:
-        self._begin_step()
+        self.begin_step()
         self._is_running = True
 
     @guarded("steps")
     def _hand_run_over(self, *, is_last: bool = False) -> None:
         if is_last:
-            self._end_step()
+            self.recorder.end_step()
         else:
-            self._step_is_captured()
+            self.recorder.step_is_captured()
 
     @guarded("graph")
     def _look_at(self, graph: Any) -> None:
@@ -195,12 +196,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
             self._capture_values(results)
 
     def _capture_values(self, values: dict[str, Any]) -> None:
-        wanted: dict[str, tuple[Any, TensorPlan]] = {}
-        for name, value in values.items():
-            plan = self._plan(name)
-            if plan is not None:
-                wanted[name] = value, plan
-        self._capture(wanted)
+        self.recorder.capture(self.collector.planned(values))
 
     def _wanted_of(self, graph: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the tensors, and the variables, of a graph that are due in this step."""
@@ -216,7 +212,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         return found
 
     def _due_key(self, graph: Any) -> tuple[Any, ...]:
-        members = tuple((collection.name, len(collection.tensor_names)) for collection in self._due)
+        members = ((each.name, len(each.tensor_names)) for each in self.collector.due)
         return id(graph), self.mode in _WITHOUT_TRAINING, self.collection_manager.version, *members
 
     def _is_wanted(self, name: str) -> bool:
@@ -225,7 +221,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
             collections = map(self.collection_manager.get, OF_TRAINING)
             if any(collection.has_tensor_name(name) for collection in collections):
                 return False
-        return self._plan(name) is not None
+        return self.collector.plan(name) is not None
 
     def _add(self, collection_name: str, what: Any) -> None:
         collection = self.collection_manager.get(collection_name)
@@ -237,13 +233,10 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
 
     # The way back --------------------------------------------------------------------------------
 
-    def _stop_if_asked(self) -> None:
-        """Do nothing where a step begins: the session is asked to end behind it."""
-
     def _ends_here(self) -> bool:
-        if not self.is_active or self._options.stop != "raise":
+        if not self.is_active:
             return False
-        request = self._stop_now()
+        request = self.stop_listener.ending_request
         if request is not None and not self._has_said_why:
             self._has_said_why = True
             logger.warning(
@@ -251,6 +244,5 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
             )
         return request is not None
 
-    def _detach(self) -> None:
+    def _release(self) -> None:
         self._wanted.clear()
-        super()._detach()

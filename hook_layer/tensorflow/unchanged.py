@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 from hook_layer.autopatch.hook_source import HookSource
-from hook_layer.hook import BaseHook
+from hook_layer.core.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.tensorflow import SessionHook, modes
 from hook_layer.tracebacks import hide_frame

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from hook_layer.core.hook import BaseHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
-from hook_layer.original_api import OriginalApi
 from hook_layer.save_config import SaveConfig
 from hook_layer.testing.training_under_test import PROPERTIES, OnStep, TrainingUnderTest
 from hook_layer.testing.written_trial import WrittenTrial
@@ -87,14 +87,14 @@ class ContractTraining(TrainingUnderTest):
         for name in _VARIABLES:
             monkeypatch.delenv(name, raising=False)
 
-    def new_hook(self, **arguments: Any) -> OriginalApi:
+    def new_hook(self, **arguments: Any) -> BaseHook:
         return self.make_hook(new_uri(), **{"save_config": EVERY_STEP, **arguments})
 
-    def trained(self, hook: OriginalApi, **arguments: Any) -> WrittenTrial:
+    def trained(self, hook: BaseHook, **arguments: Any) -> WrittenTrial:
         self.train(hook, **arguments)
         return self.closed(hook)
 
-    def closed(self, hook: OriginalApi) -> WrittenTrial:
+    def closed(self, hook: BaseHook) -> WrittenTrial:
         hook.close()
         report = hook.report()
         assert not report.errors, report
@@ -102,12 +102,12 @@ class ContractTraining(TrainingUnderTest):
         return WrittenTrial(hook.trial_uri)
 
     @staticmethod
-    def ask_to_stop(hook: OriginalApi, run_id: str) -> None:
+    def ask_to_stop(hook: BaseHook, run_id: str) -> None:
         request = StopFile(REASON, "2026-01-01T00:00:00Z", run_id)
         WrittenTrial(hook.trial_uri).store.put(STOP_FILE, request.encode())
-        session = hook._session  # noqa: SLF001 - instead of waiting until it looks
-        assert session is not None
-        session.stop_signal.check()
+        trial = hook.session.trial
+        assert trial is not None
+        trial.stop_signal.check()  # instead of waiting until it looks
 
     @contextmanager
     def ending(self) -> Iterator[None]:

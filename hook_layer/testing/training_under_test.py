@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hook_layer.collections import CollectionKeys
+from hook_layer.core.hook import BaseHook
 from hook_layer.format.modes import ModeKeys
-from hook_layer.original_api import OriginalApi
 
 __all__ = [
     "MAY_BE_MISSING",
@@ -97,7 +97,7 @@ class TrainingUnderTest:
     """
 
     adapter: ClassVar[str]
-    hook_type: ClassVar[type[OriginalApi]]
+    hook_type: ClassVar[type[BaseHook]]
     loss_name: ClassVar[str]
     names: ClassVar[Mapping[str, str]]
     more_names: ClassVar[tuple[str, ...]] = ()
@@ -112,7 +112,7 @@ class TrainingUnderTest:
         if unknown:
             raise TypeError(f"{cls.__name__}.missing has {unknown}: no framework may lack that")
 
-    def make_hook(self, out_dir: str, **arguments: Any) -> OriginalApi:
+    def make_hook(self, out_dir: str, **arguments: Any) -> BaseHook:
         """Return a new hook.
 
         Args:
@@ -121,7 +121,7 @@ class TrainingUnderTest:
         """
         return self.hook_type(out_dir, **arguments)  # type: ignore[arg-type]  # a framework's
 
-    def make_hook_of_file(self, path: Path) -> OriginalApi:
+    def make_hook_of_file(self, path: Path) -> BaseHook:
         """Return a new hook that is configured by a file.
 
         Args:
@@ -131,7 +131,7 @@ class TrainingUnderTest:
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,
@@ -152,7 +152,7 @@ class TrainingUnderTest:
         """
         raise NotImplementedError
 
-    def spy(self, hook: OriginalApi, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    def spy(self, hook: BaseHook, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Return a list that gets the global step whenever the adapter copies or computes anything.
 
         An adapter that computes something before it captures it adds that: it patches what it calls
@@ -163,11 +163,11 @@ class TrainingUnderTest:
             monkeypatch: What to patch with.
         """
         steps: list[int] = []
-        captured = hook._captured  # noqa: SLF001 - the one place where all that is saved comes by
+        captured = hook.tensor_capture.capture
 
         def spied(tensors: Any) -> Any:
             steps.append(hook.step)
             return captured(tensors)
 
-        monkeypatch.setattr(hook, "_captured", spied)
+        monkeypatch.setattr(hook.tensor_capture, "capture", spied)
         return steps

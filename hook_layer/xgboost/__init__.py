@@ -50,10 +50,9 @@ is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` 
 In a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
 hook in each of them, with `include_workers="all"`.
 
-The end of the training is the end of the trial. What `save_scalar` or `save_tensor` gets afterwards
-becomes one more step, which `hook.close()` or the end of the process writes. To train several times
-into one trial (rounds count on), use the hook in a `with` block: then the trial ends with the
-block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves
+The end of the training is the end of the trial. To train several times into one trial (rounds count
+on), or to save something after the training, use the hook in a `with` block: then the trial ends
+with the block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves
 nothing, and says so.
 
 `xgboost.cv` trains one model for each fold: `{data}-{metric}` is the mean over the folds, and
@@ -84,12 +83,12 @@ from typing_extensions import Unpack
 from hook_layer.collections import Collection, CollectionKeys
 from hook_layer.configuration.hook_json import HookConfiguration
 from hook_layer.configuration.hook_setup import HookArguments, IncludedCollections, set_up
+from hook_layer.core.original_hook import missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.hook_options import OptionArguments
-from hook_layer.original_api import OriginalApi, missing_name
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -113,7 +112,7 @@ __all__ = [
 ]
 
 
-class Hook(OriginalApi, BoosterEvents):
+class Hook(BoosterEvents):
     """Captures tensors of an XGBoost training; see this module for when and under which names.
 
     Args:
@@ -201,7 +200,7 @@ class Hook(OriginalApi, BoosterEvents):
 
     @train_data.setter
     def train_data(self, value: tuple[str, str | None] | _xgboost.DMatrix | None) -> None:
-        self._inputs.train_data = as_dmatrix("train_data", value) if self._enabled else None
+        self._inputs.train_data = as_dmatrix("train_data", value) if self.state.is_enabled else None
 
     @property
     def validation_data(self) -> _xgboost.DMatrix | None:
@@ -211,7 +210,7 @@ class Hook(OriginalApi, BoosterEvents):
     @validation_data.setter
     def validation_data(self, value: tuple[str, str | None] | _xgboost.DMatrix | None) -> None:
         self._inputs.validation_data = (
-            as_dmatrix("validation_data", value) if self._enabled else None
+            as_dmatrix("validation_data", value) if self.state.is_enabled else None
         )
 
     @classmethod

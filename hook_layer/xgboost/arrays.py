@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch
+from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch, TensorBackend
+from hook_layer.core.tensor_capture import TensorSource
+from hook_layer.guard import FailureLog
 from hook_layer.reductions import Reduction, reduce_array
 from hook_layer.statistics import statistics_rows
 
-__all__ = ["ComputedArray", "ComputedArrayBackend"]
+__all__ = ["ComputedArray", "ComputedArrayBackend", "ComputedTensors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,23 @@ class ComputedArrayBackend:
     def reduce(self, value: ComputedArray, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""
         return ArraySnapshot(reduce_array(value.array, reduction))
+
+
+class ComputedTensors(TensorSource):
+    """Captures computed arrays, and what numpy makes arrays of.
+
+    Args:
+        failures: Counts tensors that cannot be captured.
+    """
+
+    def __init__(self, failures: FailureLog) -> None:
+        super().__init__(failures)
+        self._computed_backend = ComputedArrayBackend()
+
+    def backend_of(self, value: Any) -> TensorBackend:
+        """Return the backend that captures a value."""
+        is_ours = isinstance(value, ComputedArray)
+        return self._computed_backend if is_ours else super().backend_of(value)
 
 
 def _kept(value: ComputedArray, rows: int | None) -> Snapshot:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,20 +12,15 @@ from typing_extensions import Self
 from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
-from hook_layer.capture import StepRecord, TensorBackend
 from hook_layer.collection_manager import TensorPlan
-from hook_layer.collections import Collection
+from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.format.job_file import StopFile, parse_stop_file
+from hook_layer.core.hook import BaseHook
 from hook_layer.guard import guarded
-from hook_layer.hook import BaseHook
-from hook_layer.resuming.checkpoint import RunStart
-from hook_layer.session import TrialSession
-from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
+from hook_layer.xgboost.arrays import ComputedArray, ComputedTensors
 from hook_layer.xgboost.directions import collection_of_direction, direction_of, said_directions
-from hook_layer.xgboost.distributed import rank_and_size, shared_text
+from hook_layer.xgboost.distributed import BoosterWorkers, RoundAgreement
 from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_data
-from hook_layer.xgboost.late_values import LateValues
 from hook_layer.xgboost.metrics import (
     EvaluationLog,
     collections_of,
@@ -58,24 +52,44 @@ class BoosterEvents(BaseHook, TrainingCallback):
     """
 
     def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup)
+        workers = BoosterWorkers()
+        super().__init__(setup, workers=workers, source=ComputedTensors, also_due=evaluated_metrics)
+        self.stop_listener.raises = False  # boosting ends after a round, and keeps its model
+        self.state.when_closed(self._release_data)
+        own_request = self.stop_listener.own_request
+        self._agreement = RoundAgreement(self.state, own_request, workers)
+        if self.session.all_write:
+            self.stop_listener.agreement = self._agreement
         self._inputs = BoosterInputs()
-        self._computed_backend = ComputedArrayBackend()
         self._wanted: dict[tuple[Any, ...], tuple[TensorGroup, ...]] = {}
         self._said: set[str] = set()
-        self._identity: tuple[int, int] | None = None
-        self._request: StopFile | None = None  # what all workers are asked, where they agree
         self._evaluations: EvaluationLog = {}
         self._evaluated: dict[str, bool] = {}
         self._directions: dict[str, bool] = {}
         self._num_boosted: int | None = None
         self._num_evaluated = 0
         self._in_round = self._ends_with_block = False
-        self._late: LateValues | None = None
 
     def __enter__(self) -> Self:
         self._ends_with_block = True
         return super().__enter__()
+
+    def save_scalar(
+        self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None
+    ) -> None:
+        """Save one number, see `BaseHook.save_scalar`; a closed hook logs that it does not."""
+        self._say_if_closed()
+        super().save_scalar(name, value, sm_metric, timestamp)
+
+    def save_tensor(
+        self,
+        tensor_name: str,
+        tensor_value: Any,
+        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
+    ) -> None:
+        """Save a tensor, see `BaseHook.save_tensor`; a closed hook logs that it does not."""
+        self._say_if_closed()
+        super().save_tensor(tensor_name, tensor_value, collections_to_write)
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -84,7 +98,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._wanted.clear()
         self._num_boosted = None
         self._note_evaluated()
-        if self._closed:
+        if self.state.is_closed:
             self._say_once(
                 "the hook was closed at the end of an earlier run and saves nothing of this one; "
                 "create a new hook, or train in a block `with hook:`"
@@ -113,58 +127,11 @@ class BoosterEvents(BaseHook, TrainingCallback):
         return self._ends_here(model, epoch)
 
     def after_training(self, model: Any) -> Any:
-        """Close, unless the hook is used in a `with` block; called by XGBoost.
-
-        What the script saves later becomes one more step, written at the next `close`.
-        """
+        """Close, unless the hook is used in a `with` block; called by XGBoost."""
         self._end_unseen_round(model)
         if not self._ends_with_block:
-            is_first_end = not self._closed
             self.close()
-            if is_first_end and self._closed:
-                self._late = self._late_values()
         return model
-
-    def close(self, *, end_of_training: bool = True) -> None:
-        """Write what is left, also what was saved after `xgboost.train`; as for other frameworks.
-
-        Args:
-            end_of_training: False when training must be resumed later: no end marker then.
-        """
-        super().close(end_of_training=end_of_training)
-        late, self._late = self._late, None
-        if late is not None:
-            late.close()
-
-    def _late_values(self) -> LateValues | None:
-        """Return what takes values after the end of the run; None where this worker writes none."""
-        session, start = self._session, self._run_start
-        if session is None or start is None:
-            return None
-        targets, identity = self._place.targets, session.identity
-        end = replace(
-            start,
-            step=self.step,
-            saved_step=self._last_saved_step,
-            sequence=session.writer.submitted_sequence,
-        )
-        return LateValues(
-            StepRecord(self.step + 1, self.mode, self.mode_steps[self.mode] + 1),
-            targets.out,
-            identity.run_id,
-            partial(TrialSession, targets, identity, end, self._place.job, self._options),
-            self.collection_manager,
-            self._options.close_timeout_s,
-        )
-
-    def _save(self, name: str, value: Any, plan: TensorPlan, timestamp: float | None) -> None:
-        late = self._late
-        if late is None:
-            super()._save(name, value, plan, timestamp)
-            return
-        with self._lock:
-            self.collection_manager.note(name)
-            late.add(self._captured({name: (value, plan)}), timestamp)
 
     @guarded("metrics")
     def _note_evaluated(self) -> None:
@@ -174,7 +141,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
     @guarded("steps")
     def _begin_round(self, evaluations: EvaluationLog) -> None:
         self._in_round = False
-        self._begin_step()
+        self.begin_step()
         self._in_round = True
         self._evaluations = evaluations
         self._num_evaluated = num_evaluated_rounds(evaluations)
@@ -186,11 +153,11 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._in_round = False
         self._num_boosted = model.num_boosted_rounds()
         try:
-            if self._record is not None and self._due:
+            if self.recorder.record is not None and self.collector.due:
                 is_one = is_its_model and isinstance(model, Booster)
                 self._capture_round(model if is_one else None, evaluations)
         finally:
-            self._end_step()
+            self.recorder.end_step()
 
     @guarded("steps")
     def _end_unseen_round(self, model: Any) -> None:
@@ -221,13 +188,13 @@ class BoosterEvents(BaseHook, TrainingCallback):
         wanted: dict[str, tuple[Any, TensorPlan]] = {}
         for name, metric, value in newest_metrics(evaluations):
             grows = direction_of(metric, evaluations, self._directions)
-            plan = self._plan(name, collections_of(metric, grows))
+            plan = self.collector.plan(name, collections_of(metric, grows))
             if plan is not None:
                 wanted[name] = ComputedArray(np.array([value], np.float64)), plan
                 names = collection_of_metric(name, self._evaluated), collection_of_direction(grows)
                 for each in filter(None, names):
                     self.collection_manager.get(each).add_tensor_name(name)
-        self._capture(wanted)
+        self.recorder.capture(wanted)
 
     def _capture_group(self, group: TensorGroup, round_tensors: RoundTensors) -> None:
         """Compute and capture a group; what goes wrong costs this group alone.
@@ -240,12 +207,12 @@ class BoosterEvents(BaseHook, TrainingCallback):
             arrays: set[int] = set()
             for name, value in group.compute(round_tensors).items():
                 is_member = group.is_member(name, round_tensors)
-                plan = self._plan(name, (group.collection,) if is_member else ())
+                plan = self.collector.plan(name, (group.collection,) if is_member else ())
                 if plan is not None:
                     key = id(value.array)
                     wanted[name] = replace(value, is_shared=key in arrays), plan
                     arrays.add(key)
-            self._capture(wanted)
+            self.recorder.capture(wanted)
         except UnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues
@@ -253,75 +220,47 @@ class BoosterEvents(BaseHook, TrainingCallback):
         else:
             self.failures.succeeded(group.name)
 
-    def _due_collections(self, mode_step: int) -> tuple[Collection, ...]:
-        """Return what is due; also metrics whose collection asks for this evaluation."""
-        due = super()._due_collections(mode_step)
-        evaluated = evaluated_metrics(self.collection_manager, self.mode, mode_step)
-        known = {collection.name for collection in due}
-        return (*due, *(each for each in evaluated if each.name not in known))
-
     def _wanted_groups(self, round_tensors: RoundTensors) -> Iterable[TensorGroup]:
         """Return the groups with anything due in this step."""
-        key = (self.collection_manager.version, *(collection.name for collection in self._due))
+        key = self.collector.due_key
         if key not in self._wanted:
             self._wanted[key] = tuple(g for g in GROUPS if self._is_wanted(g, round_tensors))
         return self._wanted[key]
 
     def _is_wanted(self, group: TensorGroup, round_tensors: RoundTensors) -> bool:
-        if any(collection.name == group.collection for collection in self._due):
+        if self.collector.is_due(group.collection):
             return True
-        due = [c for c in self._due if not (group.has_own_names and c.matches(_NO_TENSOR))]
+        due = [c for c in self.collector.due if not (group.has_own_names and c.matches(_NO_TENSOR))]
         try:
             return any(c.matches(name) for name in group.names(round_tensors) for c in due)
         except UnavailableError:
             return False
 
-    def _backend_of(self, value: Any) -> TensorBackend:
-        is_ours = isinstance(value, ComputedArray)
-        return self._computed_backend if is_ours else super()._backend_of(value)
-
-    def _accepts(self, name: str) -> bool:
-        if self._closed and self._late is None:
+    def _say_if_closed(self) -> None:
+        if self.state.is_closed:
             self._say_once(
-                "the hook is closed and stores nothing more; save values before `hook.close()`"
+                "the hook was closed at the end of training and stores nothing later; to save "
+                "more, use it in a block `with hook:`"
             )
-        return super()._accepts(name)
 
-    def _detach(self) -> None:
-        super()._detach()
+    def _release_data(self) -> None:
         self._inputs.train_data = self._inputs.validation_data = None  # they may be large
 
     def _say_once(self, message: str) -> None:
-        if self._enabled and message not in self._said:
+        if self.state.is_enabled and message not in self._said:
             self._said.add(message)
             logger.warning(message)
 
-    # The other workers, and the way back ---------------------------------------------------------
-
-    def _rank_and_size(self) -> tuple[int, int]:
-        rank, size = rank_and_size()
-        if size > 1:  # a hook may be closed when the workers have parted
-            self._identity = rank, size
-        return self._identity or (rank, size)
-
-    def _shared_start(self, start: RunStart) -> RunStart:
-        return RunStart.from_json(shared_text(start.to_json()))
-
-    def _stop_if_asked(self) -> None:
-        """Do nothing where a round begins: boosting ends behind one, and keeps its model."""
-
-    def _stop_now(self) -> StopFile | None:
-        if self._all_workers and self._rank_and_size()[1] > 1:
-            return self._request
-        return self._stop_request()
+    # The way back --------------------------------------------------------------------------------
 
     def _ends_here(self, model: Any, epoch: int) -> bool:
         """Return whether training is to end behind this round; the same in all workers."""
-        self._ask_rank_0()
-        request = self._stop_now()
-        if request is None or self._options.stop != "raise":
+        if self.session.all_write:
+            self._agreement.ask_rank_0()
+        request = self.stop_listener.ending_request
+        if request is None:
             return False
-        if self._rank_and_size()[1] > 1 and not self._all_workers:
+        if self.stop_listener.is_alone_among_ranks:
             self._say_once(
                 "a stop request only sets hook.should_stop; to stop several ranks, create a hook "
                 "in each with include_workers='all'"
@@ -331,20 +270,3 @@ class BoosterEvents(BaseHook, TrainingCallback):
         if not isinstance(model, Booster) and model.attr("best_iteration") is None:
             model.set_attr(best_iteration=str(epoch))  # xgboost.cv cuts its results there
         return True
-
-    def _ask_rank_0(self) -> None:
-        """Learn from rank 0 whether all are to stop.
-
-        All workers do this behind every round, whatever else failed in them.
-        """
-        if not self._enabled or not self._all_workers or self._request is not None:
-            return
-        if rank_and_size()[1] == 1:
-            return
-        own = self._stop_request()
-        try:
-            text = shared_text("" if own is None else own.encode().decode())
-            if text:
-                self._request = parse_stop_file(text.encode(), file="the word of worker 0")
-        except Exception as error:  # noqa: BLE001 - training will meet what is wrong, too
-            self.failures.failed("stop", error)

@@ -17,7 +17,7 @@ import xgboost.sklearn
 import xgboost.training
 
 from hook_layer.autopatch.hook_source import HookSource
-from hook_layer.hook import BaseHook
+from hook_layer.core.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.tracebacks import hide_frame
 from hook_layer.xgboost import Hook

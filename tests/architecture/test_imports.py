@@ -53,7 +53,7 @@ def brought_by(module: str) -> set[str]:
     ("module", "allowed"),
     [
         ("hook_layer", set()),
-        ("hook_layer.hook", set()),
+        ("hook_layer.core.hook", set()),
         ("hook_layer.storage", set()),
         ("rule_runtime", set()),
         ("stepwatch", set()),
@@ -74,7 +74,7 @@ def test_the_hook_for_xgboost_brings_what_xgboost_brings() -> None:
 
 def test_the_hook_layer_works_with_the_oldest_numpy() -> None:
     assert OLDEST_PYTHON.exists(), "run `make setup`"
-    code = "import numpy, hook_layer, hook_layer.hook, rule_runtime; print(numpy.__version__)"
+    code = "import numpy, hook_layer, hook_layer.core.hook, rule_runtime; print(numpy.__version__)"
     done = run(OLDEST_PYTHON, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "1.23.5"

@@ -81,8 +81,8 @@ def test_many_values_of_one_step_share_the_budget_equally(trial: WrittenTrial) -
     for _ in range(2):
         hook.train({})
         for name, value in micro.items():
-            hook._capture({name: (value, hook._plan(name))})  # type: ignore[dict-item]
-        hook._step_is_captured()
+            hook.recorder.capture({name: (value, hook.collector.plan(name))})  # type: ignore[dict-item]
+        hook.recorder.step_is_captured()
     hook.close()
     assert {len(trial.values(1)[name]) for name in micro} == {26}
     assert all(0 < event_bytes(trial, step) <= 256 * KIB for step in range(2))
@@ -156,10 +156,10 @@ def test_a_hook_that_a_script_does_not_make_has_limits(tmp_path: Path) -> None:
 
     hook = HookSource(out_dir=str(tmp_path)).make(Hook)
     assert hook is not None
-    budget = hook._budget
+    budget = hook.tensor_capture.budget
     assert (budget._max_step_bytes, budget._max_run_bytes) == (16 << 20, 1 << 30)
     hook.close()
-    assert Hook(str(tmp_path))._budget._max_step_bytes is None
+    assert Hook(str(tmp_path)).tensor_capture.budget._max_step_bytes is None
 
 
 def test_an_index_file_with_wrong_rows_is_refused(trial: WrittenTrial) -> None:

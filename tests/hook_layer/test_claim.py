@@ -19,6 +19,7 @@ from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
 from hook_layer.writer import StepWriter
+from tests.hook_layer.fixed_workers import FixedWorkers
 from tests.hook_layer.tiny_hook import W, make_hook
 
 ROOT = Path(__file__).parents[2]
@@ -95,11 +96,10 @@ def test_workers_save_where_the_first_one_does(out_dir: Path) -> None:
     trial = WrittenTrial(str(out_dir))
     holder = FolderClaim(LocalStore(out_dir))
     assert holder.take() is None
-    chief, other = make_hook(trial, size=2), make_hook(trial, size=2)
-    other._rank_and_size = lambda: (1, 2)  # type: ignore[method-assign]
-    other._shared_start = lambda _: chief._own_start()  # type: ignore[method-assign]
-    for hook in (chief, other):
-        hook.train(W)
+    chief = make_hook(trial, size=2)
+    chief.train(W)
+    other = make_hook(trial, size=2, workers=FixedWorkers(1, 2, chief.session.chief_start()))
+    other.train(W)
     for hook in (chief, other):
         hook.close()
     holder.release()
@@ -125,8 +125,8 @@ def test_a_newer_hook_of_the_process_takes_the_place_of_the_first(
 ) -> None:
     first = make_hook(WrittenTrial(str(out_dir)))
     first.train(W)
-    assert first._session is not None
-    run_id = first._session.identity.run_id
+    assert first.session.trial is not None
+    run_id = first.session.trial.identity.run_id
     assert train(out_dir) == {}
     assert "a newer hook of this process" in caplog.text
     assert not first.is_active
@@ -151,8 +151,8 @@ def test_a_newer_hook_gets_the_folder_by_any_name(out_dir: Path, tmp_path: Path)
 def test_a_hook_that_is_gone_leaves_the_folder_to_the_next(out_dir: Path) -> None:
     first = make_hook(WrittenTrial(str(out_dir)))
     first.train(W)
-    assert first._session is not None
-    run_id, process_end = first._session.identity.run_id, first._process_end
+    assert first.session.trial is not None
+    run_id, process_end = first.session.trial.identity.run_id, first._process_end
     assert process_end is not None
     del first
     assert train(out_dir, steps=2) == {}

@@ -437,7 +437,7 @@ def test_export_collections_does_not_wait_for_a_step() -> None:
 def test_trace_events_are_taken_and_said_to_go_nowhere(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hook_layer.original_api.OriginalApi._is_asked_for_traces", False)
+    monkeypatch.setattr("hook_layer.core.hook.BaseHook._has_warned_of_traces", False)
     hook = make()
     for _ in range(3):
         hook.record_trace_events(1.0, "forward", "conv", "X", 0.5, pid=1, tid=2)

@@ -23,6 +23,7 @@ from hook_layer.tensorboard import TensorBoardExporter
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.board import SCALAR, WEIGHTS, files, read, step, tensor
 from tests.hook_layer.doubles import Switchable
+from tests.hook_layer.fixed_workers import FixedWorkers
 from tests.hook_layer.tiny_hook import EVERY_STEP, TinyHook
 
 event_multiplexer = pytest.importorskip("tensorboard.backend.event_processing.event_multiplexer")
@@ -95,8 +96,8 @@ def test_a_hook_of_several_workers_keeps_them_apart(
         has_summaries=True,
     )
     targets = HookTargets(trial.store, LocalStore(tmp_path))
-    hook = TinyHook(HookSetup(targets, manager, HookOptions(), include_workers="all"))
-    hook._rank_and_size = lambda: (rank, 2)  # type: ignore[method-assign]
+    setup = HookSetup(targets, manager, HookOptions(), include_workers="all")
+    hook = TinyHook(setup, workers=FixedWorkers(rank, 2))
     hook.set_mode(ModeKeys.TRAIN)
     hook.train({"w": np.ones(5)})
     hook.close()

@@ -83,7 +83,7 @@ def test_everything_is_stored_and_the_process_ends_by_the_signal(
 
 
 def test_a_step_that_is_open_is_told(tmp_path: Path) -> None:
-    before = "hook._step_is_captured = lambda: None"
+    before = "hook.recorder.step_is_captured = lambda: None"
     done, _ = run(tmp_path, before=before, at_step_3="terminate()")
     assert "SIGTERM interrupted training at step 3; all is stored" in done.stderr
 
@@ -156,7 +156,7 @@ def test_a_store_that_hangs_delays_the_end_no_longer_than_the_options_say(tmp_pa
     done, _ = run(
         tmp_path,
         options="termination_timeout_s=0.3",
-        before="hook._store.put = lambda *_: time.sleep(60)",
+        before="hook.session.store.put = lambda *_: time.sleep(60)",
         at_step_3="terminate()",
     )
     assert done.returncode == -signal.SIGTERM
@@ -167,7 +167,7 @@ def test_a_store_that_hangs_delays_the_end_no_longer_than_the_options_say(tmp_pa
 def test_a_close_that_is_under_way_is_not_waited_for_from_within(tmp_path: Path) -> None:
     # As it comes when the signal arrives while the thread that stores is joined.
     after = """
-writer = hook._session.writer
+writer = hook.session.trial.writer
 close = writer.close
 def interrupted(timeout_s):
     close(timeout_s)
@@ -187,7 +187,7 @@ hook.close()
 def test_who_is_impatient_is_not_kept_waiting(tmp_path: Path) -> None:
     done, _ = run(
         tmp_path,
-        before="hook._store.put = lambda *_: (time.sleep(0.2), terminate(), time.sleep(60))",
+        before="hook.session.store.put = lambda *_: (time.sleep(0.2), terminate(), time.sleep(60))",
         at_step_3="terminate()",
     )
     assert done.returncode == -signal.SIGTERM
@@ -281,7 +281,7 @@ STUCK = """import ctypes, threading
         {held}lock(mutex)"""
 
 
-@pytest.mark.parametrize("held", ["", "hook._lock.acquire(); "])
+@pytest.mark.parametrize("held", ["", "hook.recorder.lock.acquire(); "])
 def test_a_main_thread_inside_a_library_does_not_keep_the_process_alive(
     tmp_path: Path, held: str
 ) -> None:
@@ -299,8 +299,8 @@ def test_a_main_thread_inside_a_library_does_not_keep_the_process_alive(
 
 def test_a_main_thread_that_comes_back_waits_for_what_is_being_stored(tmp_path: Path) -> None:
     slow = """
-put = hook._store.put
-hook._store.put = lambda key, data: (time.sleep(0.3), put(key, data))"""
+put = hook.session.store.put
+hook.session.store.put = lambda key, data: (time.sleep(0.3), put(key, data))"""
     comes_back = "threading.Timer(0.7, ctypes.CDLL(None).pthread_mutex_unlock, [mutex]).start(); "
     done, trial = run(tmp_path, before=SHORT_GRACE + slow, at_step_3=STUCK.format(held=comes_back))
     assert done.returncode == -signal.SIGTERM
@@ -331,13 +331,13 @@ def test_a_handler_that_was_installed_later_is_not_overruled(tmp_path: Path) -> 
 def test_the_end_of_a_training_that_ended_is_marked(tmp_path: Path) -> None:
     # The signal comes while close waits for the store.
     slow = """
-put = hook._store.put
+put = hook.session.store.put
 def put_slowly(key, data):
     if key.startswith("index/000000000/000000000004"):
         terminate()
         time.sleep(0.2)
     put(key, data)
-hook._store.put = put_slowly"""
+hook.session.store.put = put_slowly"""
     done, trial = run(tmp_path, before=slow, after="hook.close()")
     assert done.returncode == -signal.SIGTERM
     assert list(trial.indexes()) == [0, 1, 2, 3, 4]

@@ -11,11 +11,13 @@ from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection
 from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.hook import BaseHook
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.workers import Workers
 from hook_layer.hook_options import HookOptions
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig
 from hook_layer.testing.written_trial import WrittenTrial
+from tests.hook_layer.fixed_workers import FixedWorkers
 
 EVERY_STEP = SaveConfig(save_interval=1)
 
@@ -24,10 +26,9 @@ class TinyHook(BaseHook):
     """Takes the tensors of a step from the test."""
 
     def train(self, tensors: Mapping[str, Any]) -> None:
-        self._begin_step()
-        plans = {name: self._plan(name) for name in tensors}
-        self._capture({n: (tensors[n], plan) for n, plan in plans.items() if plan is not None})
-        self._step_is_captured()
+        self.begin_step()
+        self.recorder.capture(self.collector.planned(tensors))
+        self.recorder.step_is_captured()
 
 
 def make_hook(
@@ -35,6 +36,7 @@ def make_hook(
     *collections: Collection,
     save_config: SaveConfig = EVERY_STEP,
     size: int = 1,
+    workers: Workers | None = None,
     checkpoint: CheckpointConfig | None = None,
     job: JobEnvironment | None = None,
     **options: Any,
@@ -47,17 +49,16 @@ def make_hook(
         ReductionConfig(save_raw_tensor=True),
         built_in=frozenset(("default",)),
     )
-    hook = TinyHook(
+    return TinyHook(
         HookSetup(
             HookTargets(trial.store, checkpoint=checkpoint),
             manager,
             HookOptions(**options),
             job=job,
             include_workers="all" if size > 1 else "one",
-        )
+        ),
+        workers=workers or FixedWorkers(0, size),
     )
-    hook._rank_and_size = lambda: (0, size)  # type: ignore[method-assign]
-    return hook
 
 
 W = {"w": np.ones(2, "f4")}

@@ -16,8 +16,8 @@ from transformers import (
     TrainingArguments,
 )
 
+from hook_layer.core.hook import BaseHook
 from hook_layer.huggingface import StepwatchCallback
-from hook_layer.original_api import OriginalApi
 from hook_layer.pytorch import Hook
 from hook_layer.testing.hook_contract import (
     HookContract,
@@ -76,12 +76,12 @@ class HuggingFaceTraining(TrainingUnderTest):
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
-    def make_hook(self, out_dir: str, **arguments: Any) -> OriginalApi:
+    def make_hook(self, out_dir: str, **arguments: Any) -> BaseHook:
         return StepwatchCallback(out_dir, **arguments).hook
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from hook_layer.core.hook import BaseHook
 from hook_layer.format.modes import ModeKeys
 from hook_layer.keras import KerasHook
-from hook_layer.original_api import OriginalApi
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 from rule_runtime.testing.fact_contract import FactContract
 
@@ -50,7 +50,7 @@ class TestKeras(HookContract):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,
@@ -86,7 +86,7 @@ class TestFactsOfKeras(FactContract):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

@@ -11,8 +11,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from hook_layer.core.hook import BaseHook
 from hook_layer.lightning import StepwatchCallback
-from hook_layer.original_api import OriginalApi
 from hook_layer.pytorch import Hook
 from hook_layer.testing.hook_contract import (
     HookContract,
@@ -76,12 +76,12 @@ class LightningTraining(TrainingUnderTest):
     more_names = ("hidden_input_0", "hidden_output_0", "CrossEntropyLoss_input_1")
     stop_raises = False
 
-    def make_hook(self, out_dir: str, **arguments: Any) -> OriginalApi:
+    def make_hook(self, out_dir: str, **arguments: Any) -> BaseHook:
         return StepwatchCallback(out_dir, **arguments).hook
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

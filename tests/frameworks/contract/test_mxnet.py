@@ -8,8 +8,8 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+from hook_layer.core.hook import BaseHook
 from hook_layer.mxnet import Hook, modes
-from hook_layer.original_api import OriginalApi
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 
 
@@ -33,7 +33,7 @@ class TestMxnet(HookContract):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from hook_layer.original_api import OriginalApi
+from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch import Hook, modes
 from hook_layer.testing.hook_contract import (
     HookContract,
@@ -47,7 +47,7 @@ class PyTorchTraining(TrainingUnderTest):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hook_layer.original_api import OriginalApi
+from hook_layer.core.hook import BaseHook
 from hook_layer.tensorflow import SessionHook, modes
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 
@@ -38,7 +38,7 @@ class TestSession(HookContract):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

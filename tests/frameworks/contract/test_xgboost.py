@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xgboost
 
+from hook_layer.core.hook import BaseHook
 from hook_layer.format.modes import ModeKeys
-from hook_layer.original_api import OriginalApi
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 from hook_layer.xgboost import Hook
 from rule_runtime.testing.fact_contract import FactContract
@@ -60,7 +60,7 @@ class TestXGBoost(HookContract):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,
@@ -87,7 +87,7 @@ class TestXGBoost(HookContract):
         weights = np.frombuffer(model.save_raw("ubj"), np.uint8)
         return Trained(digest_of([weights]), tuple(log["train"]["rmse"]))
 
-    def spy(self, hook: OriginalApi, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    def spy(self, hook: BaseHook, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         steps = super().spy(hook, monkeypatch)
 
         def add(name: str) -> None:
@@ -119,7 +119,7 @@ class TestFactsOfXGBoost(FactContract):
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

@@ -86,7 +86,7 @@ def test_the_first_worker_alone_writes(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = every_step(trial, include_workers="all")
-    monkeypatch.setattr(hook, "_rank_and_size", lambda: (1, 2))
+    monkeypatch.setattr("hook_layer.mxnet.capturing.rank_and_size", lambda: (1, 2))
     training = Training(hook)
     training.step()
     hook.close()

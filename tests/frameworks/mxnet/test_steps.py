@@ -126,8 +126,8 @@ def test_a_stop_request_ends_training_ahead_of_the_next_step(trial: WrittenTrial
     hook.flush()
     stop = StopFile("loss is NaN", "2026-11-21T10:00:00Z", trial.job().run_id)
     trial.store.put(STOP_FILE, stop.encode())
-    assert hook._session is not None
-    hook._session.stop_signal.check()
+    assert hook.session.trial is not None
+    hook.session.trial.stop_signal.check()
     before = training.parameters()
     with pytest.raises(smd.TrainingStoppedError, match="loss is NaN"):
         training.step()

@@ -194,7 +194,7 @@ def test_a_stop_request_ends_the_session(
                 hook.flush()
                 request = StopFile("the loss grows", "2026-01-01T00:00:00Z", trial.job().run_id)
                 trial.store.put(STOP_FILE, request.encode())
-                session: Any = hook._session
+                session: Any = hook.session.trial
                 session.stop_signal.check()
 
     losses, _ = train(hook, steps=9, hooks=[Rule()])

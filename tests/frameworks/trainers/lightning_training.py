@@ -110,4 +110,4 @@ def ask_to_stop(hook: Any, trial: WrittenTrial) -> None:
     hook.flush()
     request = StopFile("the loss grows", "2026-01-01T00:00:00Z", trial.job().run_id)
     trial.store.put(STOP_FILE, request.encode())
-    hook._session.stop_signal.check()
+    hook.session.trial.stop_signal.check()

@@ -263,7 +263,7 @@ class Rule(TrainerCallback):
             self.hook.flush()
             request = StopFile("the loss grows", "2026-01-01T00:00:00Z", self.trial.job().run_id)
             self.trial.store.put(STOP_FILE, request.encode())
-            session: Any = self.hook._session
+            session: Any = self.hook.session.trial
             session.stop_signal.check()
 
 

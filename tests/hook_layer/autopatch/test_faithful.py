@@ -161,9 +161,9 @@ def test_an_excepthook_of_the_script_does_not_hide_a_stop(tmp_path: Path) -> Non
         "from hook_layer.format.job_file import StopFile, parse_job_file\n"
         "hook = Hook('own', stop_poll_s=0.001)\nnet = torch.nn.Linear(1, 1)\n"
         "hook.register_module(net)\nnet(torch.ones(1, 1))\nhook.flush()\n"
-        "run = parse_job_file(hook._store.get('job.json'), file='').run_id\n"
+        "run = parse_job_file(hook.session.store.get('job.json'), file='').run_id\n"
         "request = StopFile('it is bad', '2026-11-20T10:00:00Z', run)\n"
-        "hook._store.put('stop.json', request.encode())\n"
+        "hook.session.store.put('stop.json', request.encode())\n"
         "while True:\n    net(torch.ones(1, 1))\n"
     )
     status, printed, errors = run(tmp_path, *hooked("train.py"))

@@ -273,8 +273,8 @@ def test_a_stop_request_gets_out_of_a_compiled_model(trial: WrittenTrial) -> Non
     call(torch.ones(5, 3))
     hook.flush()
     trial.store.put(STOP_FILE, StopFile("enough", "now", trial.job().run_id).encode())
-    assert hook._session is not None
-    hook._session.stop_signal.check()
+    assert hook.session.trial is not None
+    hook.session.trial.stop_signal.check()
     with pytest.raises(smd.TrainingStoppedError, match="enough"):
         call(torch.ones(5, 3))
     assert call(torch.ones(5, 3)).shape == (5, 2)

@@ -191,7 +191,7 @@ def test_a_forked_child_captures_nothing(
     hook, net, loss = watched(trial)
     train(net, loss)
     hook.set_mode(smd.modes.TRAIN)
-    hook._lock.acquire()  # as another thread of the parent may have done at that moment
+    hook.recorder.lock.acquire()  # as another thread of the parent may have done at that moment
     child = os.fork()
     if child == 0:
         status = 1
@@ -203,12 +203,12 @@ def test_a_forked_child_captures_nothing(
             hook.close()
             assert not hook.is_active
             assert hook.report().steps_seen == 2
-            assert hook._record is None
+            assert hook.recorder.record is None
             assert caplog.text.count("a fork, calls a registered model and saves nothing") == 1
             status = 0
         finally:
             os._exit(status)
-    hook._lock.release()
+    hook.recorder.lock.release()
     assert os.waitpid(child, 0)[1] == 0
     train(net, loss)
     hook.close()

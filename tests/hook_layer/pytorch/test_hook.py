@@ -567,8 +567,8 @@ def test_a_stop_request_ends_the_loop_with_a_reason(trial: WrittenTrial) -> None
     hook.flush()
     request = StopFile("gradients vanish", "2026-11-20T10:00:00Z", trial.job().run_id, "Vanishing")
     trial.store.put(STOP_FILE, request.encode())
-    assert hook._session is not None
-    hook._session.stop_signal.check()
+    assert hook.session.trial is not None
+    hook.session.trial.stop_signal.check()
     assert hook.should_stop
     with pytest.raises(smd.TrainingStoppedError, match="gradients vanish") as caught:
         training.step()
@@ -586,8 +586,8 @@ def test_a_stop_request_may_only_set_a_flag(trial: WrittenTrial) -> None:
     training.step()
     hook.flush()
     trial.store.put(STOP_FILE, StopFile("enough", "now", trial.job().run_id).encode())
-    assert hook._session is not None
-    thread = hook._session.stop_signal._thread
+    assert hook.session.trial is not None
+    thread = hook.session.trial.stop_signal._thread
     assert thread is not None
     thread.join(20)
     training.step()
@@ -714,7 +714,7 @@ def test_a_store_that_fails_does_not_touch_training(
     def refuse(key: str, data: Any) -> None:
         raise StorageError(28, f"no space left for {key}")
 
-    monkeypatch.setattr(hook._store, "put", refuse)
+    monkeypatch.setattr(hook.session.store, "put", refuse)
     training = Training(hook)
     losses = [training.step() for _ in range(20)]
     with caplog.at_level(logging.WARNING):

@@ -96,7 +96,7 @@ def test_losses_of_later_models_are_not_those_of_the_last_validation(
     search.train(4)
     search.validate(has_graph=has_graph)
     search.train(50)
-    assert not search.hook._due
+    assert not search.hook.collector.due
     search.train(5)
     # Where the validation has gradients, too, it is not known yet whose the first of them are.
     assert search.numbers() == [1, 1, 1, 1, 4 if has_graph and not is_told else 1]
@@ -211,7 +211,7 @@ def test_losses_without_another_call_of_the_model_fill_no_step_beyond_the_queue(
     with torch.no_grad():
         for _ in range(200):  # 50 kB each
             search.loss(nn.Linear(4, 1), 6_000)
-    assert search.hook._record is None
+    assert search.hook.recorder.record is None
     assert search.numbers()[-1] < 100
     assert "tensors fill queue_bytes=1000000" in caplog.text
 

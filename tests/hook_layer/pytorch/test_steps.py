@@ -527,8 +527,8 @@ def test_a_step_does_not_outgrow_the_queue(
     largest = 0
     for _ in range(64):
         net(torch.ones(1024, 64)).sum().backward()  # 256 KiB of outputs
-        assert hook._record is not None
-        largest = max(largest, hook._record.nbytes)
+        assert hook.recorder.record is not None
+        largest = max(largest, hook.recorder.record.nbytes)
     optimizer.step()
     hook.close()
     assert largest < 2 << 20

@@ -196,8 +196,8 @@ def test_without_tensorboard_output_nothing_is_planned_or_copied(tmp_path: Path)
     net = torch.nn.Linear(3, 2)
     hook.register_module(net)
     net(torch.ones(1, 3))
-    assert hook._record is not None
-    captured = hook._record.tensors["Linear_weight"]
+    assert hook.recorder.record is not None
+    captured = hook.recorder.record.tensors["Linear_weight"]
     assert (captured.summaries, captured.shown, captured.snapshots) == (None, None, [])
     hook.close()
     assert not (tmp_path / "run" / "tensorboard").exists()

@@ -30,6 +30,7 @@ from hook_layer.storage.memory import MemoryStore
 from hook_layer.termination import on_termination
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.doubles import Clock
+from tests.hook_layer.fixed_workers import FixedWorkers
 from tests.hook_layer.tiny_hook import TinyHook, make_hook
 
 SAGEMAKER = JobEnvironment("job-1", "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job-1")
@@ -53,11 +54,11 @@ def train(hook: TinyHook, first: int, last: int, folder: Path, saved: tuple[int,
 def kill(hook: TinyHook) -> None:
     """Leave of a hook what is left when its process is killed."""
     hook.flush()
-    hook._closed = True
+    hook.state.is_closed = True
     assert hook._process_end is not None
     hook._process_end.cancel()
     on_termination.forget(hook)
-    hook._place.end("Killed")
+    hook.session.place.end("Killed")
 
 
 def states(folder: Path) -> list[SavedState]:
@@ -194,7 +195,7 @@ def test_a_checkpoint_that_no_state_knows_is_said(
 
 def test_a_checkpoint_ahead_of_the_first_step(trial: WrittenTrial, folder: Path) -> None:
     first = resumable(trial, folder)
-    first._own_start()  # as rank 0 does before it trains
+    first.session.resumption.own_start()  # as rank 0 does before it trains
     (folder / "begin.pt").write_bytes(b"x")
     train(first, 0, 2, folder)
     kill(first)
@@ -276,7 +277,7 @@ def test_another_folder_run_or_job_has_a_run_of_its_own(
     run_id, job = trial.job().run_id, None
     if other == "folder":
         trial = new_trial()
-        job = first._place.job
+        job = first.session.place.job
     elif other == "run":
         content = json.loads(trial.store.get(JOB_FILE)) | {"RunId": "ANOTHER"}
         trial.store.put(JOB_FILE, json.dumps(content).encode())
@@ -334,14 +335,14 @@ def test_a_resumed_run_that_was_asked_to_stop_stops(trial: WrittenTrial, folder:
     trial.store.put(STOP_FILE, stop.encode())
     second = resumable(trial, folder, stop="flag")
     train(second, 4, 4, folder)
-    assert second._session is not None
-    assert second._session.stop_signal.check() is not None
+    assert second.session.trial is not None
+    assert second.session.trial.stop_signal.check() is not None
     assert second.should_stop
     second.close()
     third = resumable(trial, folder, stop="flag")  # it did: whoever starts it again means it
     train(third, 4, 4, folder)
-    assert third._session is not None
-    assert third._session.stop_signal.check() is None
+    assert third.session.trial is not None
+    assert third.session.trial.stop_signal.check() is None
     third.close()
 
 
@@ -412,11 +413,7 @@ def test_steps_that_were_not_stored_when_the_process_was_killed_are_accounted_fo
 
 def test_another_worker_goes_on_behind_its_own_last_file(trial: WrittenTrial, folder: Path) -> None:
     def make(start: RunStart | None) -> TinyHook:
-        hook = make_hook(trial, size=2)
-        hook._rank_and_size = lambda: (1, 2)  # type: ignore[method-assign]
-        if start is not None:
-            hook._shared_start = lambda _: start  # type: ignore[method-assign]
-        return hook
+        return make_hook(trial, size=2, workers=FixedWorkers(1, 2, start))
 
     first = make(None)
     train(first, 0, 4, folder)
@@ -467,8 +464,9 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
     assert hook.failures.errors == {}
     assert caplog.text.count("cannot be saved") == 1
     (folder / STATE_FILE).rmdir()
-    assert hook._checkpoints is not None
-    hook._checkpoints.file._here._breaker.succeeded()
+    checkpoints = hook.session.resumption._checkpoints
+    assert checkpoints is not None
+    checkpoints.file._here._breaker.succeeded()
     train(hook, 6, 7, folder)
     hook.close()
     assert [state.step for state in states(folder)] == [1, 2, 3, 4]

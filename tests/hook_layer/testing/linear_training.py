@@ -10,8 +10,9 @@ import numpy as np
 
 from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.configuration.hook_setup import FrameworkDefaults, HookArguments, set_up
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.tensor_capture import TensorSource
 from hook_layer.format.modes import ModeKeys
-from hook_layer.original_api import OriginalApi
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 
 DEFAULTS = FrameworkDefaults(
@@ -26,10 +27,11 @@ DEFAULTS = FrameworkDefaults(
 )
 
 
-class LinearHook(OriginalApi):
+class LinearHook(BaseHook):
     """Is told of each step by the training."""
 
     _defaults = DEFAULTS
+    source: type[TensorSource] = TensorSource
 
     def __init__(
         self,
@@ -43,19 +45,18 @@ class LinearHook(OriginalApi):
         named: dict[str, Any] = {"stop_poll_s": stop_poll_s, "stop": stop}
         options: Any = {name: value for name, value in named.items() if value is not None}
         setup = set_up(HookArguments(out_dir, **arguments), options, DEFAULTS, configuration)
-        super().__init__(setup)
+        super().__init__(setup, source=self.source)
 
     def begin(self) -> None:
         if self.is_active:
-            self._begin_step()
+            self.begin_step()
 
     def see(self, tensors: Mapping[str, Any]) -> None:
-        plans = {name: self._plan(name) for name in tensors}
-        self._capture({n: (tensors[n], plan) for n, plan in plans.items() if plan is not None})
+        self.recorder.capture(self.collector.planned(tensors))
 
     def end(self) -> None:
         if self.is_active:
-            self._step_is_captured()
+            self.recorder.step_is_captured()
 
 
 class LinearContract(HookContract):
@@ -67,12 +68,12 @@ class LinearContract(HookContract):
     names = {"losses": "loss", "weights": "weight", "gradients": "gradient/weight"}
     more_names = ("outputs",)
 
-    def make_hook_of_file(self, path: Path) -> OriginalApi:
+    def make_hook_of_file(self, path: Path) -> BaseHook:
         return self.hook_type(configuration=load_hook_configuration(path))  # type: ignore[call-arg]
 
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,

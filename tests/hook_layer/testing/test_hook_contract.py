@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hook_layer.capture import NumpyBackend
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.tensor_capture import TensorSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.original_api import OriginalApi
 from hook_layer.testing.contract_training import ScriptError
 from hook_layer.testing.hook_contract import PROPERTIES, HookContract, OnStep, Trained, nothing
 from hook_layer.testing.written_trial import WrittenTrial
@@ -51,8 +53,8 @@ class OneModeForAll(LinearContract):
 class SavesEachStep(LinearContract):
     def begin(self, hook: LinearHook | None, mode: ModeKeys) -> None:
         super().begin(hook, mode)
-        if hook is not None and hook._session is not None:
-            hook._due = tuple(hook.collection_manager.collections.values())
+        if hook is not None and hook.session.trial is not None:
+            hook.collector.due = tuple(hook.collection_manager.collections.values())
 
 
 class CountsTwice(LinearContract):
@@ -64,8 +66,8 @@ class CountsTwice(LinearContract):
 class ComputesAlways(LinearContract):
     def see(self, hook: LinearHook | None, tensors: dict[str, Any]) -> None:
         super().see(hook, tensors)
-        if hook is not None and not hook._due:
-            hook._captured({})
+        if hook is not None and not hook.collector.due:
+            hook.tensor_capture.capture({})
 
 
 class ChangesTheWeights(LinearContract):
@@ -77,7 +79,7 @@ class ChangesTheWeights(LinearContract):
 
 
 class IgnoresTheSwitch(LinearContract):
-    def make_hook(self, out_dir: str, **arguments: Any) -> OriginalApi:
+    def make_hook(self, out_dir: str, **arguments: Any) -> BaseHook:
         hook = super().make_hook(out_dir, **arguments)
         WrittenTrial(out_dir).store.put("events/x", b"")
         return hook
@@ -86,12 +88,12 @@ class IgnoresTheSwitch(LinearContract):
 class LosesTheLastStep(LinearContract):
     def end(self, hook: LinearHook | None) -> None:
         super().end(hook)
-        if hook is not None and hook._record is not None:
-            hook._record.tensors.clear()
+        if hook is not None and hook.recorder.record is not None:
+            hook.recorder.record.tensors.clear()
 
 
 class NeverEnds(LinearContract):
-    def train(self, hook: OriginalApi | None, **arguments: Any) -> Trained:
+    def train(self, hook: BaseHook | None, **arguments: Any) -> Trained:
         trained = super().train(hook, **arguments)
         if hook is not None:
             hook.close(end_of_training=False)
@@ -99,7 +101,7 @@ class NeverEnds(LinearContract):
 
 
 class AlwaysEnds(LinearContract):
-    def train(self, hook: OriginalApi | None, **arguments: Any) -> Trained:
+    def train(self, hook: BaseHook | None, **arguments: Any) -> Trained:
         trained = super().train(hook, **arguments)
         if hook is not None:
             hook.close()
@@ -109,7 +111,7 @@ class AlwaysEnds(LinearContract):
 class SwallowsExceptions(LinearContract):
     def train(
         self,
-        hook: OriginalApi | None,
+        hook: BaseHook | None,
         *,
         steps: int,
         evaluations: int = 0,
@@ -125,7 +127,7 @@ class SwallowsExceptions(LinearContract):
 class CountsNames(LinearContract):
     num_trainings = 0
 
-    def train(self, hook: OriginalApi | None, **arguments: Any) -> Trained:
+    def train(self, hook: BaseHook | None, **arguments: Any) -> Trained:
         type(self).num_trainings += 1
         return super().train(hook, **arguments)
 
@@ -142,38 +144,52 @@ class NeverStops(LinearContract):
 class StopsForAnybody(LinearContract):
     def begin(self, hook: LinearHook | None, mode: ModeKeys) -> None:
         super().begin(hook, mode)
-        if hook is not None and hook._session is not None and hook._store.exists("stop.json"):
+        session = None if hook is None else hook.session
+        if session is not None and session.trial is not None and session.store.exists("stop.json"):
             raise TrainingStoppedError("the loss grows")
 
 
 class StartsAnew(LinearContract):
-    def make_hook(self, out_dir: str, **arguments: Any) -> OriginalApi:
+    def make_hook(self, out_dir: str, **arguments: Any) -> BaseHook:
         hook = super().make_hook(out_dir, **arguments)
-        object.__setattr__(hook._targets, "checkpoint", None)
+        object.__setattr__(hook.session.place.targets, "checkpoint", None)
         return hook
 
 
 class KnowsNoFile(LinearContract):
-    def make_hook_of_file(self, path: Path) -> OriginalApi:
+    def make_hook_of_file(self, path: Path) -> BaseHook:
         return self.hook_type(str(path.parent / "tensors"))
 
 
 class WrongReductions(LinearContract):
-    class Hook(LinearHook):
-        def _reduced(self, backend: Any, name: str, value: Any, reductions: Any) -> Any:
-            return super()._reduced(backend, name, value * 2, reductions)
+    class Doubling(NumpyBackend):
+        def reduce(self, value: Any, reduction: Any) -> Any:
+            return super().reduce(value * 2, reduction)
 
+    class Source(TensorSource):
+        def backend_of(self, value: Any) -> Any:
+            del value
+            return WrongReductions.Doubling()
+
+    class Hook(LinearHook):
+        pass
+
+    Hook.source = Source
     hook_type = Hook
 
 
 class WrongStatistics(LinearContract):
-    class Hook(LinearHook):
-        def _captured(self, tensors: Any) -> Any:
-            captured = super()._captured({n: (v * 1.001, plan) for n, (v, plan) in tensors.items()})
-            for name, right in super()._captured(tensors).items():
+    class Source(TensorSource):
+        def capture(self, tensors: Any, capture: Any) -> Any:
+            captured = capture({n: (v * 1.001, plan) for n, (v, plan) in tensors.items()})
+            for name, right in capture(tensors).items():
                 captured[name].raw = right.raw
             return captured
 
+    class Hook(LinearHook):
+        pass
+
+    Hook.source = Source
     hook_type = Hook
 
 

@@ -37,8 +37,8 @@ def watched(folder: str, workers: str, *, asks: bool) -> dict[str, Any]:
             trial = WrittenTrial(folder)
             request = StopFile("the loss grows: é", "2026-01-01T00:00:00Z", trial.job().run_id)
             trial.store.put(STOP_FILE, request.encode())
-            assert hook._session is not None
-            hook._session.stop_signal.check()
+            assert hook.session.trial is not None
+            hook.session.trial.stop_signal.check()
 
     results: dict[str, Any] = {}
     model = train(hook, Script(before=ask), data=data, rounds=5, evals_result=results)

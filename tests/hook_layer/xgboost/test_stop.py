@@ -22,8 +22,8 @@ def rule(trial: WrittenTrial, hook: Hook) -> Script:
             hook.flush()
             request = StopFile("the loss grows", "2026-01-01T00:00:00Z", trial.job().run_id)
             trial.store.put(STOP_FILE, request.encode())
-            assert hook._session is not None
-            hook._session.stop_signal.check()
+            assert hook.session.trial is not None
+            hook.session.trial.stop_signal.check()
 
     return Script(before=ask)
 
@@ -69,7 +69,7 @@ def test_of_several_workers_one_does_not_leave_alone(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = make_hook(trial)
-    monkeypatch.setattr("hook_layer.xgboost.events.rank_and_size", lambda: (0, 2))
+    monkeypatch.setattr("hook_layer.xgboost.distributed.rank_and_size", lambda: (0, 2))
     model = train(hook, rule(trial, hook), rounds=5)
     assert model.num_boosted_rounds() == 5
     assert hook.should_stop

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import xgboost
 
+from hook_layer.capture import StepRecord
 from hook_layer.testing.written_trial import WrittenTrial
+from hook_layer.writer import StepWriter
 from hook_layer.xgboost import Hook, ReductionConfig, SaveConfig
 from tests.hook_layer.xgboost.boosting import (
     COMPUTED,
@@ -172,8 +174,13 @@ def test_the_shared_matrix_is_held_once(
     data = matrix()
     hook = Hook(trial.uri, save_config=EVERY_ROUND, train_data=data, **wanted)
     held: list[int] = []
-    hand_over = hook._hand_over
-    monkeypatch.setattr(hook, "_hand_over", lambda r: (held.append(r.nbytes), hand_over(r)))
+    submit = StepWriter.submit
+
+    def note(writer: StepWriter, record: StepRecord) -> None:
+        held.append(record.nbytes)
+        submit(writer, record)
+
+    monkeypatch.setattr(StepWriter, "submit", note)
     train(hook, data=data, rounds=1)
     names = [name for name in trial.names(0) if name.startswith("full_shap/")]
     assert len(names) == count

@@ -106,7 +106,7 @@ def test_on_what_a_hook_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     trial = WrittenTrial(str(tmp_path / "t"))
     clock = {"now": 1000.0}
     record = lambda *fields: StepRecord(*fields, wall_time=clock["now"])  # noqa: E731
-    monkeypatch.setattr("hook_layer.recorder.StepRecord", record)
+    monkeypatch.setattr("hook_layer.core.recorder.StepRecord", record)
     hook = make_hook(trial)
     for pause in (10, 10, 4000, 10):
         hook.train(W)

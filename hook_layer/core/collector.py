@@ -1,0 +1,130 @@
+"""Decides which collections are saved in a step, and what is stored of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from hook_layer.collection_manager import CollectionManager, OnMistake, TensorPlan
+from hook_layer.collections import Collection
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import FailureLog
+
+__all__ = ["AlsoDue", "Collector"]
+
+AlsoDue: TypeAlias = Callable[[CollectionManager, ModeKeys, int], Iterable[Collection]]
+"""Returns further collections that are saved in a step, by its mode and number in this mode."""
+
+_Value = TypeVar("_Value")
+_UNPLANNED: Final[Any] = object()
+
+
+class Collector:
+    """Decides what is saved in the open step.
+
+    A step in which no collection is saved costs a few attribute reads. Changes of collections
+    that are made without a method, as by `collection.include_regex.append(...)`, apply from the
+    next step on in which anything is saved.
+
+    Args:
+        manager: The collections.
+        failures: Counts misconfigured collections.
+        also_due: Returns further collections of a step, which have other conditions.
+
+    Attributes:
+        manager: The collections.
+        due: Collections that are saved in the open step.
+        due_key: Identifies `due`, and everything that depends on it alone.
+        only_logs_mistakes: Whether a misconfigured collection is logged in the first step, too,
+            instead of raised: for scripts that do not make the hook.
+    """
+
+    def __init__(
+        self,
+        manager: CollectionManager,
+        failures: FailureLog,
+        also_due: AlsoDue | None = None,
+    ) -> None:
+        self.manager = manager
+        self.due: tuple[Collection, ...] = ()
+        self.due_key: tuple[Any, ...] = ()
+        self.only_logs_mistakes = False
+        self._failures = failures
+        self._also_due = also_due
+        self._plans: dict[str, TensorPlan | None] = {}
+        self._plans_by_key: dict[tuple[Any, ...], dict[str, TensorPlan | None]] = {}
+        self._version = 0
+
+    def begin_step(self, mode: ModeKeys, mode_step: int, *, is_first: bool = False) -> None:
+        """Find out what is saved in a step.
+
+        Args:
+            mode: Its mode.
+            mode_step: Its number in this mode.
+            is_first: Whether it is the first step of the process.
+
+        Raises:
+            HookConfigurationError: A collection is misconfigured (in the first step only).
+        """
+        if self._also_due is None and self.manager.is_unsaved(mode, mode_step):
+            if self.due:
+                self.clear()
+            return
+        due = self.manager.due(mode, mode_step, self.on_mistake(is_first=is_first))
+        if self._also_due is not None:
+            known = {collection.name for collection in due}
+            more = self._also_due(self.manager, mode, mode_step)
+            due = (*due, *(collection for collection in more if collection.name not in known))
+        self._begin(due)
+
+    def clear(self) -> None:
+        """Save nothing more in the open step."""
+        self._begin(())
+
+    def plan(self, name: str, member_of: Sequence[str] = ()) -> TensorPlan | None:
+        """Return what is stored of a tensor in the open step; None for nothing.
+
+        Args:
+            name: Name of the tensor.
+            member_of: Collections that the tensor belongs to, whatever its name.
+        """
+        if not self.due:
+            return None
+        plan = self._plans.get(name, _UNPLANNED)
+        if plan is not _UNPLANNED:
+            return plan  # type: ignore[no-any-return]  # the default is of any type
+        plan = self._plans[name] = self.manager.plan(name, self.due, member_of=member_of)
+        return plan
+
+    def planned(
+        self, tensors: Mapping[str, _Value], member_of: Sequence[str] = ()
+    ) -> dict[str, tuple[_Value, TensorPlan]]:
+        """Return the tensors of which anything is stored, each with its plan.
+
+        Args:
+            tensors: Tensors by name.
+            member_of: Collections that all of them belong to, whatever their names.
+        """
+        plans = ((name, tensor, self.plan(name, member_of)) for name, tensor in tensors.items())
+        return {name: (tensor, plan) for name, tensor, plan in plans if plan is not None}
+
+    def is_due(self, name: str) -> bool:
+        """Return whether the collection `name` is saved in the open step."""
+        return any(collection.name == name for collection in self.due)
+
+    def on_mistake(self, *, is_first: bool) -> OnMistake | None:
+        """Return what is called for a misconfigured collection; None where that is raised.
+
+        Args:
+            is_first: Whether no step was counted yet, or only the one that begins.
+        """
+        return None if is_first and not self.only_logs_mistakes else self._failures.mistaken
+
+    def _begin(self, due: tuple[Collection, ...]) -> None:
+        version = self.manager.version
+        if version != self._version:
+            self._version = version
+            self._plans_by_key.clear()
+        self.due = due
+        self.due_key = (version, *(collection.name for collection in due))
+        self._plans = self._plans_by_key.setdefault(self.due_key, {}) if due else {}

@@ -1,0 +1,113 @@
+"""Scalars and tensors that a training script saves itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from hook_layer.capture import checked_name
+from hook_layer.collection_manager import CollectionManager, SummaryPlan, TensorPlan
+from hook_layer.collections import CollectionKeys
+from hook_layer.core.recorder import Recorder
+from hook_layer.core.state import HookState, Part
+from hook_layer.core.tensor_capture import TensorSource
+from hook_layer.guard import guarded
+
+__all__ = ["OwnTensors"]
+
+logger = logging.getLogger("stepwatch")
+
+_SCALAR_PREFIX: Final = "scalar/"
+_SCALAR_PLAN: Final = TensorPlan(raw=True, summaries=SummaryPlan(scalar=True))
+
+
+class OwnTensors(Part):
+    """Checks and saves scalars and tensors of a training script.
+
+    Args:
+        state: The state of the hook.
+        manager: The collections.
+        recorder: Captures them.
+        source: Where tensors come from.
+        may_write: Returns whether this rank writes, as far as that is known.
+
+    Attributes:
+        has_losses: Whether the script saved a loss itself.
+    """
+
+    def __init__(
+        self,
+        state: HookState,
+        manager: CollectionManager,
+        recorder: Recorder,
+        source: TensorSource,
+        may_write: Callable[[], bool],
+    ) -> None:
+        super().__init__(state)
+        self.has_losses = False
+        self._manager = manager
+        self._recorder = recorder
+        self._source = source
+        self._may_write = may_write
+
+    def save_scalar(self, name: str, value: Any, timestamp: float | None = None) -> None:
+        """Save one number as `scalar/<name>`.
+
+        Args:
+            name: Name of the number.
+            value: A number, or a tensor of one element.
+            timestamp: Time of the value, seconds since 1970; None: when the step began.
+
+        Raises:
+            TypeError: `name` is no string; `value` has more than one element, or is no number.
+        """
+        if self._accepts(name):
+            self._check_number(name, value)
+            self._save(_SCALAR_PREFIX + name, value, _SCALAR_PLAN, timestamp)
+
+    def save_tensor(self, name: str, value: Any, collections: str | Sequence[str]) -> None:
+        """Save a tensor, if the open step is saved.
+
+        Args:
+            name: Its name.
+            value: A tensor, an array, or anything that numpy converts to an array.
+            collections: Collections that it becomes part of; they decide what is stored.
+
+        Raises:
+            TypeError: `name` is no string.
+        """
+        names = [collections] if isinstance(collections, str) else collections
+        self.has_losses |= CollectionKeys.LOSSES in names
+        if not self._accepts(name):
+            return
+        found = [self._manager.get(collection) for collection in names]
+        for collection in found:
+            collection.add_tensor_name(name)
+        if not self._recorder.is_step_unsaved:
+            self._save(name, value, self._manager.plan_in(found), None)
+
+    def _accepts(self, name: str) -> bool:
+        """Return whether a tensor may have this name; if not, that is counted and logged."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a tensor must be a string, not {name!r}")
+        try:
+            checked_name(name)
+        except ValueError as error:
+            self.failures.tensor_failed(name, error)
+            return False
+        return True
+
+    def _check_number(self, name: str, value: Any) -> None:
+        try:
+            dtype, shape = self._source.backend_of(value).describe(value)
+        except Exception as error:
+            raise TypeError(f"{name} must be one number: {error}") from error
+        if any(length != 1 for length in shape) or dtype.startswith(("str", "object", "bytes")):
+            raise TypeError(f"{name} must be one number, not {dtype} of shape {shape}")
+
+    @guarded("own tensors")
+    def _save(self, name: str, value: Any, plan: TensorPlan, timestamp: float | None) -> None:
+        if self._may_write():
+            self._manager.note(name)
+            self._recorder.capture_own({name: (value, plan)}, timestamp)

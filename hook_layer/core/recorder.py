@@ -1,0 +1,206 @@
+"""Gathers the tensors of a step, and hands the step over to the writer.
+
+A step is handed over as soon as it is complete, not when the next one begins. What a script saves
+after that (a `save_scalar` after the optimizer step, a second backward pass) is unknown until it
+happens once. So the first step stays open until the next one begins. Later steps are handed over
+early, unless something came late before: then they stay open, too.
+
+A scalar or tensor that a script saves while no step is open, or in a step that is not saved,
+becomes part of the next saved step; the newest of its name counts. Other late tensors are counted
+and logged. What is left at the end becomes a last step of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from hook_layer.capture import CapturedTensor, StepRecord
+from hook_layer.core.clock import StepClock
+from hook_layer.core.collector import Collector
+from hook_layer.core.tensor_capture import PlannedTensors, TensorCapture
+from hook_layer.format.modes import ModeKeys
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["Recorder"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class Recorder:
+    """Gathers the tensors of a step.
+
+    Args:
+        clock: Numbers of the steps.
+        collector: What is saved.
+        tensor_capture: Captures tensors.
+        hand_over: Takes a step that is complete.
+
+    Attributes:
+        record: The open step; None without any.
+        is_captured: Whether the open step is complete, as far as is known.
+        saw_late_tensors: Whether something came after its step was complete, once.
+        num_late: Number of tensors that came after their step was handed over.
+        lock: Held while the open step changes.
+    """
+
+    def __init__(
+        self,
+        clock: StepClock,
+        collector: Collector,
+        tensor_capture: TensorCapture,
+        hand_over: Callable[[StepRecord], None],
+    ) -> None:
+        self.record: StepRecord | None = None
+        self.is_captured = self.saw_late_tensors = False
+        self.num_late = 0
+        self.lock = threading.RLock()
+        self._clock = clock
+        self._collector = collector
+        self._tensor_capture = tensor_capture
+        self._hand_over = hand_over
+        self._before_end: WeakMethod[Callable[[], None]] | None = None
+        self._pending: dict[str, CapturedTensor] = {}
+        self._complete_modes: set[ModeKeys] = set()
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether no step is open, or only one that is complete."""
+        return self.record is None or self.is_captured
+
+    @property
+    def is_step_unsaved(self) -> bool:
+        """Whether a step is open in which nothing is saved."""
+        return self.record is not None and not self._collector.due
+
+    @property
+    def pending_names(self) -> list[str]:
+        """Names of tensors that wait for the next saved step, sorted."""
+        return sorted(self._pending)
+
+    def before_end(self, method: Callable[[], None]) -> None:
+        """Call a method before each end of a step, also where none is open.
+
+        Args:
+            method: The method; its owner is known weakly.
+        """
+        self._before_end = WeakMethod(method)
+
+    # A step --------------------------------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """Open the step that was counted last.
+
+        Raises:
+            HookConfigurationError: The collections are misconfigured (in the first step only).
+        """
+        clock, collector = self._clock, self._collector
+        mode, mode_step = clock.mode, clock.mode_step
+        self.is_captured = False
+        collector.begin_step(mode, mode_step, is_first=clock.num_steps == 1)
+        self.record = StepRecord(clock.step, mode, mode_step)
+        if not collector.due:
+            return
+        self.record.tensors.update(self._pending)
+        self._pending.clear()
+        names = (collection.name for collection in collector.due)
+        self._tensor_capture.budget.begin_step((mode, *names))
+
+    def capture(self, tensors: PlannedTensors, *, is_late: bool = True) -> None:
+        """Capture tensors of the open step.
+
+        Args:
+            tensors: The tensors.
+            is_late: Whether steps stay open from now on if this one was complete before.
+        """
+        if not tensors:
+            return
+        with self.lock:
+            if is_late and self.is_captured:
+                self.saw_late_tensors = True
+            if self.record is not None:
+                self.record.tensors.update(self._tensor_capture.capture(tensors))
+                return
+            if not self.num_late:
+                logger.warning(
+                    "%s and %d more tensors came after their step was written and are not "
+                    "saved; from now on a step stays open until the next one begins",
+                    next(iter(tensors)),
+                    len(tensors) - 1,
+                )
+            self.num_late += len(tensors)
+
+    def capture_own(self, tensors: PlannedTensors, wall_time: float | None = None) -> None:
+        """Capture tensors that the training script saves, in the next saved step if need be.
+
+        Args:
+            tensors: The tensors.
+            wall_time: Their time, seconds since 1970; None: when the step began.
+        """
+        with self.lock:
+            captured = self._tensor_capture.capture(tensors)
+            for tensor in captured.values():
+                tensor.wall_time = wall_time
+            if captured and self.is_captured:
+                self.saw_late_tensors = True
+            record = self.record if self._collector.due else None
+            (self._pending if record is None else record.tensors).update(captured)
+
+    def capture_for_next(self, tensors: PlannedTensors) -> None:
+        """Capture tensors for the next saved step; the newest of a name counts."""
+        with self.lock:
+            self._pending.update(self._tensor_capture.capture(tensors))
+
+    def step_is_captured(self) -> None:
+        """Note that normally nothing follows in this step, and hand it over if that is known."""
+        with self.lock:
+            self.is_captured = True
+            is_known = self.record is not None and self.record.mode in self._complete_modes
+            if is_known and not self.saw_late_tensors:
+                self.end_step()
+
+    def step_continues(self) -> None:
+        """Note that more of the open step follows."""
+        self.is_captured = False
+
+    def end_step(self) -> None:
+        """Hand the open step over, if there is one."""
+        before_end = None if self._before_end is None else self._before_end()
+        if before_end is not None:
+            before_end()
+        with self.lock:
+            record, self.record = self.record, None
+            if record is not None and record.tensors:
+                self._complete_modes.add(record.mode)
+                self._tensor_capture.budget.end_step(record.tensors)
+                self._hand_over(record)
+
+    def release(self) -> None:
+        """Release what was captured of the open step, which stays open."""
+        with self.lock:
+            if self.record is not None:
+                self.record.release()
+                self.record.tensors.clear()
+
+    def discard(self) -> None:
+        """Release the open step; it is never written."""
+        with self.lock:
+            self.release()
+            self.record = None
+
+    # The end -------------------------------------------------------------------------------------
+
+    def pending_record(self) -> StepRecord | None:
+        """Return what waits for a saved step as a step of its own after the last one."""
+        if not self._pending:
+            return None
+        record = StepRecord(self._clock.step + 1, self._clock.mode, self._clock.mode_step + 1)
+        record.tensors.update(self._pending)
+        return record
+
+    def take_pending(self) -> StepRecord | None:
+        """Return what `pending_record` returns, once."""
+        record = self.pending_record()
+        self._pending.clear()
+        return record

@@ -1,0 +1,117 @@
+"""Decides where a run begins or continues, and notes how far it is.
+
+Checkpoints are looked for where a step begins, see `hook_layer.resuming.checkpoint`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from hook_layer.config import CheckpointConfig
+from hook_layer.core.clock import StepClock
+from hook_layer.core.state import HookState, Part
+from hook_layer.core.trial_session import TrialSession
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import guarded
+from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
+from hook_layer.resuming.resume import is_same_run
+from hook_layer.run_place import RunPlace
+
+__all__ = ["Resumption"]
+
+
+class Resumption(Part):
+    """Decides where a run begins or continues, and notes how far it is.
+
+    Args:
+        state: The state of the hook.
+        clock: Numbers of the steps.
+        place: Where the run is stored.
+
+    Attributes:
+        start: Where the run begins; None before that is decided.
+        framework_step: Number of the next step of a run that its framework resumes; 0: a new run.
+        last_saved_step: Last step that was saved in this run.
+    """
+
+    def __init__(self, state: HookState, clock: StepClock, place: RunPlace) -> None:
+        super().__init__(state)
+        self.start: RunStart | None = None
+        self.framework_step = 0
+        self.last_saved_step = clock.step
+        self._clock = clock
+        self._place = place
+        self._checkpoints: CheckpointKeeper | None = None
+
+    @property
+    def has_new_checkpoint(self) -> bool:
+        """Whether a checkpoint was saved since the last look."""
+        return self._checkpoints is not None and self._checkpoints.has_news
+
+    def own_start(self) -> RunStart:
+        """Return where the run begins if this rank decides it; decided once."""
+        if self.start is None:
+            self.start = self._place.take(self._first_start)
+        return self.start
+
+    def begin(self, start: RunStart) -> RunStart:
+        """Continue the step numbers, where the run continues.
+
+        Args:
+            start: Where the run begins.
+
+        Returns:
+            The same, or a later step if the framework resumes the run there.
+        """
+        if self.framework_step > start.step + 1:
+            last = self.framework_step - 1
+            start = replace(start, step=last, mode_steps={ModeKeys.TRAIN.name: last})
+        mode_steps = {ModeKeys[name]: step for name, step in start.mode_steps.items()}
+        self._clock.resume_after(start.step, mode_steps)
+        self.last_saved_step = start.saved_step
+        return start
+
+    def copy_state(self, trial: TrialSession) -> None:
+        """Let the writer of a trial copy the state file of the checkpoints."""
+        if self._checkpoints is not None:
+            self._checkpoints.file.copy_by(trial.writer.housekeep)
+
+    def look_for_checkpoint(self, trial: TrialSession | None) -> None:
+        """Note the step if a checkpoint was saved since the last look.
+
+        Args:
+            trial: The open trial; None without any.
+        """
+        if self._checkpoints is not None and trial is not None:
+            self._note_checkpoint(self._checkpoints, trial)
+
+    def close(self, *, has_ended: bool) -> None:
+        """Note whether the run has ended."""
+        if self._checkpoints is not None:
+            self._checkpoints.close(has_ended=has_ended)
+
+    def _first_start(self) -> RunStart:
+        checkpoint = self._place.targets.checkpoint
+        return RunStart.new() if checkpoint is None else self._resumed_start(checkpoint)
+
+    def _resumed_start(self, config: CheckpointConfig) -> RunStart:
+        try:
+            keeper = CheckpointKeeper(config, self._place.job.training_job_name)
+            start = keeper.start(partial(is_same_run, self._place.targets.out, self._place.job))
+        except Exception as error:  # noqa: BLE001 - training starts in any case
+            self.failures.failed("checkpoints", error)
+            return RunStart.new()
+        self._checkpoints = keeper
+        return start
+
+    @guarded("checkpoints")
+    def _note_checkpoint(self, checkpoints: CheckpointKeeper, trial: TrialSession) -> None:
+        checkpoints.look(
+            lambda: Progress(
+                step=self._clock.step,
+                saved_step=self.last_saved_step,
+                mode_steps={mode.name: step for mode, step in self._clock.mode_steps.items()},
+                sequence=trial.writer.submitted_sequence,
+            )
+        )

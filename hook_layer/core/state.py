@@ -1,0 +1,81 @@
+"""What all parts of a hook share: its errors, its run time, and whether it is active."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hook_layer.config import hook_enabled
+from hook_layer.guard import FailureLog, Stopwatch
+from hook_layer.this_process import this_process
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["HookState", "Part"]
+
+
+class HookState:
+    """Errors, run time and life of a hook.
+
+    Attributes:
+        failures: Errors by part of the hook, and the parts that are switched off.
+        stopwatch: Time that the hook took from the training script.
+        is_enabled: False where `USE_SMDEBUG` switches hooks off.
+        is_closed: Whether the hook was closed.
+    """
+
+    __slots__ = ("_pid", "_releases", "failures", "is_closed", "is_enabled", "stopwatch")
+
+    def __init__(self) -> None:
+        self.failures = FailureLog()
+        self.stopwatch = Stopwatch()
+        self.is_enabled = hook_enabled()
+        self.is_closed = False
+        self._pid = this_process.pid
+        self._releases: list[WeakMethod[Callable[[], None]]] = []
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child of the process that made the hook."""
+        return this_process.pid != self._pid
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the hook is enabled, open, and in its own process."""
+        return self.is_enabled and not self.is_closed and this_process.pid == self._pid
+
+    def when_closed(self, release: Callable[[], None]) -> None:
+        """Call a method when the hook is closed, to release objects of the framework.
+
+        Args:
+            release: The method; its owner is known weakly.
+        """
+        self._releases.append(WeakMethod(release))
+
+    def close(self) -> None:
+        """Mark the hook as closed, and release objects of the framework."""
+        self.is_closed = True
+        for known in self._releases:
+            release = known()
+            if release is None:
+                continue
+            try:
+                release()
+            except Exception as error:  # noqa: BLE001 - the training script must not fail for it
+                self.failures.failed("close", error)
+
+
+class Part:
+    """A part of a hook whose methods can be guarded, see `hook_layer.guard`.
+
+    Args:
+        state: The state of the hook.
+    """
+
+    def __init__(self, state: HookState) -> None:
+        self.state = state
+        self.failures = state.failures
+        self.stopwatch = state.stopwatch
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the hook does anything."""
+        return self.state.is_active

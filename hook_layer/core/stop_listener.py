@@ -1,0 +1,100 @@
+"""Decides whether a run stops because it was asked to, where its next step would begin."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from hook_layer.core.workers import Workers
+from hook_layer.format.job_file import StopFile
+from hook_layer.hook_options import OnStop
+
+__all__ = ["Agreement", "StopListener"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class Agreement(Protocol):
+    """Several ranks that stop before the same step, as `hook_layer.stop_agreement` does."""
+
+    def begin_step(self) -> StopFile | None:
+        """Begin a training step; return the request to stop where it must not begin."""
+        ...
+
+    def stop_now(self) -> StopFile | None:
+        """Return the request to stop if no further step may begin."""
+        ...
+
+    def close(self) -> None:
+        """Take no further part."""
+        ...
+
+
+class StopListener:
+    """Decides whether the run stops.
+
+    Args:
+        on_stop: `raise`: the hook ends the run; `flag`: only `request` changes.
+        own_request: Returns the request to stop that reached this rank; called in other threads,
+            too.
+        workers: The ranks of the run.
+
+    Attributes:
+        agreement: Agrees with other ranks on when to stop; None: this rank decides alone.
+        raises: False where the framework ends its loop itself, and no error is raised.
+        is_training_step: Whether the step that begins is a training step: ranks need not have
+            equally many others.
+    """
+
+    def __init__(
+        self, on_stop: OnStop, own_request: Callable[[], StopFile | None], workers: Workers
+    ) -> None:
+        self.agreement: Agreement | None = None
+        self.raises = self.is_training_step = True
+        self.own_request = own_request
+        self._ends_run = on_stop == "raise"
+        self._workers = workers
+        self._has_warned = False
+
+    @property
+    def request(self) -> StopFile | None:
+        """The request to stop, if the run may stop now; None promises to begin another step."""
+        return self.own_request() if self.agreement is None else self.agreement.stop_now()
+
+    @property
+    def ending_request(self) -> StopFile | None:
+        """The request to stop, if the run may stop now and the hook ends it."""
+        return self.request if self._ends_run else None
+
+    @property
+    def is_alone_among_ranks(self) -> bool:
+        """Whether there are other ranks, and no agreement with them.
+
+        If one rank stopped alone, the others would wait for it forever.
+        """
+        return self.agreement is None and self._workers.rank_and_size()[1] > 1
+
+    def refuse(self, request: StopFile | None) -> StopFile | None:
+        """Return a request to stop a run that has not begun, if the hook ends it."""
+        return request if self._ends_run else None
+
+    def begin_step(self) -> StopFile | None:
+        """Return the request to stop where a step is about to begin, if it must not begin."""
+        if self.agreement is not None:
+            request = self.agreement.begin_step() if self.is_training_step else None
+        else:
+            request = self.own_request() if self.raises else None
+        if request is None or not self.raises or not self._ends_run:
+            return None
+        if not self.is_alone_among_ranks:
+            return request
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("with several ranks, a stop request only sets hook.should_stop")
+        return None
+
+    def close(self) -> None:
+        """Leave the agreement with other ranks."""
+        if self.agreement is not None:
+            self.agreement.close()

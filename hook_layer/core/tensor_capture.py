@@ -1,0 +1,216 @@
+"""Captures tensors of one step: their types, statistics, values and reductions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from hook_layer.byte_budget import ByteBudget
+from hook_layer.capture import (
+    CapturedTensor,
+    NumpyBackend,
+    Snapshot,
+    StatisticsBatch,
+    TensorBackend,
+    checked_name,
+)
+from hook_layer.collection_manager import TensorPlan
+from hook_layer.format.reductions import reduction_tensor_name
+from hook_layer.guard import FailureLog
+from hook_layer.reductions import Reduction
+
+__all__ = ["CaptureTensors", "PlannedTensors", "TensorCapture", "TensorSource"]
+
+logger = logging.getLogger("stepwatch")
+
+PlannedTensors: TypeAlias = Mapping[str, tuple[Any, TensorPlan]]
+"""Tensors of one framework by name, each with what is stored of it."""
+_T = TypeVar("_T")
+CaptureTensors: TypeAlias = Callable[[PlannedTensors], dict[str, CapturedTensor]]
+
+
+class TensorSource:
+    """How the tensors of a framework are captured; this class is for numpy's arrays.
+
+    A framework overrides what differs.
+
+    Args:
+        failures: Counts tensors that cannot be captured.
+    """
+
+    def __init__(self, failures: FailureLog) -> None:
+        self.failures = failures
+        self._numpy_backend = NumpyBackend()
+
+    def backend_of(self, value: Any) -> TensorBackend:  # noqa: ARG002 - for frameworks
+        """Return the backend that captures a value."""
+        return self._numpy_backend
+
+    def capture(
+        self, tensors: PlannedTensors, capture: CaptureTensors
+    ) -> dict[str, CapturedTensor]:
+        """Capture tensors, with preparations and cleanup that the framework requires.
+
+        Args:
+            tensors: The tensors; at least one.
+            capture: Captures tensors that are prepared; at least one.
+        """
+        return capture(tensors)
+
+
+class TensorCapture:
+    """Captures tensors; one that cannot be captured is counted and skipped.
+
+    Args:
+        source: Where the tensors come from.
+        failures: Counts tensors that cannot be captured.
+        budget: How many bytes of values are stored.
+        with_statistics: Whether each tensor gets statistics.
+
+    Attributes:
+        source: Where the tensors come from.
+        budget: How many bytes of values are stored.
+    """
+
+    def __init__(
+        self,
+        source: TensorSource,
+        failures: FailureLog,
+        budget: ByteBudget | None = None,
+        *,
+        with_statistics: bool = True,
+    ) -> None:
+        self.source = source
+        self.budget = budget or ByteBudget()
+        self._failures = failures
+        self._with_statistics = with_statistics
+
+    def capture(self, tensors: PlannedTensors) -> dict[str, CapturedTensor]:
+        """Capture tensors of one framework, as they are now.
+
+        Args:
+            tensors: The tensors; none is allowed.
+        """
+        return self.source.capture(tensors, self.capture_prepared) if tensors else {}
+
+    def capture_prepared(self, tensors: PlannedTensors) -> dict[str, CapturedTensor]:
+        """Capture tensors that need no preparation.
+
+        Args:
+            tensors: The tensors; at least one.
+        """
+        backend = self.source.backend_of(next(iter(tensors.values()))[0])
+        captured = self._described(backend, tensors)
+        self._copy_values(backend, tensors, captured)
+        for name in [*captured]:
+            value, plan = tensors[name]
+            if plan.reductions:
+                captured[name].reductions = self._reduced(backend, name, value, plan.reductions)
+        if self._with_statistics:
+            self._add_statistics(backend, tensors, captured)
+        return captured
+
+    def _described(
+        self, backend: TensorBackend, tensors: PlannedTensors
+    ) -> dict[str, CapturedTensor]:
+        """Note type and shape of the tensors, and which rows of them must be stored."""
+        captured = {}
+        for name, (value, plan) in tensors.items():
+            try:
+                checked_name(name)
+                tensor = CapturedTensor(*backend.describe(value))
+            except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+                self._failures.tensor_failed(name, error)
+                continue
+            captured[name] = tensor
+            tensor.summaries = plan.summaries
+            if plan.raw:
+                tensor.is_of_parameter = plan.is_of_parameter
+                tensor.rows = self.budget.rows(name, tensor, plan.raw_max_elements)
+        return captured
+
+    def _copy_values(
+        self,
+        backend: TensorBackend,
+        tensors: PlannedTensors,
+        captured: dict[str, CapturedTensor],
+    ) -> None:
+        """Copy what is stored, or shown by TensorBoard; a tensor without its value is left out."""
+
+        def copies(names: Sequence[str], *, whole: bool = False) -> Sequence[Snapshot]:
+            rows = [None if whole else captured[name].rows for name in names]
+            return backend.snapshots([tensors[name][0] for name in names], rows)
+
+        stored = [n for n, tensor in captured.items() if tensors[n][1].raw and tensor.rows != 0]
+        values = self._together(stored, copies)
+        for name in stored:
+            captured[name].raw = values.get(name)
+            if captured[name].raw is None:
+                del captured[name]
+        shown = []
+        for name, tensor in captured.items():
+            if tensor.summaries is None:
+                continue
+            tensor.shown = tensor.raw if tensor.rows is None else None
+            if tensor.shown is None and tensor.summaries.histograms and tensor.is_numeric:
+                shown.append(name)
+        for name, value in self._together(shown, partial(copies, whole=True)).items():
+            captured[name].shown = value
+
+    def _add_statistics(
+        self,
+        backend: TensorBackend,
+        tensors: PlannedTensors,
+        captured: Mapping[str, CapturedTensor],
+    ) -> None:
+        def started(names: Sequence[str]) -> list[tuple[StatisticsBatch, int]]:
+            copies = [_whole_copy(captured[name]) for name in names]
+            batch = backend.statistics([tensors[name][0] for name in names], copies)
+            return [(batch, row) for row in range(len(names))]
+
+        for name, (batch, row) in self._together([*captured], started).items():
+            captured[name].statistics, captured[name].row = batch, row
+
+    def _together(
+        self, names: Sequence[str], compute: Callable[[Sequence[str]], Sequence[_T]]
+    ) -> dict[str, _T]:
+        """Compute something of all tensors together, or of each alone if that fails.
+
+        A tensor that fails alone is counted, and left out.
+        """
+        if not names:
+            return {}
+        try:
+            return dict(zip(names, compute(names), strict=True))
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            if len(names) == 1:
+                self._failures.tensor_failed(names[0], error)
+                return {}
+        found: dict[str, _T] = {}
+        for name in names:
+            found |= self._together([name], compute)
+        return found
+
+    def _reduced(
+        self, backend: TensorBackend, name: str, value: Any, reductions: Sequence[Reduction]
+    ) -> list[tuple[str, Any]]:
+        reduced = []
+        for reduction, absolute in reductions:
+            try:
+                snapshot = backend.reduce(value, (reduction, absolute))
+            except (TypeError, ValueError, RuntimeError) as error:
+                # A mean of integers, a minimum of nothing: no reason to lose the tensor.
+                self._failures.errors["reductions"] += 1
+                if self._failures.errors["reductions"] == 1:
+                    logger.warning("no %s of %s: %s", reduction, name, error)
+                continue
+            base = reduction_tensor_name(name, reduction, absolute=absolute)
+            reduced.append((base, snapshot))
+        return reduced
+
+
+def _whole_copy(tensor: CapturedTensor) -> Snapshot | None:
+    """Return a snapshot of all elements of a tensor, where there is one."""
+    return tensor.shown or (tensor.raw if tensor.rows is None else None)

@@ -1,0 +1,46 @@
+"""The ranks of a distributed run, as a framework knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hook_layer.resuming.checkpoint import RunStart
+
+__all__ = ["Workers"]
+
+
+class Workers:
+    """The ranks of a run; this class is for runs of a single rank.
+
+    A framework with distributed training overrides what differs.
+
+    Attributes:
+        supports_all: Whether every rank can write.
+        supports_auto: Whether the ranks can agree on the start of a run, as
+            `include_workers="auto"` requires.
+        framework: Name of the framework, for messages.
+    """
+
+    supports_all: bool = True
+    supports_auto: bool = False
+    framework: str = ""
+
+    def rank_and_size(self) -> tuple[int, int]:
+        """Return this process's rank, and the number of ranks."""
+        return 0, 1
+
+    def shared_start(self, start: RunStart) -> RunStart:
+        """Return where all ranks begin.
+
+        Args:
+            start: What rank 0 decided; other ranks ignore theirs.
+        """
+        return start
+
+    def rank_groups(self) -> Iterable[int]:
+        """Return one rank of each pipeline stage and shard group, where they are known."""
+        return ()
+
+    def pipeline_stage(self) -> int | None:
+        """Return the number of the pipeline stage that this rank trains; None without any."""
+        return None

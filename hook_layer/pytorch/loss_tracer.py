@@ -1,0 +1,274 @@
+"""Finds the losses of a step: of modules, of functions, and those that a script names.
+
+Outside of saved steps nothing listens to losses, but for passes that may be validation by mistake.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from hook_layer.collections import LOSS_INPUTS, CollectionKeys
+from hook_layer.core.own_tensors import OwnTensors
+from hook_layer.core.state import Part
+from hook_layer.guard import guarded
+from hook_layer.pytorch.amp import LossScaling
+from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.criteria import Criteria
+from hook_layer.pytorch.difference_losses import DifferenceLosses
+from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, outputs_first
+from hook_layer.pytorch.loop_counts import LoopCounts
+from hook_layer.pytorch.loss_turn import LossTurn
+from hook_layer.pytorch.module_hooks import ModuleHooks
+from hook_layer.pytorch.modules import is_a_key
+from hook_layer.pytorch.step_size import StepSize
+from hook_layer.pytorch.steps import is_recomputing
+from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
+
+__all__ = ["LossTracer"]
+
+_MOST_INPUTS: Final = 4
+_MANY_LOSSES: Final = 64
+"""Losses of one step from which on its size is looked at, and not at forward passes alone."""
+
+
+class LossTracer(Part):
+    """Finds the losses of a step, and what they compare.
+
+    Args:
+        capture: Captures tensors of the models whose losses they are.
+        own_tensors: Knows whether the script names its losses.
+        size: Ends steps that hold too much.
+        counts: Counts mistakes of the training loop.
+
+    Attributes:
+        scaling: Which losses are scaled, by how much.
+        turn: Decides which losses are of these models.
+        captures_unnamed_too: Whether a loss of a function is saved as `Loss_output_{i}` as well.
+    """
+
+    def __init__(
+        self, capture: TorchCapture, own_tensors: OwnTensors, size: StepSize, counts: LoopCounts
+    ) -> None:
+        super().__init__(capture.state)
+        self.scaling = LossScaling()
+        self.turn = LossTurn(capture.registered, capture.modes, capture.recorder)
+        self.captures_unnamed_too = False
+        self._capture = capture
+        self._tensors = capture.tensors
+        self._modes = capture.modes
+        self._collector = capture.collector
+        self._registered = capture.registered
+        self._own_tensors = own_tensors
+        self._size = size
+        self._counts = counts
+        self._functional = FunctionalLosses()
+        self._criteria = Criteria()
+        self._differences = DifferenceLosses()
+        self._has_loss = False  # of a module, or one that the script names
+        self._listening: list[Any] = []
+        self._modules = ModuleHooks(self._on_loss)
+
+    # Steps and passes ----------------------------------------------------------------------------
+
+    def begin_step(self) -> list[nn.Module]:
+        """Forget the losses of the step before, and return loss modules that were found in it."""
+        self._has_loss = False
+        self.scaling.begin_step()
+        self._functional.forget()
+        is_due = bool(self._collector.due) and torch.is_grad_enabled()
+        return self._criteria.step_begins(is_due=is_due)
+
+    @guarded("losses")
+    def begin_pass(self) -> None:
+        """Forget what was computed before; the losses that follow are of a model's outputs."""
+        self._functional.pass_begins()
+        self._criteria.forget()
+        self._differences.forget()
+        is_training = self.turn.has_graph and self._modes.is_training
+        has_names = self._own_tensors.has_losses or self._capture.has_compiled
+        # What the model returns may be all that shows what a loss compares.
+        if is_training and not has_names and self._asks_for_inputs(UNNAMED):
+            self._differences.await_outputs()
+
+    @property
+    def awaits_outputs(self) -> bool:
+        """Whether the output of the model is awaited."""
+        return self._differences.is_waiting
+
+    @property
+    def awaits_gradient(self) -> bool:
+        """Whether the backward pass shows what a loss compares."""
+        return self._differences.awaits_gradient
+
+    @guarded("losses")
+    def end_pass(self, outputs: Any) -> None:
+        """Keep what the model returned, if that is awaited."""
+        self._differences.note(outputs)
+
+    @guarded("losses")
+    def begin_backward(self, args: tuple[Any, ...]) -> None:
+        """Capture what a backward pass is about to start from, if it has no name yet."""
+        self._capture_roots(args[:1])
+        if not self.awaits_gradient:
+            self._differences.forget()
+        self.scaling.backward_began()
+
+    @guarded("losses")
+    def end_backward(self) -> None:
+        """Capture what the loss of the backward pass compares, if that is known by now."""
+        if self.awaits_gradient:
+            inputs = self._tensors.numbered(f"{UNNAMED}_input_", self._differences.take())
+            self._tensors.capture(inputs, member_of=(LOSS_INPUTS,))
+
+    def end_losses(self) -> None:
+        """Forget what was computed up to now: no loss of this step is to come."""
+        self._functional.forget()
+        self._differences.forget()
+
+    def forget(self) -> None:
+        """Forget what a loss could be of, and which calls training goes by."""
+        self._functional.forget_all()
+        self._criteria.forget()
+        self._differences.forget()
+
+    # Listening -----------------------------------------------------------------------------------
+
+    @guarded("losses")
+    def listen(self, *, is_on: bool) -> None:
+        """Listen to losses from now on, or no more."""
+        if not is_on:
+            self.stop_listening()
+            return
+        self._modules.watch_only(set(self._registered.losses))
+        if not self._listening:
+            self._listening = [function.listen(self._on_function) for function in LOSS_FUNCTIONS]
+
+    def stop_listening(self) -> None:
+        """Listen to no loss."""
+        self._modules.watch_only(frozenset())
+        while self._listening:
+            self._listening.pop().remove()
+
+    def stop(self) -> None:
+        """Take all hooks off."""
+        self.forget()
+        self.stop_listening()
+        self._modules.stop()
+        self._criteria.stop()
+
+    def look_for_modules(self) -> None:
+        """Look, in the first saved steps, for modules that backward passes start from."""
+        self._criteria.look(self._on_call, self._on_criterion)
+
+    def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
+        if not self.turn.is_in_thread or self.turn.is_over or self.turn.trains_another(outputs):
+            return
+        if self.is_active and not is_recomputing():
+            self.capture(self._registered.loss_name(loss), inputs, outputs)
+
+    @guarded("criteria")
+    def _on_call(self, module: nn.Module) -> None:
+        # Replicas are of one pass of a model that is not theirs, in a thread of their own.
+        if not self._collector.due or not is_a_key(module):
+            return
+        if getattr(module, "_is_replica", False):
+            return
+        if module not in self._registered.names and module not in self._registered.losses:
+            self._criteria.begin(module)
+
+    @guarded("criteria")
+    def _on_criterion(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self._modes.is_training and not is_recomputing() and self.turn.is_newest:
+            self._criteria.note(module, inputs, outputs)
+
+    @guarded("losses")
+    def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
+        if self._modes.is_aside:
+            self._counts.loss_aside()
+        if not self._collector.due or is_recomputing() or not self._is_turn(value):
+            return
+        function, args, kwargs = given
+        call = function, function.arguments(args, kwargs)
+        if self._modes.is_training:
+            with_inputs = self._asks_for_inputs(function.class_name, UNNAMED)
+            self._functional.note(call, value, with_inputs=with_inputs)
+        elif self._modes.is_evaluating and not self._modes.ignores_losses:
+            with_inputs = self._asks_for_inputs(function.class_name)
+            found = self._functional.of_validation(call, value, with_inputs=with_inputs)
+            if found is not None:
+                self._capture_named(found.name, found.inputs, found.value)
+
+    def _is_turn(self, outputs: Any) -> bool:
+        turn = self.turn
+        return turn.is_newest and not turn.is_over and not turn.trains_another(outputs)
+
+    # Capturing -----------------------------------------------------------------------------------
+
+    @guarded("losses")
+    def capture(self, name: str, inputs: Any, outputs: Any) -> None:
+        """Capture a loss that is known by its module, or that the script reports.
+
+        Args:
+            name: What it is called.
+            inputs: What it compares.
+            outputs: Its value.
+        """
+        if self._modes.ignores_losses:
+            self._counts.loss_aside()
+            return
+        self._has_loss = True
+        self.forget()
+        if not self._collector.due:
+            return
+        has_many = self._tensors.count(f"{name}_output_") >= _MANY_LOSSES
+        if not (has_many and self._size.end_if_full()):
+            self._capture_named(name, inputs, outputs)
+
+    def _capture_roots(self, roots: Any) -> None:
+        has_names = self._own_tensors.has_losses and not self.captures_unnamed_too
+        if not self._collector.due or has_names or self._has_loss:
+            return
+        if self._modes.ignores_losses or not self._is_turn(roots):
+            return
+        for loss in tensors_in(roots):
+            if loss.numel() == 1:
+                self._capture_root(loss)
+
+    def _capture_root(self, loss: Tensor) -> None:
+        """Capture a loss as that of the function that computed it, or as one without a name."""
+        unscaled = self.scaling.unscaled_loss(loss)
+        is_scaled = self.scaling.scale_of(loss) is not None
+        call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled)
+        is_named = call is not None and call.name != UNNAMED
+        criteria = self._criteria.of_training(loss, is_scaled=is_scaled, is_other=is_named)
+        if criteria is not None:
+            for found in criteria:
+                self._capture_named(found.name, found.take_inputs(), found.outputs)
+            return
+        if call is not None and is_named:
+            self._capture_named(call.name, call.inputs, call.value)
+        if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
+            inputs: Any = () if call is None or is_named else call.inputs
+            if call is None and not self._tensors.count(f"{UNNAMED}_output_"):
+                self._differences.watch(loss, unscaled)
+            self._capture_named(UNNAMED, inputs, unscaled)
+
+    def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
+        in_order = outputs_first(name, tensors_in(inputs))
+        compared = self._tensors.numbered(f"{name}_input_", in_order)
+        self._tensors.capture(compared, member_of=(LOSS_INPUTS,))
+        losses = self._tensors.numbered(f"{name}_output_", outputs)
+        self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
+
+    def _asks_for_inputs(self, *names: str) -> bool:
+        """Return whether any collection has what a loss of one of these names compares."""
+        wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
+        return any(
+            collection.name == LOSS_INPUTS or collection.matches(name)
+            for collection in self._collector.due
+            for name in wanted
+        )

@@ -1,0 +1,104 @@
+"""Decides whether a loss that is computed now is one of this hook's models."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import ReferenceType, ref
+
+import torch
+from torch import nn
+
+from hook_layer.core.recorder import Recorder
+from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.mode_tracker import ModeTracker
+from hook_layer.pytorch.modules import RegisteredModules
+
+__all__ = ["MANY_OTHERS", "LossTurn"]
+
+_FEW_OTHERS: Final = 3
+MANY_OTHERS: Final = 40
+"""Optimizer steps of others without a call of a watched model, after which losses are theirs: few
+after a step that is complete, many in one that is not. A gradient scaler counts them twice."""
+
+
+@dataclass
+class _Newest:
+    """The model that was called last, of all hooks."""
+
+    model: ReferenceType[nn.Module] | None = None
+
+
+_newest = _Newest()
+
+
+class LossTurn:
+    """Decides whether what is computed now is of this hook's models, or of something else.
+
+    Args:
+        registered: The models.
+        modes: Which forward passes belong to steps.
+        recorder: Knows whether the open step is complete.
+
+    Attributes:
+        num_others: Optimizer steps of others since a model was called.
+        has_graph: Whether the newest pass computes gradients.
+    """
+
+    def __init__(
+        self, registered: RegisteredModules, modes: ModeTracker, recorder: Recorder
+    ) -> None:
+        self.num_others = 0
+        self.has_graph = False
+        self._registered = registered
+        self._modes = modes
+        self._recorder = recorder
+        self._thread = 0
+
+    def begin_pass(self, model: nn.Module) -> None:
+        """Note that a model is called: losses that follow in this thread are its."""
+        _newest.model = ref(model)
+        self._thread = threading.get_ident()
+        self.has_graph = torch.is_grad_enabled()
+
+    def others_begin(self) -> None:
+        """Note that the training of another model begins."""
+        self.num_others = max(self.num_others, _FEW_OTHERS)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another model is trained by now, and losses are its.
+
+        After the first optimizer step of others the loss of this model may still come: in a GAN it
+        is computed of the other's outputs.
+        """
+        if not self.num_others:
+            return False
+        is_complete = self._recorder.is_captured or self._modes.is_evaluating
+        return self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS)
+
+    @property
+    def is_in_thread(self) -> bool:
+        """Whether this thread called a model last; other threads may train something else."""
+        return self._thread in (0, threading.get_ident())
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether this thread called a model last, and it is one of this hook, or part of one."""
+        if threading.get_ident() != self._thread:
+            return False
+        newest = None if _newest.model is None else _newest.model()
+        return newest in self._registered.names
+
+    def trains_another(self, outputs: Any) -> bool:
+        """Return whether a loss trains another model while this one is validated.
+
+        What is computed of a pass without gradients has none either. It is not decided where
+        somebody reports steps: a trainer's may begin without any pass.
+        """
+        if self.has_graph or not self._modes.is_evaluating or not torch.is_grad_enabled():
+            return False
+        if self._modes.steps.knows_optimizers:
+            return False
+        return any(value.requires_grad for value in tensors_in(outputs))

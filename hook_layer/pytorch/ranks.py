@@ -1,0 +1,93 @@
+"""The ranks of torch.distributed that a run has, and their agreements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from weakref import finalize
+
+from hook_layer.core.stop_listener import StopListener
+from hook_layer.core.workers import Workers
+from hook_layer.pytorch.distributed import (
+    HookGroup,
+    SharedText,
+    let_reductions_end,
+    rank_and_size,
+)
+from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.stop_agreement import StopAgreement
+
+__all__ = ["TorchRanks"]
+
+
+class TorchRanks(Workers):
+    """The ranks of a run that torch.distributed runs.
+
+    Args:
+        registered: The models, which know their shards and pipeline stages.
+    """
+
+    supports_auto = True
+
+    def __init__(self, registered: RegisteredModules) -> None:
+        self._registered = registered
+        self._group: HookGroup | None = None
+        self._announcement: SharedText | None = None
+
+    def form_group(self, name: str) -> None:
+        """Make this hook one of a group with a hook in each rank.
+
+        Args:
+            name: What all ranks call the group.
+        """
+        self._group = HookGroup(name)
+        self._announcement = SharedText(self._group)
+
+    def announce_start(self, start: Callable[[], RunStart]) -> None:
+        """Let other ranks that begin earlier than this one not wait.
+
+        Args:
+            start: Returns where the run begins, as rank 0 decides it.
+        """
+        if self._announcement is not None:
+            self._announcement.announce(lambda: start().to_json())
+
+    def agree_on_stop(self, listener: StopListener, model: str, poll_s: float) -> None:
+        """Let the run stop in all ranks before the same step, if there are several.
+
+        Args:
+            listener: Decides whether the run stops.
+            model: What is trained; the same in all ranks.
+            poll_s: Seconds between two looks for a request.
+        """
+        group = None if self._group is None else self._group.stop_group(model)
+        if group is None:
+            return
+        let_reductions_end()
+        agreement = StopAgreement(group, listener.own_request, poll_s=poll_s)
+        listener.agreement = agreement
+        finalize(self, agreement.leave)
+
+    def rank_and_size(self) -> tuple[int, int]:
+        """Return this process's rank, and the number of ranks."""
+        return rank_and_size()
+
+    def shared_start(self, start: RunStart) -> RunStart:
+        """Return where all ranks begin.
+
+        Args:
+            start: What rank 0 decided; other ranks ignore theirs.
+        """
+        if self._announcement is None:
+            return start
+        return RunStart.from_json(self._announcement.get(start.to_json))
+
+    def rank_groups(self) -> Iterable[int]:
+        """Return one rank of each pipeline stage and shard group, where they are known."""
+        return first_of_shard_groups(p for _, p in self._registered.all_named_parameters())
+
+    def pipeline_stage(self) -> int | None:
+        """Return the number of the pipeline stage that this rank trains; None without any."""
+        stages = map(stage_of, self._registered.models)
+        return next((stage for stage in stages if stage is not None), None)

@@ -1,0 +1,148 @@
+"""Captures torch tensors: of a sharded one what this rank has."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from hook_layer.capture import CapturedTensor, TensorBackend
+from hook_layer.collections import CollectionKeys
+from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
+from hook_layer.format.statistics_block import Shard
+from hook_layer.guard import FailureLog
+from hook_layer.pytorch.capture import TorchBackend
+from hook_layer.pytorch.copies import BufferPool
+from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
+from hook_layer.pytorch.host_copy import not_disturbing_recordings
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
+from hook_layer.pytorch.zero import zero_part
+
+__all__ = ["TorchSource"]
+
+logger = logging.getLogger("stepwatch")
+
+_STATE_PREFIX: Final = f"{CollectionKeys.OPTIMIZER_VARIABLES}/"
+
+
+class TorchSource(TensorSource):
+    """Captures torch tensors.
+
+    Args:
+        failures: Counts tensors that cannot be captured.
+        registered: The models, which know their flat parameters.
+        queue_bytes: How much memory of copies is kept for further ones.
+        is_only_writer: Whether a single rank writes, so that shards of others are missing.
+    """
+
+    def __init__(
+        self,
+        failures: FailureLog,
+        registered: RegisteredModules,
+        *,
+        queue_bytes: int,
+        is_only_writer: bool,
+    ) -> None:
+        super().__init__(failures)
+        self._backend = TorchBackend(BufferPool(queue_bytes))
+        self._registered = registered
+        self._is_only_writer = is_only_writer
+        self._has_warned_of_shards = self._has_warned_of_recording = False
+
+    def backend_of(self, value: Any) -> TensorBackend:
+        """Return the backend that captures a value."""
+        return self._backend if isinstance(value, Tensor) else super().backend_of(value)
+
+    def capture(
+        self, tensors: PlannedTensors, capture: CaptureTensors
+    ) -> dict[str, CapturedTensor]:
+        """Capture tensors, unless a CUDA graph of them is being captured.
+
+        Args:
+            tensors: The tensors; at least one.
+            capture: Captures tensors that are prepared; at least one.
+        """
+        if not any(isinstance(value, Tensor) and value.is_cuda for value, _ in tensors.values()):
+            return self._capture_shards(tensors, capture)
+        if torch.cuda.is_current_stream_capturing():
+            # A graph that copies to the host would do so at each replay, into memory that is long
+            # given back.
+            self._warn_of_recording()
+            return {}
+        with not_disturbing_recordings():
+            return self._capture_shards(tensors, capture)
+
+    def send_statistics(self) -> None:
+        """Send the statistics that devices computed to the host."""
+        if not self._backend.send_statistics():
+            self._warn_of_recording()
+
+    def forget_statistics(self) -> None:
+        """Release statistics on devices that nobody refers to."""
+        self._backend.forget_statistics()
+
+    def _capture_shards(
+        self, tensors: PlannedTensors, capture: CaptureTensors
+    ) -> dict[str, CapturedTensor]:
+        """Capture of each tensor what this rank has, and note which part of it that is."""
+        own: dict[str, Any] = {}
+        shards: dict[str, Shard] = {}
+        has_flat_parts = self._registered.has_flat_parts
+        for name, planned in tensors.items():
+            value, plan = planned
+            if not has_flat_parts and type(value) in WHOLE and not hasattr(value, "ds_tensor"):
+                own[name] = planned
+                continue
+            try:
+                part, shard = self._own_part(name, value)
+            except ValueError as error:
+                self.failures.tensor_failed(name, error)
+                continue
+            own[name] = part, plan
+            if shard is not None:
+                shards[name] = shard
+        captured = capture(own) if own else {}
+        if shards and self._is_only_writer:
+            self._warn_of_shards(next(iter(shards)))
+        for name in shards.keys() & captured.keys():
+            captured[name].shard = shards[name]
+        return captured
+
+    def _own_part(self, name: str, value: Any) -> tuple[Any, Shard | None]:
+        """Return what this rank has of a tensor, and which part that is; None for the whole.
+
+        Raises:
+            ValueError: It is a flat parameter's that cannot be divided now.
+        """
+        if not isinstance(value, Tensor):
+            return value, None
+        flat = self._registered.part_of(_parameter_name(name))
+        if flat is not None:
+            return flat.of(value)
+        return zero_part(value) or (own_shard(value), shard_of(value))
+
+    def _warn_of_shards(self, name: str) -> None:
+        if not self._has_warned_of_shards:
+            self._has_warned_of_shards = True
+            logger.warning(
+                "%.200s is sharded over ranks and only one rank writes, so statistics "
+                "cover its shard only; include_workers='auto' covers all shards",
+                name,
+            )
+
+    def _warn_of_recording(self) -> None:
+        if not self._has_warned_of_recording:
+            self._has_warned_of_recording = True
+            logger.warning(
+                "a CUDA graph is being captured; what only the device replays is not saved"
+            )
+
+
+def _parameter_name(name: str) -> str:
+    """Return the parameter that a tensor is of: itself, its gradient, or a state of its."""
+    if name.startswith(_STATE_PREFIX):
+        return name.removeprefix(_STATE_PREFIX).rpartition("/")[0]
+    return name.removeprefix(GRADIENT_PREFIX)

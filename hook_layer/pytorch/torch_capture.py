@@ -1,0 +1,356 @@
+"""Captures what a step of registered models has: parameters, gradients, and calls of modules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+
+from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.core.clock import StepClock
+from hook_layer.core.collector import Collector
+from hook_layer.core.recorder import Recorder
+from hook_layer.core.state import HookState, Part
+from hook_layer.errors import HookConfigurationError
+from hook_layer.guard import guarded
+from hook_layer.layer_collections import may_match, resolve_layers
+from hook_layer.optimizer_collection import keep_apart
+from hook_layer.pytorch.activation_functions import ActivationFunctions
+from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
+from hook_layer.pytorch.calls import CompiledInputs
+from hook_layer.pytorch.collections import included, of_functions
+from hook_layer.pytorch.due_parameters import DueParameters
+from hook_layer.pytorch.gradients import GradientReader
+from hook_layer.pytorch.mode_tracker import ModeTracker
+from hook_layer.pytorch.module_calls import ModuleCalls
+from hook_layer.pytorch.module_hooks import ModuleHooks
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.optimizer_state import state_tensors
+from hook_layer.pytorch.overridden_methods import OverriddenMethods
+from hook_layer.pytorch.step_tensors import StepTensors
+from hook_layer.pytorch.steps import is_recomputing
+from hook_layer.pytorch.tensor_source import TorchSource
+from hook_layer.pytorch.transforms import outside_of_transforms
+
+__all__ = ["TorchCapture"]
+
+logger = logging.getLogger("stepwatch")
+
+_MOST_CALLS: Final = 8
+"""Calls of a function in one module and step that are captured: cells call theirs at each time."""
+
+
+class TorchCapture(Part):
+    """Captures what a step of registered models has.
+
+    Args:
+        state: The state of the hook.
+        registered: The models.
+        collector: What is saved in the open step.
+        recorder: Records the tensors.
+        source: Captures torch tensors.
+        modes: Which forward passes belong to steps.
+
+    Attributes:
+        registered: The models.
+        collector: What is saved in the open step.
+        recorder: Records the tensors.
+        modes: Which forward passes belong to steps.
+        tensors: Names and captures the tensors.
+        gradients: The gradients of the step.
+        has_compiled: Whether torch.compile was seen to compile a model.
+        has_new_models: Whether a model was registered since modules got hooks.
+        overridden: Which tensors a subclass of the hook captures.
+        needs_outputs: Whether the end of each pass is awaited, also of compiled models.
+    """
+
+    def __init__(  # noqa: PLR0917 - the parts that it uses
+        self,
+        state: HookState,
+        registered: RegisteredModules,
+        collector: Collector,
+        recorder: Recorder,
+        source: TorchSource,
+        modes: ModeTracker,
+    ) -> None:
+        super().__init__(state)
+        self.registered = registered
+        self.collector = collector
+        self.recorder = recorder
+        self.modes = modes
+        self._source = source
+        self.tensors = StepTensors(collector, recorder)
+        self.gradients = GradientReader()
+        self.has_compiled = self.has_new_models = self.needs_outputs = False
+        self.overridden = OverriddenMethods()
+        self._parameters = DueParameters(registered, collector)
+        self._called_models: set[nn.Module] = set()
+        self._num_gradients = 0
+        self._with_state: set[int] = set()
+        self._modules = ModuleHooks(self._on_module_forward)
+        self._calls = ModuleCalls(self.tensors, self.failures)
+        self._activations = ActivationFunctions(self._on_activation)
+        self._due_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
+        self._has_warned_of_unseen_modules = False
+
+    # A step --------------------------------------------------------------------------------------
+
+    def prepare_collections(self, clock: StepClock) -> None:
+        """Make the collections fit the registered models, if the next step is saved.
+
+        Args:
+            clock: Numbers of the steps.
+
+        Raises:
+            HookConfigurationError: A collection has a module that is not part of them (before
+                the first step only).
+        """
+        if not self.collector.manager.is_unsaved(clock.mode, clock.mode_step + 1):
+            self._resolve(is_first=clock.num_steps == 0)
+
+    def _resolve(self, *, is_first: bool) -> None:
+        manager = self.collector.manager
+        keep_apart(manager)
+        on_mistake = self.collector.on_mistake(is_first=is_first)
+        resolve_layers(manager, self.registered.names, on_mistake)
+
+    def begin_step(self) -> None:
+        """Note that a step begins which is saved."""
+        self.gradients.begin_step()
+        self._parameters.look_again()
+        self._called_models.clear()
+        self.tensors.begin_step()
+        self._num_gradients = 0
+        self._with_state.clear()
+
+    def end_step(self) -> None:
+        """Capture what is left of the step."""
+        self._calls.pass_ends()
+        self.gradients.backward_ends()  # of a backward pass that raised an error
+        self._warn_of_unseen_modules()
+
+    def discard_step(self) -> None:
+        """Release what was gathered of the step."""
+        self.gradients.take()
+        self._calls.forget()
+        self._source.forget_statistics()
+
+    @guarded("statistics")
+    def send_statistics(self) -> None:
+        """Send the statistics that devices computed to the host."""
+        self._source.send_statistics()
+
+    # A forward pass ------------------------------------------------------------------------------
+
+    def begin_pass(self, model: nn.Module) -> None:
+        """Capture the parameters of a model whose forward pass begins, and look at the pass."""
+        with outside_of_transforms():
+            self._capture_parameters_of(model)
+        self._look_at_functions(model)
+        if not self.has_compiled:
+            self._calls.pass_begins()
+
+    @property
+    def awaits_pass_end(self) -> bool:
+        """Whether something of the pass is captured when it ends."""
+        if self.has_compiled:
+            return self.needs_outputs
+        return self.needs_outputs or self._modules.is_watching or self._activations.is_looking
+
+    @guarded("modules")
+    def end_pass(self) -> None:
+        """Capture what the pass has shown."""
+        self._calls.pass_ends()
+        self._activations.stop()
+
+    @guarded("modules")
+    def watch_modules(self) -> None:
+        """Put hooks on the modules that are due in this step, and on no others."""
+        if self.has_new_models:
+            # A part that torch.compile is about to see must be watched by now, due or not.
+            self.has_new_models = False
+            self._modules.watch_only(self._modules_of(included(self.collector.manager)))
+        elif self.collector.due or self._modules.is_watching:
+            self._modules.watch_only(self._current_modules())
+
+    def note_compilation(self) -> None:
+        """Keep the hooks of all modules that may be due: torch.compile is about to see them."""
+        self.has_compiled = True
+        with suppress(HookConfigurationError):  # raised again when the step begins
+            self._resolve(is_first=True)
+        self._modules.keep(self._modules_of(included(self.collector.manager)))
+
+    def _current_modules(self) -> set[nn.Module]:
+        key = self.collector.due_key
+        due = self._due_modules.get(key)
+        if due is None:
+            due = self._due_modules[key] = self._modules_of(self.collector.due)
+        return due
+
+    def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
+        if self.overridden.captures_modules:
+            return set()
+        return self.registered.named_like(lambda name: may_match(collections, name))
+
+    @property
+    def takes_modules(self) -> bool:
+        """Whether a call of a module now belongs to a step that is saved."""
+        return bool(self.collector.due) and not self.modes.is_aside and not is_recomputing()
+
+    @guarded("modules")
+    def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self.takes_modules:
+            is_compiled = isinstance(inputs, CompiledInputs)
+            name = self.registered.names[module]
+            self._calls.add(name, inputs, outputs, is_compiled=is_compiled)
+
+    @guarded("functions")
+    def _look_at_functions(self, model: nn.Module) -> None:
+        if of_functions(self.collector.due_key):
+            self._activations.look(model)
+
+    @guarded("functions")
+    def _on_activation(
+        self, kind: str, called: list[nn.Module], given: Tensor | None, result: Tensor
+    ) -> None:
+        if not self.collector.due or is_recomputing():
+            return
+        names = self.registered.names
+        module = next((names[m] for m in reversed(called) if m in names), None)
+        due = of_functions(self.collector.due_key)
+        for side, tensor in (("input", given), ("output", result)):
+            collection = f"{kind}_{side}"
+            if module is None or tensor is None or collection not in due:
+                continue
+            prefix = f"{module}/{collection}/"
+            if self.tensors.count(prefix) < _MOST_CALLS:
+                named = self.tensors.numbered(prefix, tensor)
+                self.tensors.capture(named, member_of=(collection,))
+
+    # Parameters, gradients and optimizer state ---------------------------------------------------
+
+    def _capture_parameters_of(self, model: nn.Module) -> None:
+        """Capture a model's parameters and await their gradients, once in a step."""
+        if model not in self._called_models:
+            self._called_models.add(model)
+            self._adopt_unregistered(model)
+            self._capture_parameters(model)
+            self._watch_gradients(model)
+
+    @guarded("parameters")
+    def _adopt_unregistered(self, model: nn.Module) -> None:
+        found = self.registered.adopt_unregistered(model)
+        if found:
+            self._parameters.forget()
+            logger.warning(
+                "%.500s of %s get gradients but are in a plain list or dict, so "
+                "parameters() and state_dict() lack them; use nn.ModuleList, nn.ModuleDict "
+                "or nn.ParameterList",
+                ", ".join(found),
+                self.registered.models[model],
+            )
+
+    @guarded("parameters")
+    def _capture_parameters(self, model: nn.Module) -> None:
+        self.tensors.capture_due(self._parameters.parameters(model, self.collector.due_key))
+
+    @guarded("gradients")
+    def _watch_gradients(self, model: nn.Module) -> None:
+        if self.overridden.captures_gradients:
+            return
+        due = self._parameters.gradients(model, self.collector.due_key)
+        self.gradients.watch({name: parameter for name, (parameter, _) in due.items()})
+
+    @property
+    def are_all_gradients_captured(self) -> bool:
+        """Whether the gradients of all watched parameters have arrived."""
+        return self._num_gradients >= self.gradients.num_watched
+
+    @guarded("gradients")
+    def capture_gradients(self, scaling: LossScaling, optimizer: Optimizer | None = None) -> None:
+        """Capture the gradients that arrived.
+
+        Args:
+            scaling: Knows whether they are scaled: then they are captured before the optimizer
+                steps, which is when their scale is known.
+            optimizer: The optimizer that is about to step, if any.
+        """
+        if not scaling.is_scaling:
+            arrived = self.gradients.take()
+            self._num_gradients += len(arrived)
+            self.tensors.capture(arrived | self._found_gradients(optimizer))
+        elif optimizer is not None:
+            arrived = self.gradients.take(parameters_of(optimizer))
+            self._num_gradients += len(arrived)
+            gradients = arrived | self._found_gradients(optimizer)
+            self.tensors.capture(unscaled(optimizer, gradients))
+
+    def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
+        """Return the gradients that an optimizer is about to use and no backward pass reported."""
+        if optimizer is None or self.gradients.all_announced:
+            return {}
+        chosen = {id(parameter) for parameter in parameters_of(optimizer)}
+        self._parameters.look_again()  # FSDP2 has whole parameters during the forward pass
+        key = self.collector.due_key
+        due = [self._parameters.gradients(model, key) for model in self._called_models]
+        named = {name: p for each in due for name, (p, _) in each.items()}
+        return self.gradients.find({name: p for name, p in named.items() if id(p) in chosen})
+
+    @guarded("optimizer variables")
+    def capture_optimizer_state(self, optimizer: Optimizer) -> None:
+        """Capture the state of an optimizer, once in a step."""
+        is_due = CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key
+        if is_due and id(optimizer) not in self._with_state:
+            self._with_state.add(id(optimizer))
+            named = self.registered.all_named_parameters()
+            self.tensors.capture(state_tensors(optimizer, named))
+
+    # Models --------------------------------------------------------------------------------------
+
+    def add_model(self) -> None:
+        """Note that another model is registered."""
+        self.forget_due()
+        self.has_new_models = True
+
+    def forget_due(self) -> None:
+        """Forget which parts of which models are due."""
+        self._parameters.forget()
+        self._called_models.clear()
+        self._due_modules.clear()
+
+    def stop_watching(self) -> None:
+        """Watch neither gradients nor functions in a step that is not saved."""
+        self.gradients.unwatch()
+        self._activations.stop()
+        self._calls.forget()
+
+    def let_models_go(self) -> None:
+        """Keep no model alive, and take all hooks off that torch.compile has not seen."""
+        self.stop_watching()
+        self._modules.watch_only(frozenset())
+        self.forget_due()
+
+    def stop(self) -> None:
+        """Take all hooks off."""
+        self._modules.stop()
+        self.let_models_go()
+
+    @guarded("modules")
+    def _warn_of_unseen_modules(self) -> None:
+        """Log once which parts of a compiled model were not seen in a step."""
+        if not self.has_compiled or not self.collector.due or self._has_warned_of_unseen_modules:
+            return
+        names = sorted(self.registered.names[module] for module in self._current_modules())
+        unseen = [name for name in names if not self.tensors.count(f"{name}_output_")]
+        if unseen:
+            self._has_warned_of_unseen_modules = True
+            logger.warning(
+                "inputs and outputs of %.500s are not saved, because the compiled model "
+                "does not call them. If it was compiled before registration, call "
+                "torch.compiler.reset().",
+                ", ".join(unseen),
+            )

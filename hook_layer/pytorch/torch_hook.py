@@ -1,0 +1,68 @@
+"""The parts of the hook for PyTorch, and how they are connected."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast
+
+from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.hook import BaseHook
+from hook_layer.pytorch.loop_counts import LoopCounts
+from hook_layer.pytorch.loss_tracer import LossTracer
+from hook_layer.pytorch.mode_tracker import ModeTracker
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.overridden_methods import OverriddenMethods
+from hook_layer.pytorch.ranks import TorchRanks
+from hook_layer.pytorch.run_control import RunControl
+from hook_layer.pytorch.step_size import StepSize
+from hook_layer.pytorch.tensor_source import TorchSource
+from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.trainer_driver import TrainerDriver
+from hook_layer.pytorch.training_loop import TrainingLoop
+
+__all__ = ["TorchHook"]
+
+_ONE_WRITER = "one"
+
+
+class TorchHook(BaseHook):
+    """A hook with the parts for PyTorch.
+
+    Args:
+        setup: What the hook is made of.
+
+    Attributes:
+        loop: Follows the training loop.
+        trainer: Begins and ends steps where a trainer's callback says.
+    """
+
+    _overridden = OverriddenMethods()
+
+    def __init__(self, setup: HookSetup) -> None:
+        options = setup.options
+        self._registered = registered = RegisteredModules()
+        ranks = TorchRanks(registered)
+        is_alone = setup.include_workers == "one" or (
+            setup.include_workers == "auto" and not options.statistics
+        )
+        make_source = partial(
+            TorchSource,
+            registered=registered,
+            queue_bytes=int(options.queue_bytes),
+            is_only_writer=is_alone,
+        )
+        super().__init__(setup, workers=ranks, source=make_source)
+        # What only the chief writes may have another URI in every rank, and so may a session.
+        has_one_name = self.session.all_write and not self.session.place.is_in_session
+        ranks.form_group(self.session.store.uri if has_one_name else _ONE_WRITER)
+        self._modes = modes = ModeTracker(self.clock)
+        source = cast("TorchSource", self.tensor_capture.source)
+        self._torch_capture = capture = TorchCapture(
+            self.state, registered, self.collector, self.recorder, source, modes
+        )
+        capture.overridden = self._overridden
+        size = StepSize(self.clock, self.recorder, self.collector, options.queue_bytes)
+        counts = LoopCounts()
+        self._losses = losses = LossTracer(capture, self.own_tensors, size, counts)
+        self.loop = TrainingLoop(capture, losses, counts, size, RunControl(self, ranks))
+        self.trainer = TrainerDriver(self, self.loop, capture, losses)

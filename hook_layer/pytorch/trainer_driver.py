@@ -1,0 +1,264 @@
+"""Lets the callback of a trainer, of Lightning or Hugging Face, begin and end the steps of a hook.
+
+A trainer has a loop of its own. Its model need not be called where a step begins, or at all
+(Lightning calls `training_step`), and its validation calls the model as training does. So steps are
+not known from forward passes and optimizers: they begin with `begin_step` and end with `end_step`.
+What is captured in between, and under which names, is the same as ever. A trainer also ends in its
+own way: a stop request does not raise, and the callback asks `stop_reason`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.loss import _Loss
+
+from hook_layer.collections import CollectionKeys
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.state import Part
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import guarded
+from hook_layer.pytorch.calls import Arguments, tensors_in
+from hook_layer.pytorch.loss_shares import mean_of_share
+from hook_layer.pytorch.loss_tracer import LossTracer
+from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.trainer_steps import ModeOfPass, TrainerSteps
+from hook_layer.pytorch.training_loop import TrainingLoop
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["TrainerDriver"]
+
+logger = logging.getLogger("stepwatch")
+
+_SCALAR: Final = "scalar/"
+
+
+class TrainerDriver(Part):
+    """Begins and ends steps where a trainer's callback says.
+
+    Args:
+        hook: The hook, known weakly: it owns this.
+        loop: Follows the training loop.
+        capture: Captures tensors.
+        losses: Finds losses.
+    """
+
+    def __init__(
+        self, hook: BaseHook, loop: TrainingLoop, capture: TorchCapture, losses: LossTracer
+    ) -> None:
+        super().__init__(hook.state)
+        self._hook = ref(hook)
+        self._loop = loop
+        self._capture = capture
+        self._losses = losses
+        self._recorder = hook.recorder
+        self._collector = hook.collector
+        self._stop_listener = hook.stop_listener
+        self._own_tensors = hook.own_tensors
+        self._interruption = hook.interruption
+        self._model: nn.Module | None = None
+        self._mode_of_pass: ModeOfPass | None = None
+        self._waiting: dict[str, Tensor] = {}
+        self._has_warned_of_leaving = False
+        self.state.when_closed(self._detach)
+
+    def follow(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:
+        """Watch the model of a trainer, instead of what was watched before.
+
+        Args:
+            model: The model; the loss modules in it are watched as losses.
+            mode_of_pass: Is asked about forward passes of the model between two steps; None: none
+                of them begins a step.
+
+        Raises:
+            HookConfigurationError: It is no module.
+        """
+        if not self.is_active or self._model is model:
+            return
+        registered, loop = self._capture.registered, self._loop
+        self._recorder.end_step()
+        losses = [loss for loss in registered.losses if loss not in registered.names]
+        loop.forget_models()
+        self._capture.modes.steps = TrainerSteps(self._begins_by_pass)
+        self._stop_listener.raises = False
+        self._model, self._mode_of_pass = model, mode_of_pass
+        self._losses.captures_unnamed_too = True
+        self._include_metrics()
+        root = registered.add_model(model)
+        self._capture.needs_outputs = True
+        loop.on_outputs = WeakMethod(self._on_outputs)
+        loop.watch_model(root)
+        for loss in (*losses, *(part for part in root.modules() if _is_loss(part))):
+            if loss is not root and registered.add_loss(loss) is not None:
+                loop.watch_loss(loss)
+
+    @property
+    def _steps(self) -> TrainerSteps | None:
+        steps = self._capture.modes.steps
+        return steps if isinstance(steps, TrainerSteps) else None
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    @property
+    def is_step_open(self) -> bool:
+        """Whether a step of the trainer began and did not end."""
+        return self._steps is not None and self._steps.is_open
+
+    @property
+    def has_optimizer_stepped(self) -> bool:
+        """Whether an optimizer of the model has stepped in this step."""
+        return self._steps is not None and self._steps.has_stepped
+
+    def is_due(self, collection: str = CollectionKeys.METRICS) -> bool:
+        """Return whether a collection is saved in the step in progress."""
+        return self._recorder.record is not None and self._collector.is_due(collection)
+
+    @guarded("steps")
+    def begin_step(self, mode: ModeKeys) -> None:
+        """Begin a step, unless one of this mode continues.
+
+        Raises:
+            HookConfigurationError: The collections are misconfigured (at the first step only).
+        """
+        if self._model is None or self._steps is None:
+            return
+        self._set_mode(mode)
+        self._steps.announce(mode)
+        self._loop.on_forward(next(iter(self._capture.registered.models)), (), None)
+        if self._waiting:
+            self._record_waiting_metrics()
+
+    @guarded("steps")
+    def end_step(self, *, may_be_late: bool = False) -> None:
+        """End the step in progress.
+
+        Args:
+            may_be_late: Whether something of it may still come before the next one begins.
+        """
+        if self._steps is not None:
+            if self._waiting:
+                self._record_waiting_metrics()
+            self._steps.step_ends()
+            if not may_be_late:
+                self._recorder.step_is_captured()
+
+    @guarded("termination")
+    def start(self) -> None:
+        """Handle SIGTERM again, for which a trainer may have installed its own handler."""
+        self._interruption.listen()
+
+    @guarded("steps")
+    def pause(self) -> None:
+        """Hand over the rest of the step in progress: the trainer turns to something else."""
+        self._recorder.end_step()
+        self._collector.clear()  # what is computed until the next step begins belongs to none
+
+    def stop_reason(self) -> str | None:
+        """Return why the trainer is to end training; None while it continues.
+
+        With several ranks the answer is the same in all, in the same step.
+        """
+        request = self._stop_listener.ending_request if self.is_active else None
+        if request is None:
+            return None
+        if self._stop_listener.is_alone_among_ranks:
+            if not self._has_warned_of_leaving:
+                self._has_warned_of_leaving = True
+                logger.warning(
+                    "a stop was requested, but the ranks could not agree on it: %s", request
+                )
+            return None
+        return request.reason
+
+    def _begins_by_pass(self) -> ModeKeys | None:
+        mode = None if self._mode_of_pass is None else self._mode_of_pass()
+        if mode is not None:
+            self._set_mode(mode)
+        return mode
+
+    def _set_mode(self, mode: ModeKeys) -> None:
+        hook = self._hook()
+        if hook is not None:
+            hook.set_mode(mode)
+
+    # Losses and metrics --------------------------------------------------------------------------
+
+    @guarded("losses")
+    def record_loss(self, loss: Any) -> None:
+        """Capture the loss of a pass as `Loss_output_{i}`; whatever is no tensor is left out."""
+        if self._collector.due and isinstance(loss, Tensor):
+            named = self._capture.tensors.numbered("Loss_output_", loss.detach())
+            self._capture.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
+
+    def reports_losses(self, reports: bool) -> None:
+        """Say whether `record_loss` is called for losses, or the backward pass has to show them."""
+        self._own_tensors.has_losses = reports
+
+    @guarded("metrics")
+    def record_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Capture numbers as `scalar/{name}` where the collection `metrics` is due."""
+        if self.is_due():
+            numbers = {name: _number(value) for name, value in metrics.items()}
+            named = {_SCALAR + name: v for name, v in numbers.items() if v is not None}
+            self._capture.tensors.capture(named, member_of=(CollectionKeys.METRICS,))
+
+    @guarded("metrics")
+    def record_metrics_later(self, metrics: Mapping[str, Any]) -> None:
+        """Capture numbers that a trainer logs now and then, as `scalar/{name}`.
+
+        Where the collection `metrics` is not due they wait until it is; the newest counts.
+        """
+        numbers = {name: _number(value) for name, value in metrics.items()}
+        self._waiting.update({name: value for name, value in numbers.items() if value is not None})
+        self._record_waiting_metrics()
+
+    def _record_waiting_metrics(self) -> None:
+        if self.is_due():
+            waiting, self._waiting = self._waiting, {}
+            self.record_metrics(waiting)
+
+    @guarded("losses")
+    def _on_outputs(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
+        if not self._collector.due or self._capture.modes.is_aside:
+            return
+        first = next(iter(tensors_in(outputs)), None)
+        # Compiled models return outputs without names.
+        has_name = not isinstance(outputs, dict) or outputs.get("loss") is not None
+        if first is not None and first.ndim == 0 and has_name:
+            name = f"{self._capture.registered.models[model]}_loss_output_"
+            if isinstance(inputs, Arguments):
+                first = mean_of_share(model, first, inputs.keywords)
+            named = self._capture.tensors.numbered(name, first)
+            self._capture.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
+
+    def _include_metrics(self) -> None:
+        manager = self._collector.manager
+        manager.create_collection(CollectionKeys.METRICS)
+        manager.built_in |= {CollectionKeys.METRICS}  # a trainer need not log any
+        manager.include.add(CollectionKeys.METRICS)
+
+    def _detach(self) -> None:
+        if self._waiting:
+            names = ", ".join(sorted(self._waiting))
+            logger.info("values logged after the last saved step are not saved: %.500s", names)
+            self._waiting.clear()
+        self._model = self._mode_of_pass = None
+
+
+def _is_loss(module: nn.Module) -> bool:
+    return isinstance(module, _Loss) or type(module).__name__.endswith("Loss")
+
+
+def _number(value: Any) -> Tensor | None:
+    """Return a number as a tensor of one element; None for whatever is none."""
+    if isinstance(value, Tensor):
+        return value.detach() if value.numel() == 1 else None
+    if isinstance(value, (bool, int, float)):
+        return torch.tensor(value, dtype=torch.float64)
+    return None

@@ -1,0 +1,529 @@
+"""Follows a training loop: forward passes, backward passes and optimizer steps.
+
+`hook_layer.pytorch` shows which of them is what, and what is captured when.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import ReferenceType, ref
+
+from torch import nn
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
+from hook_layer.core.earlier_hooks import IDLE_STEPS
+from hook_layer.core.state import Part
+from hook_layer.guard import guarded
+from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.amp import parameters_of
+from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, OptimizerCall
+from hook_layer.pytorch.loop_counts import MANY_IN_VAIN, LoopCounts
+from hook_layer.pytorch.loss_tracer import LossTracer
+from hook_layer.pytorch.loss_turn import MANY_OTHERS
+from hook_layer.pytorch.meshes import is_inferring_shapes
+from hook_layer.pytorch.module_hooks import ModuleHooks
+from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
+from hook_layer.pytorch.run_control import RunControl
+from hook_layer.pytorch.step_size import StepSize
+from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
+from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["TrainingLoop"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class TrainingLoop(Part):
+    """Follows the training loop of registered models.
+
+    Args:
+        capture: Captures what a step of the models has.
+        losses: Finds their losses.
+        counts: Counts mistakes of the loop.
+        size: Ends steps that hold too much.
+        run: Begins the steps.
+
+    Attributes:
+        leaves_out: Returns whether no optimizer that was made holds parameters of a model; None
+            where not all of them are known.
+        on_steps_in_vain: Is called when several steps of optimizers in a row had no gradient, or
+            the model was not called for several steps.
+        on_others_train: Is called with an optimizer of other parameters that has stepped 20 times
+            since the model was called last.
+        pass_callback: Is called before a forward pass, instead of `on_forward`.
+        on_outputs: Is called with a model, its inputs and outputs at the end of each pass of a
+            saved step.
+    """
+
+    def __init__(
+        self,
+        capture: TorchCapture,
+        losses: LossTracer,
+        counts: LoopCounts,
+        size: StepSize,
+        run: RunControl,
+    ) -> None:
+        super().__init__(capture.state)
+        self.leaves_out: Callable[[nn.Module], bool] | None = None
+        self.on_steps_in_vain: Callable[[], None] | None = None
+        self.on_others_train: Callable[[Optimizer], None] | None = None
+        self.on_outputs: WeakMethod[ModuleCallback] | None = None
+        self.pass_callback: WeakMethod[ModuleCallback] | None = None
+        self._capture = capture
+        self._losses = losses
+        self._counts = counts
+        self._size = size
+        self._run = run
+        self._modes = capture.modes
+        self._registered = capture.registered
+        self._collector = capture.collector
+        self._recorder = capture.recorder
+        self._pass_end = ModuleHooks(self._on_pass_end)
+        self._handles: list[Any] = []
+        self._listening: list[Any] = []
+        self._num_idle: dict[int, int] = {}  # steps of each optimizer since the model was called
+        self._is_ours: dict[int, tuple[ReferenceType[Optimizer], bool]] = {}
+        self._stepping: ReferenceType[Optimizer] | None = None
+        self._has_optimizer = self._has_begun = self._has_warned_of_fork = False
+        self._has_warned_of_unseen_steps = False
+        self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._recorder.before_end(self._before_end)
+        self.state.when_closed(self._detach)
+
+    # Models --------------------------------------------------------------------------------------
+
+    def watch_model(self, model: nn.Module) -> None:
+        """Follow the forward passes of a registered model."""
+        self._capture.add_model()
+        self._is_ours.clear()
+        watch_alone(self, model)
+        if len(self._registered.models) == 1:
+            self._watch_optimizers()
+        own = None if self.pass_callback is None else self.pass_callback()
+        call = ModuleCall(model, own or self.on_forward, self._on_compile)
+        # Ahead of FSDP's hook, which puts whole parameters in the place of their shards.
+        handle = own_hooks.register(
+            model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
+        )
+        self._handles.append(handle)
+        self._run.announce_start()
+
+    def keep(self, handles: Iterable[Any]) -> None:
+        """Remove further hooks of torch, too, when the models are forgotten.
+
+        Args:
+            handles: The handles of the hooks.
+        """
+        self._handles += handles
+
+    def watch_loss(self, loss: nn.Module) -> None:
+        """Capture what a registered loss module returns."""
+        watch_alone(self, loss)
+        if self._listening:
+            self._losses.listen(is_on=True)
+
+    def release(self, module: nn.Module) -> None:
+        """Watch a model or a loss no more, for a newer hook does; without any model left, close.
+
+        Args:
+            module: What the newer hook watches.
+        """
+        had_models = bool(self._registered.models)
+        if not self._registered.remove(module):
+            return
+        is_over = had_models and not self._registered.models
+        logger.info(
+            "a newer hook watches this %s; the hook that writes to %s no longer does%s",
+            type(module).__name__,
+            self._run.trial_uri,
+            ", and is closed" if is_over else "",
+        )
+        if is_over:
+            self._run.close()
+        self._let_models_go()
+        for owner in (self, self._capture, self._losses):
+            drop_calls(module, owner)
+
+    def _watch_optimizers(self) -> None:
+        self._handles += [
+            # Always: `scaler.scale(model(inputs))` looks its method up before the model is called.
+            self._losses.scaling.listen(),
+            SCALER_STEP.listen(self._on_scaler_step),
+            own_hooks.register(
+                register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
+            ),
+            own_hooks.register(
+                register_optimizer_step_post_hook, OptimizerCall(self._on_optimizer_step_ended)
+            ),
+        ]
+
+    def start_over(self) -> bool:
+        """Forget the models, and the first step, as if none had begun.
+
+        Returns:
+            Whether it could: not where that step has ended, or is not known from passes alone.
+        """
+        clock = self._run.clock
+        is_open = self._recorder.record is not None or not self._run.is_writer
+        is_first = clock.num_steps == 0 or (clock.num_steps == 1 and is_open)
+        if not self.is_active or self._modes.steps.knows_optimizers or not is_first:
+            return False
+        if clock.num_steps:
+            self._begin_anew()
+            clock.count_back()
+            self._recorder.discard()
+            self._collector.clear()
+            # Those of layers have taken some by names that others may have in the model.
+            for name, collection in self._collector.manager.collections.items():
+                patterns, names = self._collected.get(name, ((), ()))
+                collection.include_regex, collection.tensor_names = [*patterns], {*names}
+        self.forget_models()
+        return True
+
+    def let_go_of_models(self) -> None:
+        """End the open step and forget the models: others are watched from now on."""
+        self._recorder.end_step()
+        self.forget_models()
+
+    def forget_models(self) -> None:
+        """Forget all models and losses, and what is known of their steps."""
+        self._losses.stop()
+        self._capture.stop()
+        self._pass_end.stop()
+        self._stop_listening()
+        while self._handles:
+            self._handles.pop().remove()
+        self._registered.forget()
+        self._is_ours.clear()
+        self._modes.steps = StepBounds()
+
+    def _let_models_go(self) -> None:
+        """Keep no model alive; one that is called again begins a step, and is watched as before."""
+        self._losses.forget()
+        self._losses.stop_listening()
+        self._capture.let_models_go()
+        self._pass_end.watch_only(frozenset())
+        self._stop_listening()
+
+    def _detach(self) -> None:
+        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimizers.
+        self.forget_models()
+
+    # Forward passes ------------------------------------------------------------------------------
+
+    def on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
+        """Begin a step where a forward pass of a model begins one, and look at the pass."""
+        if is_recomputing() or is_transformed(model) or self._ignores_pass():
+            return
+        turn, modes = self._losses.turn, self._modes
+        turn.num_others = 0
+        self._num_idle.clear()
+        kind = modes.steps.next_pass(self._run.clock.mode, model, inputs)
+        self._counts.pass_begins(model)
+        if kind is Pass.ASIDE:
+            self._listen(is_on=self._counts.may_be_validation)
+            return
+        turn.begin_pass(model)
+        if kind is Pass.CONTINUES and self._size.is_full():
+            kind = Pass.BEGINS
+        if kind is Pass.BEGINS:
+            self._begin_step()
+        elif kind is Pass.BEGINS_ANEW:
+            self._begin_anew()
+        if not self.is_active:
+            self._warn_if_forked()
+            return
+        if kind is Pass.BEGINS or self._capture.has_new_models:
+            self._capture.watch_modules()
+        if self._collector.due:
+            self._look_at_pass(model)
+        elif self._listening:
+            self._stop_looking()
+
+    def _look_at_pass(self, model: nn.Module) -> None:
+        self._listen(is_on=True)
+        self._capture.begin_pass(model)
+        self._losses.begin_pass()
+        if self._capture.awaits_pass_end or self._losses.awaits_outputs:
+            self._pass_end.watch_only({model})
+
+    def _stop_looking(self) -> None:
+        """Take off what a saved step needed."""
+        self._listen(is_on=False)
+        self._capture.stop_watching()
+        self._pass_end.watch_only(frozenset())
+
+    def _ignores_pass(self) -> bool:
+        """Return whether a pass has inputs of no meaning; then it belongs to no step."""
+        is_ignored = is_inferring_shapes()
+        self._modes.steps.is_aside |= is_ignored
+        return is_ignored
+
+    @guarded("modules")
+    def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
+        if is_recomputing():
+            return
+        self._pass_end.watch_only(frozenset())
+        self._capture.end_pass()
+        self._losses.end_pass(outputs)
+        on_outputs = None if self.on_outputs is None else self.on_outputs()
+        if on_outputs is not None:
+            on_outputs(model, inputs, outputs)
+
+    @guarded("modules")
+    def _on_compile(self, _: nn.Module) -> None:
+        self._capture.note_compilation()
+        if self._capture.needs_outputs:
+            self._pass_end.keep(set(self._registered.models))
+
+    @guarded("losses")
+    def _listen(self, *, is_on: bool) -> None:
+        """Listen to losses and backward passes from now on, or no more: only where it matters."""
+        self._losses.listen(is_on=is_on)
+        if not is_on:
+            self._stop_listening()
+        elif not self._listening:
+            self._listening = [
+                BACKWARD.listen(self._on_backward, is_told_before=True),
+                BACKWARD.listen(self._on_backward_ended),
+            ]
+
+    def _stop_listening(self) -> None:
+        while self._listening:
+            self._listening.pop().remove()
+
+    def _warn_if_forked(self) -> None:
+        """Log once that a model is called in a child process, where nothing is saved."""
+        state = self.state
+        if state.is_enabled and not state.is_closed and not self._has_warned_of_fork:
+            self._has_warned_of_fork = True
+            logger.warning(
+                "process %d, a fork, calls a registered model and saves nothing; create a "
+                "hook in this process",
+                os.getpid(),
+            )
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    @guarded("steps")
+    def _begin_step(self) -> None:
+        if not self._has_begun:
+            self._begin_run()
+        self._capture.prepare_collections(self._run.clock)
+        self._run.begin_step(is_training=self._modes.is_training)
+        self._modes.steps.step_begins()
+        if not (self._collector.due or self._listening):
+            return  # most steps
+        self._begin_capture()
+        stepping = None if self._stepping is None else self._stepping()
+        if stepping is not None:  # a step with a closure, which the forward pass is part of
+            self._capture.capture_optimizer_state(stepping)
+
+    def _begin_run(self) -> None:
+        self._has_begun = True
+        self._registered.look_for_flat_parts()
+        known = self._collector.manager.collections.items()
+        self._collected = {n: ((*c.include_regex,), (*c.tensor_names,)) for n, c in known}
+        self._run.agree_on_stop(" and ".join(self._registered.models.values()))
+
+    def _begin_capture(self) -> None:
+        self._counts.recording_begins()
+        self._size.begin_step()
+        self._capture.begin_step()
+        for loss in self._losses.begin_step():
+            if self._registered.add_loss(loss) is not None:
+                self.watch_loss(loss)
+
+    @guarded("steps")
+    def _begin_anew(self) -> None:
+        """Release what was captured of this step."""
+        self._recorder.release()
+        self._capture.discard_step()
+        self._begin_capture()
+
+    def _before_end(self) -> None:
+        if self._recorder.record is not None and self._collector.due:
+            self._capture.end_step()
+            self._capture.capture_gradients(self._losses.scaling)
+            self._capture_counts()
+            self._capture.send_statistics()
+        self._capture.gradients.end_step()
+        self._modes.steps.step_ends()
+
+    @guarded("optimizer steps")
+    def _capture_counts(self) -> None:
+        record = self._recorder.record
+        if record is None or OPTIMIZER_STEPS not in self._collector.due_key:
+            return
+        if self._modes.is_evaluating:
+            return
+        models, leaves_out = list(self._registered.models), self.leaves_out
+        are_of_others = leaves_out is not None and all(leaves_out(model) for model in models)
+        facts = self._counts.facts(are_all_of_others=are_of_others)
+        # What always comes as late as this need not keep steps open.
+        self._recorder.capture(self._collector.planned(facts), is_late=False)
+
+    # Backward passes -----------------------------------------------------------------------------
+
+    @guarded("losses")
+    def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
+        if is_recomputing():  # a backward pass within one
+            return
+        self._capture.end_pass()
+        self._capture.gradients.backward_begins()
+        self._counts.backward_begins(is_recorded=self._recorder.record is not None)
+        self._losses.begin_backward(args)
+        if not self._awaits_backward():
+            # From here on the interpreter has nothing to do: the writer gets it to itself.
+            self._recorder.step_is_captured()
+
+    def _awaits_backward(self) -> bool:
+        """Return whether the backward pass, or what follows it, completes this step."""
+        return (
+            self._modes.steps.by_optimizer
+            or self._capture.overridden.captures_gradients
+            or self._capture.gradients.num_watched > 0
+            or self._losses.awaits_gradient
+            or CollectionKeys.OPTIMIZER_VARIABLES in self._collector.due_key
+        )
+
+    @guarded("steps")
+    def _on_backward_ended(self, _: tuple[Any, ...], __: Any) -> None:
+        if is_recomputing():
+            return
+        gradients = self._capture.gradients
+        gradients.backward_ends()
+        awaited_gradient = self._losses.awaits_gradient
+        self._losses.end_backward()
+        if not (gradients.have_arrived or awaited_gradient):
+            return
+        if self._has_optimizer:  # another step of it follows
+            self._recorder.step_continues()
+        self._capture.capture_gradients(self._losses.scaling)
+        self._capture.send_statistics()
+        if self._has_optimizer or self._modes.steps.by_optimizer:
+            return
+        if self._capture.are_all_gradients_captured:
+            self._recorder.step_is_captured()
+
+    # Optimizer steps -----------------------------------------------------------------------------
+
+    @guarded("steps")
+    def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
+        self._counts.step_begins(optimizer)
+        if not self._trains_our_parameters(optimizer):
+            return
+        self._has_optimizer = True
+        self._stepping = ref(optimizer)
+        self._modes.steps.optimizer_steps(optimizer)
+        if self._run.clock.num_steps == 0:
+            self._warn_if_unseen(optimizer)
+        if not has_closure:
+            self._recorder.step_continues()  # whatever else has stepped
+        if not self._collector.due:
+            return
+        self._losses.end_losses()
+        if self._recorder.record is None:
+            return
+        if not has_closure:
+            self._capture.capture_gradients(self._losses.scaling, optimizer)
+        if not has_closure or self._modes.steps.begins_before_closure:
+            self._capture.capture_optimizer_state(optimizer)
+
+    @guarded("steps")
+    def _on_optimizer_step_ended(self, optimizer: Optimizer, _: bool) -> None:
+        is_ours, counts = self._trains_our_parameters(optimizer), self._counts
+        is_saved = bool(self._collector.due) and self._recorder.record is not None
+        counts.step_ended(optimizer, is_ours=is_ours, is_recorded=is_saved)
+        self._modes.steps.trains_without_gradient = counts.without_gradient >= MANY_IN_VAIN
+        num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
+        is_in_vain = MANY_IN_VAIN in (num_idle, counts.without_gradient)
+        if is_in_vain and self._has_begun and self.on_steps_in_vain is not None:
+            self.on_steps_in_vain()
+        self._on_optimizer_stepped(optimizer, is_ours=is_ours)
+
+    def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
+        # Also where the scaler left the optimizer's step out.
+        for optimizer in args:
+            if isinstance(optimizer, Optimizer):
+                is_ours = self._trains_our_parameters(optimizer)
+                self._counts.scaler_stepped(args[0], optimizer, is_ours=is_ours)
+                self._on_optimizer_stepped(optimizer, is_ours=is_ours)
+
+    @guarded("steps")
+    def _on_optimizer_stepped(self, optimizer: Optimizer, *, is_ours: bool) -> None:
+        self._stepping = None
+        steps = self._modes.steps
+        if not steps.knows_optimizers and not is_ours:
+            steps.others_stepped()
+            self._others_stepped(optimizer)
+        elif steps.optimizer_stepped(optimizer) and self._recorder.record is not None:
+            self._capture.gradients.end_step()
+            self._recorder.step_is_captured()
+
+    def _others_stepped(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer has stepped that trains nothing of this hook's models."""
+        turn, recorder = self._losses.turn, self._recorder
+        turn.num_others += 1
+        is_complete = recorder.is_captured or self._modes.is_evaluating
+        if turn.num_others == MANY_OTHERS and is_complete and not recorder.saw_late_tensors:
+            recorder.end_step()
+            self._collector.clear()
+            self._let_models_go()
+        if turn.num_others == IDLE_STEPS and self.on_others_train is not None:
+            self.on_others_train(optimizer)
+
+    @guarded("steps")
+    def note_optimizer(self, optimizer: Optimizer) -> bool:
+        """Note that an optimizer was made: another training may begin with it.
+
+        What others compute is not captured then, until a model of this hook is called again.
+
+        Returns:
+            Whether another training begins: it trains parameters, none of them of this hook's
+            models, which have been trained before.
+        """
+        # It may get parameters yet, so what it has now is not kept.
+        has_begun = self._run.clock.num_steps > 0
+        if not self.is_active or not has_begun or self._has_parameters_of(optimizer):
+            return False
+        self._losses.turn.others_begin()
+        is_of_modules = any(isinstance(p, nn.Parameter) for p in parameters_of(optimizer))
+        return self._has_optimizer and is_of_modules
+
+    def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
+        key = id(optimizer)
+        known = self._is_ours.get(key)
+        is_ours = known is not None and known[1]
+        if known is None or known[0]() is not optimizer:
+            is_ours = self._has_parameters_of(optimizer)
+            # By number: optimizers of scripts may have no hash.
+            self._is_ours[key] = ref(optimizer), is_ours
+        return is_ours
+
+    def _has_parameters_of(self, optimizer: Optimizer) -> bool:
+        ours = {id(p) for _, p in self._registered.all_named_parameters()}
+        return any(id(p) in ours for p in parameters_of(optimizer))
+
+    def _warn_if_unseen(self, optimizer: Optimizer) -> None:
+        """Log once that a model is trained whose forward passes do not reach the hook."""
+        if self._has_warned_of_unseen_steps:
+            return
+        if any(parameter.grad is not None for parameter in parameters_of(optimizer)):
+            self._has_warned_of_unseen_steps = True
+            logger.warning(
+                "the registered model trains, but the hook sees no forward pass and saves "
+                "nothing. If it was compiled and called before registration, call "
+                "torch.compiler.reset() once."
+            )

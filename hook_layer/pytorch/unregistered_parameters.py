@@ -1,0 +1,60 @@
+"""Parameters that a model uses and does not list.
+
+A layer that is kept in a plain list, tuple or dictionary, instead of `nn.ModuleList` or
+`nn.ModuleDict`, is called and gets gradients, but `model.parameters()` lacks it: no optimiser moves
+it, `state_dict` forgets it, and nothing says so. Some keep a frozen teacher so on purpose; it gets
+no gradient. The flat parameter of FSDP1 is left out: the listed ones are views of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from torch import nn
+
+from hook_layer.pytorch.wrappers import wrapped_in
+
+__all__ = ["unregistered_parameters"]
+
+_OWN: Final = frozenset(vars(nn.Module()))
+
+
+def unregistered_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return parameters in plain lists, tuples and dictionaries, that the model does not list.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The parameters by the names that they would have, were they listed: `blocks.0.weight`.
+    """
+    seen = {id(parameter) for parameter in model.parameters()}
+    found = {}
+    for path, part in model.named_modules():
+        if wrapped_in(part) is not None:  # FSDP keeps a list of flat parameters
+            continue
+        for attribute, value in vars(part).items():
+            if attribute in _OWN:
+                continue
+            prefix = f"{path}.{attribute}" if path else attribute
+            for name, parameter in _in_container(value, prefix):
+                if id(parameter) not in seen and not getattr(parameter, "_is_flat_param", False):
+                    seen.add(id(parameter))
+                    found[name] = parameter
+    return found
+
+
+def _in_container(value: Any, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
+    for key, item in _items(value):
+        name = f"{prefix}.{key}"
+        if isinstance(item, nn.Parameter):
+            yield name, item
+        elif isinstance(item, nn.Module):
+            yield from item.named_parameters(name)
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return list(value.items())
+    return enumerate(value) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,178 @@
+"""What is saved in a step, and what of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collections import Collection
+from hook_layer.core.collector import Collector
+from hook_layer.errors import HookConfigurationError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import FailureLog
+from hook_layer.save_config import SaveConfig, SaveConfigMode
+
+TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
+
+
+class CountedManager(CollectionManager):
+    """Counts how often it looks at all collections."""
+
+    num_looks = 0
+
+    def due(self, *arguments: Any) -> tuple[Collection, ...]:
+        self.num_looks += 1
+        return super().due(*arguments)
+
+
+def make_collector(*collections: Collection, interval: int = 10, **options: Any) -> Collector:
+    manager = CountedManager(
+        collections={each.name: each for each in collections},
+        include={each.name for each in collections},
+        save_config=SaveConfig(save_interval=interval),
+    )
+    return Collector(manager, FailureLog(), **options)
+
+
+def due(collector: Collector, step: int, mode: ModeKeys = TRAIN) -> list[str]:
+    collector.begin_step(mode, step, is_first=step == 0)
+    return [collection.name for collection in collector.due]
+
+
+def looks(collector: Collector) -> int:
+    assert isinstance(collector.manager, CountedManager)
+    return collector.manager.num_looks
+
+
+def weights(**arguments: Any) -> Collection:
+    return Collection("weights", ["w"], **arguments)
+
+
+# When --------------------------------------------------------------------------------------------
+
+
+def test_a_step_without_a_saved_collection_looks_at_none() -> None:
+    other = Collection("other", ["o"], save_config=SaveConfig(save_interval=4))
+    collector = make_collector(weights(), other)
+    found = {step: due(collector, step) for step in range(13)}
+    assert {step: names for step, names in found.items() if names} == {
+        0: ["weights", "other"],
+        4: ["other"],
+        8: ["other"],
+        10: ["weights"],
+        12: ["other"],
+    }
+    assert looks(collector) == 5
+
+
+def set_on_the_collection(collector: Collector) -> None:
+    collector.manager.get("weights").save_config = SaveConfig(save_interval=1)
+
+
+def set_on_the_hook(collector: Collector) -> None:
+    collector.manager.save_config = SaveConfig(save_interval=1)
+
+
+def set_on_the_mode(collector: Collector) -> None:
+    collector.manager.save_config.set_save_config(TRAIN, SaveConfigMode(save_interval=1))
+
+
+def listed(collector: Collector) -> None:
+    config = collector.manager.save_config.get_save_config(TRAIN)
+    config.save_steps.append(3)
+
+
+def included(collector: Collector) -> None:
+    collector.manager.add(Collection("more", ["w"], save_config=SaveConfig(save_interval=1)))
+    collector.manager.include.add("more")
+
+
+@pytest.mark.parametrize(
+    "change", [set_on_the_collection, set_on_the_hook, set_on_the_mode, listed, included]
+)
+def test_a_change_of_when_applies_to_the_next_step(change: Any) -> None:
+    collector = make_collector(weights())
+    assert due(collector, 0)
+    assert not due(collector, 2)
+    change(collector)
+    assert due(collector, 3)
+
+
+def test_a_pattern_that_is_added_applies_to_the_next_saved_step() -> None:
+    collector = make_collector(weights(), Collection("more", ["m"]))
+    due(collector, 0)
+    key = collector.due_key
+    assert collector.plan("x") is None
+    assert due(collector, 1) == []
+    collector.manager.get("more").include_regex.append("x")
+    due(collector, 10)
+    assert collector.plan("x") is not None
+    assert collector.due_key != key
+
+
+def test_collections_of_training_are_not_saved_in_evaluation() -> None:
+    collector = make_collector(weights(), Collection("gradients", ["g"]))
+    assert due(collector, 0, EVAL) == ["weights"]
+
+
+def test_further_collections_are_due_on_other_conditions() -> None:
+    more = Collection("more", ["m"])
+    collector = make_collector(weights(), more, also_due=lambda *_: [more])
+    assert due(collector, 3) == ["more"]
+    assert due(collector, 10) == ["weights", "more"]
+
+
+def test_a_step_can_be_left_early() -> None:
+    collector = make_collector(weights())
+    due(collector, 0)
+    assert collector.is_due("weights")
+    assert collector.plan("w") is not None
+    collector.clear()
+    assert not collector.is_due("weights")
+    assert collector.plan("w") is None
+
+
+# What --------------------------------------------------------------------------------------------
+
+
+def test_a_tensor_is_planned_once_per_kind_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = make_collector(weights(), interval=1)
+    planned: list[str] = []
+    plan = collector.manager.plan
+
+    def noted(name: str, *arguments: Any, **options: Any) -> TensorPlan | None:
+        planned.append(name)
+        return plan(name, *arguments, **options)
+
+    monkeypatch.setattr(collector.manager, "plan", noted)
+    for step in range(3):
+        due(collector, step)
+        assert collector.planned({"w": 1, "x": 2}).keys() == {"w"}
+    assert planned == ["w", "x"]
+
+
+def test_a_tensor_may_be_a_member_whatever_its_name() -> None:
+    collector = make_collector(weights(), interval=1)
+    due(collector, 0)
+    assert collector.planned({"x": 1}, ("weights",))["x"][0] == 1
+
+
+# Mistakes ----------------------------------------------------------------------------------------
+
+
+def test_a_mistake_is_raised_in_the_first_step_and_logged_later() -> None:
+    collector = make_collector(weights(), interval=1)
+    collector.manager.include.add("wieghts")
+    with pytest.raises(HookConfigurationError, match="weights"):
+        due(collector, 0)
+    assert due(collector, 1) == ["weights"]
+    assert collector.on_mistake(is_first=False) is not None
+
+
+def test_a_hook_that_the_script_does_not_make_raises_nothing() -> None:
+    collector = make_collector(weights(), interval=1)
+    collector.only_logs_mistakes = True
+    collector.manager.include.add("wieghts")
+    assert due(collector, 0) == ["weights"]

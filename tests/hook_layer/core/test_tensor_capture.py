@@ -1,0 +1,122 @@
+"""What is captured of tensors, and what a bad one costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hook_layer.byte_budget import ByteBudget
+from hook_layer.capture import CapturedTensor, NumpyBackend, StatisticsBatch
+from hook_layer.collection_manager import SummaryPlan, TensorPlan
+from hook_layer.core.tensor_capture import (
+    CaptureTensors,
+    PlannedTensors,
+    TensorCapture,
+    TensorSource,
+)
+from hook_layer.guard import FailureLog
+
+RAW, NO_VALUE = TensorPlan(raw=True), TensorPlan(raw=False)
+
+
+def make_capture(
+    source: type[TensorSource] = TensorSource, **options: Any
+) -> tuple[TensorCapture, FailureLog]:
+    failures = FailureLog()
+    return TensorCapture(source(failures), failures, **options), failures
+
+
+def array_of(tensor: CapturedTensor) -> Any:
+    assert tensor.raw is not None
+    return tensor.raw.array().tolist()
+
+
+def test_values_statistics_and_reductions_are_captured_as_planned() -> None:
+    capture, failures = make_capture()
+    plan = TensorPlan(raw=False, reductions=(("max", True), ("l2", False)))
+    found = capture.capture({"v": ([3.0, -4.0], RAW), "r": ([3.0, -4.0], plan)})
+    assert array_of(found["v"]) == [3.0, -4.0]
+    assert found["r"].raw is None
+    assert [snapshot.array().item() for _, snapshot in found["r"].reductions] == [4.0, 5.0]
+    assert found["v"].statistics is found["r"].statistics is not None
+    assert (found["v"].row, found["r"].row) == (0, 1)
+    assert not failures.errors
+
+
+def test_statistics_can_be_off() -> None:
+    capture, _ = make_capture(with_statistics=False)
+    assert capture.capture({"v": (1.0, NO_VALUE)})["v"].statistics is None
+
+
+def test_nothing_is_asked_of_the_source_for_nothing() -> None:
+    class Strict(TensorSource):
+        def capture(self, *_: Any) -> Any:
+            raise AssertionError
+
+    assert make_capture(Strict)[0].capture({}) == {}
+
+
+def test_a_source_prepares_tensors_and_chooses_their_backend() -> None:
+    class Celsius:
+        """A tensor of another framework."""
+
+        def __init__(self, kelvin: float) -> None:
+            self.kelvin = kelvin
+
+    class Source(TensorSource):
+        def capture(
+            self, tensors: PlannedTensors, capture: CaptureTensors
+        ) -> dict[str, CapturedTensor]:
+            return capture({n: (v.kelvin - 273, plan) for n, (v, plan) in tensors.items()})
+
+    found = make_capture(Source)[0].capture({"t": (Celsius(300), RAW)})
+    assert array_of(found["t"]) == [27]
+
+
+def test_a_bad_tensor_costs_nothing_but_itself() -> None:
+    capture, failures = make_capture()
+    bad = {"ragged": ([[1], [1, 2]], RAW), "": (1.0, RAW)}
+    assert capture.capture({**bad, "v": (1.0, RAW)}).keys() == {"v"}
+    assert failures.errors == {"tensors": 2}
+
+
+def test_statistics_that_fail_together_are_computed_one_by_one() -> None:
+    class Backend(NumpyBackend):
+        def statistics(self, values: Any, copies: Any) -> StatisticsBatch:
+            if 7 in values:
+                raise ValueError(7)
+            return super().statistics(values, copies)
+
+    class Source(TensorSource):
+        def backend_of(self, value: Any) -> Backend:
+            del value
+            return Backend()
+
+    capture, failures = make_capture(Source)
+    found = capture.capture({"a": (1, RAW), "b": (7, RAW), "c": (2, RAW)})
+    assert {name: tensor.statistics is not None for name, tensor in found.items()} == {
+        "a": True,
+        "b": False,
+        "c": True,
+    }
+    assert failures.errors == {"tensors": 1}
+
+
+def test_a_reduction_that_cannot_be_is_counted() -> None:
+    capture, failures = make_capture()
+    plan = TensorPlan(raw=True, reductions=(("max", False),))
+    assert capture.capture({"v": (np.ones(0), plan)})["v"].reductions == []
+    assert failures.errors == {"reductions": 1}
+
+
+def test_a_value_beyond_the_budget_is_cut_and_shown_whole() -> None:
+    budget = ByteBudget(max_step_bytes=1600)
+    budget.begin_step("kind")
+    capture, _ = make_capture(budget=budget)
+    plan = TensorPlan(raw=True, summaries=SummaryPlan(histograms=("mine",)))
+    found = capture.capture({"v": (np.ones((1000, 2), "f4"), plan)})["v"]
+    assert found.rows is not None
+    assert len(array_of(found)) == found.rows < 1000
+    assert found.shown is not None
+    assert found.shown.array().shape == (1000, 2)
