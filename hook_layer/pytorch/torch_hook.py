@@ -41,7 +41,7 @@ class TorchHook(BaseHook):
     def __init__(self, setup: HookSetup) -> None:
         options = setup.options
         self._registered = registered = RegisteredModules()
-        ranks = TorchRanks(registered)
+        self._ranks = ranks = TorchRanks(registered)
         is_alone = setup.include_workers == "one" or (
             setup.include_workers == "auto" and not options.statistics
         )

@@ -138,7 +138,9 @@ def _miss_rank_0(rank: int, root: Path) -> None:
     from hook_layer.pytorch.distributed import SharedText
 
     hook = smd.Hook(str(root / "missed"), include_workers="all")
-    hook._announcement = SharedText(hook._group, timedelta(milliseconds=200))
+    ranks = hook._ranks
+    assert ranks._group is not None
+    ranks._announcement = SharedText(ranks._group, timedelta(milliseconds=200))
     if rank == 0:
         return
     records: list[logging.LogRecord] = []

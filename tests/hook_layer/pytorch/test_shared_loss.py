@@ -59,7 +59,7 @@ class Search:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         if not self.models:
             self.hook.register_module(model)
-        self.hook.note_optimizer(optimizer)
+        self.hook.loop.note_optimizer(optimizer)
         self.models.append(model)
         for _ in range(num_steps):
             self.loss(model).backward()
@@ -92,7 +92,7 @@ def test_losses_of_later_models_are_not_those_of_the_last_validation(
     search: Search, monkeypatch: pytest.MonkeyPatch, *, is_told: bool, has_graph: bool
 ) -> None:
     if not is_told:
-        monkeypatch.setattr(search.hook, "note_optimizer", lambda _: None)
+        monkeypatch.setattr(search.hook.loop, "note_optimizer", lambda _: None)
     search.train(4)
     search.validate(has_graph=has_graph)
     search.train(50)
@@ -159,7 +159,7 @@ def test_functions_of_later_models_are_left_out_as_well(
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         if number == 0:
             hook.register_module(model)
-        hook.note_optimizer(optimizer)
+        hook.loop.note_optimizer(optimizer)
         for _ in range(6):
             outputs = model(torch.ones(2, 4))
             (

@@ -22,12 +22,12 @@ def test_nothing_of_the_first_step_is_left(trial: WrittenTrial) -> None:
     part = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
     hook.register_module(part)
     part(torch.ones(2, 3))
-    assert hook.start_over()
+    assert hook.loop.start_over()
     whole = nn.Sequential(part, nn.Linear(4, 1))
     hook.register_module(whole)
     for _ in range(2):
         whole(torch.ones(2, 3)).square().mean().backward()
-    assert not hook.start_over()
+    assert not hook.loop.start_over()
     hook.close()
     assert not hook.report().errors
     assert list(trial.indexes()) == [0, 1]

@@ -42,7 +42,7 @@ def hook(trial: WrittenTrial) -> Iterator[smd.Hook]:
 
 def test_a_function_stays_the_same_object_and_gets_its_code_back(hook: smd.Hook) -> None:
     codes = {function: function._watched.__code__ for function in LOSS_FUNCTIONS}
-    make_net(hook)
+    make_net(hook)(X)
     assert all(function.is_wrapped for function in LOSS_FUNCTIONS)
     assert F.cross_entropy is EARLY
     assert inspect.signature(F.cross_entropy) == SIGNATURE
@@ -59,13 +59,13 @@ def test_a_reference_from_before_is_seen(hook: smd.Hook, trial: WrittenTrial) ->
 
 
 def test_a_reference_can_be_pickled(hook: smd.Hook) -> None:
-    make_net(hook)
+    make_net(hook)(X)
     copied = pickle.loads(pickle.dumps(partial(EARLY, reduction="sum")))
     assert copied.func is F.cross_entropy
 
 
 def test_a_wrong_argument_is_told_as_without_a_hook(hook: smd.Hook) -> None:
-    make_net(hook)
+    make_net(hook)(X)
     with pytest.raises(TypeError, match=r"cross_entropy\(\) got an unexpected keyword argument"):
         F.cross_entropy(X, CLASSES, reductoin="sum")
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'target'"):
