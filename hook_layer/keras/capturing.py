@@ -8,16 +8,16 @@ from typing import Any
 
 from hook_layer.capture import CapturedTensor, TensorBackend
 from hook_layer.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
-from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.core.hook import BaseHook
+from hook_layer.core.collector import Collector
+from hook_layer.core.recorder import Recorder
+from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
-from hook_layer.core.workers import Workers
 from hook_layer.guard import FailureLog, guarded
 from hook_layer.keras.collections import find_layers
 from hook_layer.keras.names import ModelNames
 from hook_layer.keras.values import HostArray, HostArrayBackend, host_array, is_of_keras
 
-__all__ = ["KerasCapture"]
+__all__ = ["KerasTensors", "ModelCapture"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -59,40 +59,42 @@ class KerasTensors(TensorSource):
             return None
 
 
-class KerasCapture(BaseHook):
-    """A hook that knows what there is to capture of a model.
+class ModelCapture(Part):
+    """Captures tensors of a model.
 
     Args:
-        setup: What the hook is made of.
-        workers: The ranks of a distributed run.
+        state: The state of the hook.
+        collector: What is saved in the open step.
+        recorder: Tensors of the open step.
     """
 
-    def __init__(self, setup: HookSetup, workers: Workers) -> None:
-        super().__init__(setup, workers=workers, source=KerasTensors)
-        self.state.when_closed(self._detach)
+    def __init__(self, state: HookState, collector: Collector, recorder: Recorder) -> None:
+        super().__init__(state)
+        self._collector = collector
+        self._recorder = recorder
         self._names: tuple[Any, ModelNames] | None = None
         self._due_inside: dict[tuple[Any, ...], bool] = {}
         self._wants_variables_of: Any = None
         self._said: set[str] = set()
 
-    # What `hook_layer.keras.inside` asks ---------------------------------------------------------
+    # What looks into a step asks -----------------------------------------------------------------
 
     def wants(self, prefix: str) -> bool:
         """Return whether tensors of this name, without a number, are ever wanted."""
-        manager = self.collection_manager
+        manager = self._collector.manager
         everything = CollectionKeys.ALL in manager.include
         named = manager.collections.items()
         return _any_matches([c for n, c in named if everything or n in manager.include], prefix)
 
     def is_due(self, prefix: str) -> bool:
         """Return whether tensors of this name, without a number, are wanted in this step."""
-        return _any_matches(self.collector.due, prefix)
+        return _any_matches(self._collector.due, prefix)
 
     def before_update(self) -> None:
         """Capture variables of a model that was built after the step began."""
         model, self._wants_variables_of = self._wants_variables_of, None
         if model is not None:
-            self._capture_variables(model, may_wait=False)
+            self.capture_variables(model, may_wait=False)
 
     def say_once(self, message: str) -> None:
         """Log a warning, the first time that it is given."""
@@ -102,48 +104,50 @@ class KerasCapture(BaseHook):
 
     # Variables -----------------------------------------------------------------------------------
 
-    def _names_of(self, model: Any) -> ModelNames:
+    def names_of(self, model: Any) -> ModelNames:
+        """Return the names of a model's tensors, and fill the collections of its layers."""
         known = self._names
         if known is None or known[0] is not model or not known[1].is_of(model):
             known = self._names = model, ModelNames(model)
-            find_layers(self.collection_manager, known[1].layers)
+            find_layers(self._collector.manager, known[1].layers)
         return known[1]
 
     @guarded("variables")
-    def _capture_variables(self, model: Any, *, may_wait: bool = True) -> None:
+    def capture_variables(self, model: Any, *, may_wait: bool = True) -> None:
         """Capture the variables of a model and of its optimiser, if they are due.
 
         Args:
             model: The model.
             may_wait: Whether `before_update` is going to be called.
         """
-        names = self._names_of(model)
+        names = self.names_of(model)
         optimizer: Any = getattr(model, "optimizer", None)
-        due = {each.name for each in self.collector.due if optimizer is not None}
+        due = {each.name for each in self._collector.due if optimizer is not None}
         with_state = CollectionKeys.OPTIMIZER_VARIABLES in due
         if may_wait and (not names.weights or (with_state and not optimizer.built)):
             self._wants_variables_of = model  # the step is going to build it
             return
-        self._capture_named(names.weights)
+        self.capture(names.weights)
         if OPTIMIZER_STEPS in due:
             rate = {f"{OPTIMIZER_STEPS}/learning_rate": optimizer.learning_rate}
-            self._capture_named(rate, (OPTIMIZER_STEPS,))
+            self.capture(rate, (OPTIMIZER_STEPS,))
         if with_state:
-            self._capture_optimizer_variables(optimizer.variables)
+            self.capture_optimizer_variables(optimizer.variables)
 
-    def _capture_optimizer_variables(self, variables: Any) -> None:
+    def capture_optimizer_variables(self, variables: Iterable[Any]) -> None:
+        """Capture those of an optimiser's variables that are due."""
         named = {f"{getattr(v, 'path', v.name)}": v for v in variables}
         suffixed = {name if name.endswith(":0") else f"{name}:0": v for name, v in named.items()}
-        self._capture_named(suffixed, (CollectionKeys.OPTIMIZER_VARIABLES,))
+        self.capture(suffixed, (CollectionKeys.OPTIMIZER_VARIABLES,))
 
     # What lies within a step ---------------------------------------------------------------------
 
-    def _is_due_inside(self, model: Any, kind: str) -> bool:
+    def is_due_inside(self, model: Any, kind: str) -> bool:
         """Return whether anything is due that only shows while the step is computed."""
-        names = self._names_of(model)
+        names = self.names_of(model)
         if self._wants_variables_of is not None:
             return True
-        key = (*self.collector.due_key, kind, id(names))
+        key = (*self._collector.due_key, kind, id(names))
         known = self._due_inside.get(key)
         if known is None:
             prefixes = list(_OF_MODEL)
@@ -157,13 +161,23 @@ class KerasCapture(BaseHook):
 
     # How -----------------------------------------------------------------------------------------
 
-    def _detach(self) -> None:
+    def begin_step(self) -> None:
+        """Wait no more for variables of a model that no step has built."""
+        self._wants_variables_of = None
+
+    def release(self) -> None:
+        """Release the model."""
         self._names = self._wants_variables_of = None
         self._due_inside.clear()
 
-    def _capture_named(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
-        """Capture those of these tensors that are due."""
-        self.recorder.capture(self.collector.planned(tensors, member_of))
+    def capture(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
+        """Capture those of these tensors that are due.
+
+        Args:
+            tensors: The tensors by name.
+            member_of: Collections that all of them belong to.
+        """
+        self._recorder.capture(self._collector.planned(tensors, member_of))
 
 
 def _any_matches(collections: Iterable[Collection], prefix: str) -> bool:

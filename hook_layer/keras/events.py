@@ -11,11 +11,12 @@ import keras
 
 from hook_layer.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.hook import BaseHook
 from hook_layer.core.workers import Workers
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.keras.backends import active_backend
-from hook_layer.keras.capturing import KerasCapture
+from hook_layer.keras.capturing import KerasTensors, ModelCapture
 from hook_layer.keras.kept import KeptInsides
 from hook_layer.weak_method import WeakMethod
 
@@ -30,18 +31,24 @@ _MODES: Final = {
 }
 
 
-class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]  # untyped
-    """A hook that handles the callbacks of Keras.
+class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    """A hook that handles the callbacks of Keras, and tapes.
 
     Args:
         setup: What the hook is made of.
+
+    Attributes:
+        model_capture: Captures tensors of the model.
     """
 
     _model: Any  # set by Keras
+    _registered: Any = None  # the model of a loop of the script's own
 
     def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup, KerasWorkers(self._watched_model))
+        super().__init__(setup, workers=KerasWorkers(self._watched_model), source=KerasTensors)
         keras.callbacks.Callback.__init__(self)
+        self.state.when_closed(self._release_models)
+        self.model_capture = ModelCapture(self.state, self.collector, self.recorder)
         self._backend = active_backend()
         self._insides = KeptInsides()
         self._looks = self._is_in_step = self._said_stop = False
@@ -133,10 +140,10 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
     @guarded("steps")
     def _batch_begins(self, kind: str) -> None:
         self._looks = False
-        self._wants_variables_of = None
+        self.model_capture.begin_step()
         self.set_mode(_MODES[kind])
         if self.session.is_writer is None:
-            self._names_of(self._model)
+            self.model_capture.names_of(self._model)
         self.stop_listener.raises = False  # Keras's loops end after a step
         try:
             self.begin_step()
@@ -147,8 +154,8 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
 
     @guarded("variables")
     def _look_at(self, model: Any, kind: str) -> None:
-        self._capture_variables(model)
-        self._looks = self._is_due_inside(model, kind)
+        self.model_capture.capture_variables(model)
+        self._looks = self.model_capture.is_due_inside(model, kind)
 
     @guarded("steps")
     def _batch_ends(self, batch: int, logs: Mapping[str, Any] | None) -> None:
@@ -158,8 +165,8 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
             named = {name: v for name, v in logs.items() if name != "outputs"}
             losses = {name: v for name, v in named.items() if _is_loss(name)}
             metrics = {name: v for name, v in named.items() if not _is_loss(name)}
-            self._capture_named(losses, (CollectionKeys.LOSSES,))
-            self._capture_named(metrics | {"batch": batch}, (CollectionKeys.METRICS,))
+            self.model_capture.capture(losses, (CollectionKeys.LOSSES,))
+            self.model_capture.capture(metrics | {"batch": batch}, (CollectionKeys.METRICS,))
         self.recorder.step_is_captured()
 
     @guarded("metrics")
@@ -199,8 +206,8 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
     @guarded("inside")
     def _capture_inside(self, named: Mapping[str, Any]) -> None:
         values = {name: value for name, value in named.items() if name.endswith("Loss_output_0")}
-        self._capture_named({name: v for name, v in named.items() if name not in values})
-        self._capture_named(values, (LOSS_INPUTS,))
+        self.model_capture.capture({name: v for name, v in named.items() if name not in values})
+        self.model_capture.capture(values, (LOSS_INPUTS,))
 
     def _is_in_own_loop(self, model: Any, kind: str) -> bool:
         """Return whether it is not a `fit` without the hook, behind one that ended early."""
@@ -213,7 +220,7 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         also = (kind, self.collection_manager.version)
 
         def make() -> Any:
-            return self._backend.Inside(model, kind, self)
+            return self._backend.Inside(model, kind, self.model_capture)
 
         return self._insides.get(original, model, also, make)
 
@@ -223,7 +230,9 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         if request is None or self._model is None:
             return
         if self.stop_listener.is_alone_among_ranks:
-            self.say_once("with several ranks, a stop request only sets hook.should_stop")
+            self.model_capture.say_once(
+                "with several ranks, a stop request only sets hook.should_stop"
+            )
             return
         self._model.stop_training = True
         if not self._said_stop:
@@ -233,15 +242,45 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
             )
 
     def _watched_model(self) -> Any:
-        return self._model
+        return self._registered if self._model is None else self._model
 
-    def _detach(self) -> None:
+    def _release_models(self) -> None:
+        if self._registered is not None and not self.clock.num_steps:
+            logger.warning(
+                "the hook saw no step of %s and wrote nothing. It sees "
+                "model.fit(callbacks=[hook]) and tapes of hook.wrap_tape, but not "
+                "model.train_on_batch.",
+                self._registered.name,
+            )
         for kind in _MODES:
             self._loop_ends(kind)
         # Who keeps the closed hook, as `get_hook` does, must not keep models.
         self._insides.forget()
-        self._model = self._fit = None
-        super()._detach()
+        self._model = self._fit = self._registered = None
+        self.model_capture.release()
+
+    # Callbacks of `hook_layer.keras.tape` --------------------------------------------------------
+
+    def tape_begins(self) -> bool:
+        """Begin a step, and say whether anything is due in it."""
+        if self._is_in_step:  # a `train_step`, whose step is Keras's
+            return False
+        self._try_to_begin()
+        return self.recorder.record is not None and bool(self.collector.due)
+
+    @guarded("steps")
+    def _try_to_begin(self) -> None:
+        if self.mode is ModeKeys.GLOBAL:
+            self.set_mode(ModeKeys.TRAIN)
+        if self._registered is not None:
+            self.model_capture.names_of(self._registered)
+        self.begin_step()
+
+    @guarded("steps")
+    def tape_is_read(self, named: Mapping[str, Any]) -> None:
+        """Capture what belongs to the step."""
+        self.model_capture.capture(named)
+        self.recorder.step_is_captured()
 
 
 class KerasWorkers(Workers):

@@ -27,6 +27,7 @@ import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # the one way to ask for XLA
 
 from hook_layer.guard import FailureLog, Stopwatch, guarded
+from hook_layer.keras.capturing import ModelCapture
 from hook_layer.keras.met import Met
 from hook_layer.keras.names import ModelNames, gradient_name, variable_tail
 from hook_layer.keras.watch import WatchedModel
@@ -39,18 +40,11 @@ class TapeListener(Protocol):
 
     failures: FailureLog
     stopwatch: Stopwatch
+    model_capture: ModelCapture
 
     @property
     def is_active(self) -> bool:
         """Whether anything is done at all."""
-        ...
-
-    def wants(self, prefix: str) -> bool:
-        """Return whether tensors of this name are ever wanted."""
-        ...
-
-    def is_due(self, prefix: str) -> bool:
-        """Return whether tensors of this name are wanted in this step."""
         ...
 
     def tape_begins(self) -> bool:
@@ -59,10 +53,6 @@ class TapeListener(Protocol):
 
     def tape_is_read(self, named: Mapping[str, Any]) -> None:
         """Capture what belongs to the step."""
-        ...
-
-    def say_once(self, message: str) -> None:
-        """Log what cannot be captured."""
         ...
 
 
@@ -151,12 +141,12 @@ class _Recording:
         self._met, self._due = Met(), False
         if tf.executing_eagerly():
             self._due = listener.tape_begins()
-            self._watch(listener.is_due if self._due else None)
+            self._watch(listener.model_capture.is_due if self._due else None)
         elif _is_in_xla():
-            listener.say_once("XLA compiles this loop: nothing of it is saved")
+            listener.model_capture.say_once("XLA compiles this loop: nothing of it is saved")
         else:
             self._due = tf.numpy_function(_asking(self._listener), [], tf.bool)
-            self._watch(listener.wants)
+            self._watch(listener.model_capture.wants)
 
     def ends(self) -> None:
         watching, self._watching = self._watching, None
@@ -171,7 +161,9 @@ class _Recording:
         variables, found = keras.tree.flatten(sources), keras.tree.flatten(gradients)
         pairs = [pair for pair in zip(variables, found, strict=False) if _is_variable(pair[0])]
         if not pairs:  # a penalty, a map of what matters: no step of training
-            listener.say_once("gradients are saved for variables only, not for other tensors")
+            listener.model_capture.say_once(
+                "gradients are saved for variables only, not for other tensors"
+            )
             return
         named = self._met.named()
         if not isinstance(target, (list, tuple, dict)) and target.shape.rank == 0:
@@ -195,7 +187,7 @@ class _Recording:
             name: tensor
             for name, tensor in named.items()
             if listener is not None
-            and listener.wants(name)
+            and listener.model_capture.wants(name)
             and getattr(tensor, "graph", graph) is graph
         }
         bring = _bringing(self._listener, list(wanted))

@@ -150,7 +150,7 @@ class Hook(OriginalHook, MxnetEvents):
         if is_loss(block):
             self.register_loss(block)
             return
-        losses = self._registered.add_model(block)
+        losses = self._blocks.registered.add_model(block)
         if self.is_active:
             self._watch_model(block)
             for loss in losses:
@@ -166,20 +166,20 @@ class Hook(OriginalHook, MxnetEvents):
         Raises:
             HookConfigurationError: It is no block.
         """
-        if self._registered.add_loss(block) and self.is_active:
+        if self._blocks.registered.add_loss(block) and self.is_active:
             self._watch_loss(block)
 
     # What the original registers with blocks, for scripts that do so themselves -------------------
 
     def forward_pre_hook(self, block: Block, inputs: Any) -> None:
         """Begin a step and capture the parameters of a registered model."""
-        if block in self._registered.models:
+        if block in self._blocks.registered.models:
             self._on_forward(block, inputs, None)
 
     def forward_hook(self, block: Block, inputs: Any, outputs: Any) -> None:
         """Capture inputs and outputs of a part of a registered model."""
-        if block in self._registered.names:
-            self._on_block_forward(block, inputs, outputs)
+        if block in self._blocks.registered.names:
+            self._blocks.capture_block(block, inputs, outputs)
 
 
 def get_hook(

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock, Parameter
 from mxnet.ndarray import NDArray
 
 from hook_layer.capture import CapturedTensor, TensorBackend
-from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.core.hook import BaseHook
+from hook_layer.core.collector import Collector
+from hook_layer.core.recorder import Recorder
+from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
 from hook_layer.core.workers import Workers
 from hook_layer.guard import FailureLog, guarded
 from hook_layer.layer_collections import may_match, resolve_layers
-from hook_layer.mxnet.blocks import RegisteredBlocks, parts_of
+from hook_layer.mxnet.blocks import RegisteredBlocks, name_of, parts_of
 from hook_layer.mxnet.calls import BlockWatch, arrays_in
 from hook_layer.mxnet.capture import ArrayBackend
 from hook_layer.mxnet.distributed import rank_and_size
 from hook_layer.mxnet.graphs import GraphWatch, Numbering
 from hook_layer.optimizer_collection import keep_apart
 
-__all__ = ["GRADIENT_PREFIX", "MxnetCapture"]
+__all__ = ["BlockCapture", "MxnetTensors", "MxnetWorkers"]
 
 logger = logging.getLogger("stepwatch")
 
-GRADIENT_PREFIX = "gradient/"
+_GRADIENT_PREFIX: Final = "gradient/"
 
 
 class MxnetWorkers(Workers):
@@ -73,20 +74,25 @@ class MxnetTensors(TensorSource):
         return captured
 
 
-class MxnetCapture(BaseHook):
-    """A hook that knows what there is to capture of registered blocks.
+class BlockCapture(Part):
+    """Captures parameters, inputs and outputs of registered blocks.
 
     Args:
-        setup: What the hook is made of.
+        state: The state of the hook.
+        collector: What is saved in the open step.
+        recorder: Tensors of the open step.
+
+    Attributes:
+        registered: The registered blocks.
     """
 
-    def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup, workers=MxnetWorkers(), source=MxnetTensors)
-        self.recorder.before_end(self._before_end_step)
-        self.state.when_closed(self._release_models)
-        self._registered = RegisteredBlocks()
+    def __init__(self, state: HookState, collector: Collector, recorder: Recorder) -> None:
+        super().__init__(state)
+        self.registered = RegisteredBlocks()
+        self._collector = collector
+        self._recorder = recorder
         self._numbering = Numbering()
-        self._blocks = BlockWatch(self._on_block_forward)
+        self._blocks = BlockWatch(self.capture_block)
         self._graphs = GraphWatch(
             self._on_graph_value, self._enter_graph, self._leave_graph, self._numbering
         )
@@ -95,50 +101,77 @@ class MxnetCapture(BaseHook):
         self._refreshed: set[Block] = set()
         self._warned_of_sparse = False
 
-    def _on_block_forward(self, block: Block, inputs: Any, outputs: Any) -> None:
-        """Take inputs and outputs of a block."""
-        raise NotImplementedError
-
-    def _before_end_step(self) -> None:
-        """Capture what is left of the open step."""
-        raise NotImplementedError
-
-    def _release_models(self) -> None:
-        """Release the registered blocks."""
-        raise NotImplementedError
-
-    def _prepare_collections(self) -> None:
+    def prepare_collections(self, *, is_first: bool) -> None:
         """Make the collections fit the registered blocks.
+
+        Args:
+            is_first: Whether no step has begun.
 
         Raises:
             HookConfigurationError: A collection has a block that is not part of them (before the
                 first step only).
         """
-        on_mistake = self.collector.on_mistake(is_first=not self.clock.num_steps)
-        keep_apart(self.collection_manager)
-        resolve_layers(self.collection_manager, self._registered.names, on_mistake)
+        manager = self._collector.manager
+        keep_apart(manager)
+        resolve_layers(
+            manager, self.registered.names, self._collector.on_mistake(is_first=is_first)
+        )
 
-    def _begin_capture(self) -> None:
+    def begin_step(self) -> None:
         """Note that a step began."""
         self._numbering.clear()
         self._graphs.reset()
         self._uncaptured.clear()
 
+    def models_changed(self) -> None:
+        """Note that another model is registered."""
+        self._wanted_blocks.clear()
+
+    def release(self) -> None:
+        """Release the registered blocks."""
+        self._unwatch_blocks()
+        self._graphs.reset()
+        self.registered = RegisteredBlocks()
+        self._uncaptured.clear()
+        self._wanted_blocks.clear()
+        self._refreshed.clear()
+
+    def begin_pass(self, model: Block, inputs: Any, *, is_new: bool) -> None:
+        """Capture what is due of a model before its forward pass, and watch the rest.
+
+        Args:
+            model: The model.
+            inputs: Its inputs.
+            is_new: Whether a step begins.
+        """
+        if self._collector.due:
+            if is_new:
+                self._await_parameters(model)
+            self._watch_blocks(model, inputs)
+        elif is_new:
+            self._unwatch_blocks()
+
+    def end_pass(self, model: Block) -> None:
+        """Capture what is due of a model after its forward pass."""
+        self._leave_graph(model, None, None)
+        if self._uncaptured:
+            self._capture_parameters()
+
     # Parameters ----------------------------------------------------------------------------------
 
     @guarded("blocks")
-    def _refresh(self, model: Block) -> None:
+    def refresh(self, model: Block) -> None:
         """Look once, when a model is called, whether layers were added since it was registered."""
         if model not in self._refreshed:
             self._refreshed.add(model)
-            self._registered.refresh(model)
+            self.registered.refresh(model)
             self._wanted_blocks.clear()
 
     @guarded("parameters")
     def _await_parameters(self, model: Block) -> None:
         """Capture a model's parameters, those without a value yet once they have one."""
-        parameters = self._registered.parameters(model)
-        planned = self.collector.planned({p.name: p for p in parameters})
+        parameters = self.registered.parameters(model)
+        planned = self._collector.planned({p.name: p for p in parameters})
         self._uncaptured = {name: parameter for name, (parameter, _) in planned.items()}
         self._capture_parameters()
 
@@ -155,12 +188,12 @@ class MxnetCapture(BaseHook):
             except RuntimeError:  # initialised when the shape of the inputs is known
                 continue
             del self._uncaptured[name]
-        self._capture_all(arrays)
+        self.capture(arrays)
 
-    def _due_gradients(self, parameters: Iterable[Parameter]) -> dict[str, Parameter]:
+    def due_gradients(self, parameters: Iterable[Parameter]) -> dict[str, Parameter]:
         """Return the parameters whose gradients are due, by the names of these."""
-        named = {GRADIENT_PREFIX + p.name: p for p in parameters if p.grad_req != "null"}
-        return {name: p for name, p in named.items() if self.collector.plan(name) is not None}
+        named = {_GRADIENT_PREFIX + p.name: p for p in parameters if p.grad_req != "null"}
+        return {name: p for name, p in named.items() if self._collector.plan(name) is not None}
 
     def _warn_of_sparse(self, name: str) -> None:
         if not self._warned_of_sparse:
@@ -174,16 +207,24 @@ class MxnetCapture(BaseHook):
     # Inputs and outputs of blocks ----------------------------------------------------------------
 
     @guarded("blocks")
+    def capture_block(self, block: Block, inputs: Any, outputs: Any) -> None:
+        """Capture inputs and outputs of a block."""
+        if self._collector.due:
+            name = name_of(block)
+            named = self.numbered(f"{name}_input_", inputs)
+            self.capture(named | self.numbered(f"{name}_output_", outputs))
+
+    @guarded("blocks")
     def _watch_blocks(self, model: Block, inputs: Any) -> None:
         """Watch the blocks whose inputs or outputs are due; a model that is a graph begins."""
         due = self._due_blocks()
         if not due:
             self._unwatch_blocks()
             return
-        graphs = set(self._registered.graphs())
+        graphs = set(self.registered.graphs())
         inside = {part for graph in graphs for part in parts_of(graph) if part is not graph}
         self._blocks.watch_only(due - inside)
-        self._graphs.watch_only(graphs - set(self._registered.models), due & inside)
+        self._graphs.watch_only(graphs - set(self.registered.models), due & inside)
         if isinstance(model, HybridBlock) and model in graphs:
             self._enter_graph(model, inputs, None)
 
@@ -200,23 +241,29 @@ class MxnetCapture(BaseHook):
         self._graphs.watch_only(frozenset(), frozenset())
 
     def _due_blocks(self) -> set[Block]:
-        due = self._wanted_blocks.get(self.collector.due_key)
+        due = self._wanted_blocks.get(self._collector.due_key)
         if due is None:
-            collections = self.collector.due
-            due = self._registered.named_like(lambda name: may_match(collections, name))
-            self._wanted_blocks[self.collector.due_key] = due
+            collections = self._collector.due
+            due = self.registered.named_like(lambda name: may_match(collections, name))
+            self._wanted_blocks[self._collector.due_key] = due
         return due
 
     @guarded("blocks")
     def _on_graph_value(self, name: str, array: NDArray) -> None:
-        self._capture_all({name: array})
+        self.capture({name: array})
 
     # How -----------------------------------------------------------------------------------------
 
-    def _capture_all(self, arrays: Mapping[str, NDArray], member_of: tuple[str, ...] = ()) -> None:
-        self.recorder.capture(self.collector.planned(arrays, member_of))
+    def capture(self, arrays: Mapping[str, NDArray], member_of: tuple[str, ...] = ()) -> None:
+        """Capture those of these arrays that are due.
 
-    def _numbered(self, prefix: str, value: Any) -> dict[str, NDArray]:
+        Args:
+            arrays: The arrays by name.
+            member_of: Collections that all of them belong to.
+        """
+        self._recorder.capture(self._collector.planned(arrays, member_of))
+
+    def numbered(self, prefix: str, value: Any) -> dict[str, NDArray]:
         """Return the arrays in `value` under `{prefix}{i}`; i continues counting in a step."""
         arrays = arrays_in(value)
         first = self._numbering.next(prefix, len(arrays))

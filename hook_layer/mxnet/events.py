@@ -12,10 +12,11 @@ from mxnet.ndarray import NDArray
 
 from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.hook import BaseHook
 from hook_layer.guard import guarded
-from hook_layer.mxnet.blocks import RegisteredBlocks, name_of
+from hook_layer.mxnet.blocks import name_of
 from hook_layer.mxnet.calls import BlockCall, arrays_in
-from hook_layer.mxnet.capturing import MxnetCapture
+from hook_layer.mxnet.capturing import BlockCapture, MxnetTensors, MxnetWorkers
 from hook_layer.mxnet.trainers import own_gradient, state_arrays, updated_gradient
 from hook_layer.mxnet.watched_functions import (
     ARRAY_BACKWARD,
@@ -40,7 +41,7 @@ class _Newest:
 _newest = _Newest()
 
 
-class MxnetEvents(MxnetCapture):
+class MxnetEvents(BaseHook):
     """A hook that knows what blocks, backward passes and Trainers do.
 
     Args:
@@ -48,7 +49,10 @@ class MxnetEvents(MxnetCapture):
     """
 
     def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup)
+        super().__init__(setup, workers=MxnetWorkers(), source=MxnetTensors)
+        self.recorder.before_end(self._before_end_step)
+        self.state.when_closed(self._release_models)
+        self._blocks = BlockCapture(self.state, self.collector, self.recorder)
         self._handles: list[Any] = []
         self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
         self._is_over = False  # whether the next pass begins a step
@@ -59,8 +63,8 @@ class MxnetEvents(MxnetCapture):
 
     def _watch_model(self, model: Block) -> None:
         self._is_ours.clear()
-        self._wanted_blocks.clear()
-        if len(self._registered.models) == 1:
+        self._blocks.models_changed()
+        if len(self._blocks.registered.models) == 1:
             self._handles += [
                 BACKWARD.listen(behind=self._on_backward),
                 ARRAY_BACKWARD.listen(behind=self._on_backward),
@@ -85,23 +89,16 @@ class MxnetEvents(MxnetCapture):
         _newest.model = ref(model)
         is_new = not self._continues(model, arrays[0])
         if is_new:
-            self._refresh(model)
+            self._blocks.refresh(model)
             self._try_to_begin_step()
         if not self.is_active:
             return
         self._passes.add((model, arrays[0].context))
-        if self.collector.due:
-            if is_new:
-                self._await_parameters(model)
-            self._watch_blocks(model, inputs)
-        elif is_new:
-            self._unwatch_blocks()
+        self._blocks.begin_pass(model, inputs, is_new=is_new)
 
     def _on_forwarded(self, model: Block, _: Any, __: Any) -> None:
         if self.collector.due:
-            self._leave_graph(model, None, None)
-            if self._uncaptured:
-                self._capture_parameters()
+            self._blocks.end_pass(model)
 
     def _continues(self, model: Block, first_input: NDArray) -> bool:
         """Return whether a pass is that of another context in a step of several ones."""
@@ -111,7 +108,7 @@ class MxnetEvents(MxnetCapture):
         return all(known is model and other != context for known, other in self._passes)
 
     def _is_parallel(self, model: Block) -> bool:
-        parameters = self._registered.parameters(model)
+        parameters = self._blocks.registered.parameters(model)
         try:
             return bool(parameters) and len(parameters[0].list_ctx()) > 1
         except RuntimeError:  # not initialised: what comes next fails, and says so
@@ -119,20 +116,13 @@ class MxnetEvents(MxnetCapture):
 
     @guarded("steps")
     def _try_to_begin_step(self) -> None:
-        self._prepare_collections()
+        self._blocks.prepare_collections(is_first=not self.clock.num_steps)
         self.begin_step()
-        self._begin_capture()
+        self._blocks.begin_step()
         self._passes.clear()
         self._is_over = self._met_loss = self._awaits_update = False
         if self._stepped:
             self._stepped_before, self._stepped = self._stepped, set()
-
-    @guarded("blocks")
-    def _on_block_forward(self, block: Block, inputs: Any, outputs: Any) -> None:
-        if self.collector.due:
-            name = name_of(block)
-            named = self._numbered(f"{name}_input_", inputs)
-            self._capture_all(named | self._numbered(f"{name}_output_", outputs))
 
     @guarded("losses")
     def _on_loss(self, loss: Block, inputs: Any, outputs: Any) -> None:
@@ -140,9 +130,9 @@ class MxnetEvents(MxnetCapture):
             return
         self._met_loss = True
         if self.collector.due:
-            self._capture_all(self._numbered(f"{name_of(loss)}_input_", inputs))
-            losses = self._numbered(f"{name_of(loss)}_output_", outputs)
-            self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
+            self._blocks.capture(self._blocks.numbered(f"{name_of(loss)}_input_", inputs))
+            losses = self._blocks.numbered(f"{name_of(loss)}_output_", outputs)
+            self._blocks.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
     @guarded("losses")
     def _on_backward(self, heads: Any, head_grads: Any = None, *_: Any, **keywords: Any) -> None:
@@ -153,14 +143,14 @@ class MxnetEvents(MxnetCapture):
             self._met_loss or self.own_tensors.has_losses or any(g is not None for g in given)
         )
         if self.collector.due and not is_named:
-            named = self._numbered(_LOSS_PREFIX, heads)
-            self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
+            named = self._blocks.numbered(_LOSS_PREFIX, heads)
+            self._blocks.capture(named, member_of=(CollectionKeys.LOSSES,))
         self._take_gradients()
 
     def _is_newest(self) -> bool:
         """Return whether the model that was called last is one of this hook."""
         newest = None if _newest.model is None else _newest.model()
-        return newest in self._registered.models
+        return newest in self._blocks.registered.models
 
     @guarded("gradients")
     def _take_gradients(self) -> None:
@@ -169,14 +159,16 @@ class MxnetEvents(MxnetCapture):
         self._awaits_update = bool(trained)
         if self.collector.due:
             self._capture_gradients(others)
-        if not trained and not any(self._is_parallel(model) for model in self._registered.models):
+        if not trained and not any(
+            self._is_parallel(model) for model in self._blocks.registered.models
+        ):
             self.recorder.step_is_captured()
 
     def _by_trainer(self) -> tuple[list[Parameter], list[Parameter]]:
         """Return the parameters that have a Trainer, and those that have none."""
         trained: list[Parameter] = []
         others: list[Parameter] = []
-        for parameter in self._registered.all_parameters():
+        for parameter in self._blocks.registered.all_parameters():
             has_trainer = parameter._trainer is not None  # noqa: SLF001 - no public way
             (trained if has_trainer else others).append(parameter)
         return trained, others
@@ -216,43 +208,38 @@ class MxnetEvents(MxnetCapture):
             self._capture_gradients(self._by_trainer()[0])
 
     def _capture_gradients(self, parameters: list[Parameter]) -> None:
-        due = self._due_gradients(parameters).items()
+        due = self._blocks.due_gradients(parameters).items()
         with autograd.pause():
             gradients = {name: own_gradient(parameter) for name, parameter in due}
-        self._capture_all({name: g for name, g in gradients.items() if g is not None})
+        self._blocks.capture({name: g for name, g in gradients.items() if g is not None})
 
     @guarded("gradients")
     def _capture_updates(self, trainer: Trainer) -> None:
-        ours = {id(parameter) for parameter in self._registered.all_parameters()}
+        ours = {id(parameter) for parameter in self._blocks.registered.all_parameters()}
         trained = [p for p in trainer._params if id(p) in ours]  # noqa: SLF001 - no public way
-        due = self._due_gradients(trained).items()
+        due = self._blocks.due_gradients(trained).items()
         with autograd.pause():
             gradients = {name: updated_gradient(trainer, parameter) for name, parameter in due}
-        self._capture_all({name: g for name, g in gradients.items() if g is not None})
+        self._blocks.capture({name: g for name, g in gradients.items() if g is not None})
 
     @guarded("optimizer variables")
     def _capture_state(self, trainer: Trainer) -> None:
         if CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key:
-            names = (parameter.name for parameter in self._registered.all_parameters())
-            self._capture_all(state_arrays(trainer, names))
+            names = (parameter.name for parameter in self._blocks.registered.all_parameters())
+            self._blocks.capture(state_arrays(trainer, names))
 
     def _trains_our_parameters(self, trainer: Trainer) -> bool:
         known = self._is_ours.get(trainer)
         if known is None:
-            ours = {id(parameter) for parameter in self._registered.all_parameters()}
+            ours = {id(parameter) for parameter in self._blocks.registered.all_parameters()}
             known = any(id(p) in ours for p in trainer._params)  # noqa: SLF001 - no public way
             self._is_ours[trainer] = known
         return known
 
     def _release_models(self) -> None:
-        self._unwatch_blocks()
-        self._graphs.reset()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         # Who keeps the closed hook, as `get_hook` does, must not keep models and Trainers.
-        self._registered = RegisteredBlocks()
+        self._blocks.release()
         self._passes.clear()
-        self._uncaptured.clear()
-        self._wanted_blocks.clear()
-        self._refreshed.clear()
