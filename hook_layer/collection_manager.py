@@ -108,7 +108,7 @@ class CollectionManager(CollectionSet):
     _prepared_for: list[int] | None = None
     _saved: list[Collection] = field(default_factory=list)
     _configured_for: tuple[int, int, int] | None = None
-    _save_configs: tuple[SaveConfig, ...] = ()
+    _save_configs: dict[ModeKeys, tuple[SaveConfigMode, ...]] = field(default_factory=dict)
 
     def fill_known(self) -> None:
         """Give the known collections their tensors, where they are saved and otherwise empty."""
@@ -154,11 +154,7 @@ class CollectionManager(CollectionSet):
             return False
         if self._configured_for != self._configuration():
             return False
-        for config in self._save_configs:
-            of_mode = config.mode_save_configs[mode]
-            if of_mode is not None and of_mode.should_save_step(mode_step):
-                return False
-        return True
+        return not any(c.should_save_step(mode_step) for c in self._save_configs[mode])
 
     def plan(
         self, name: str, due: tuple[Collection, ...], *, member_of: Sequence[str] = ()
@@ -247,10 +243,12 @@ class CollectionManager(CollectionSet):
             return
         self._configured_for = self._configuration()
         everything = CollectionKeys.ALL in self.include
-        own = (
+        own = [
             c.save_config for n, c in self.collections.items() if everything or n in self.include
-        )
-        self._save_configs = tuple({id(c): c for c in own if c is not None}.values())
+        ]
+        for mode in ModeKeys:
+            configs = {c.mode_save_configs[mode] for c in own if c is not None}
+            self._save_configs[mode] = tuple(c for c in configs if c is not None)
 
     def _mistakes(self) -> Iterator[HookConfigurationError]:
         valid = self.built_in | KNOWN_COLLECTIONS.keys()

@@ -9,12 +9,15 @@ from hook_layer.collection_manager import CollectionManager, OnMistake, TensorPl
 from hook_layer.collections import Collection
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
+from hook_layer.weak_method import WeakMethod
 
-__all__ = ["AlsoDue", "Collector"]
+__all__ = ["AlsoDue", "Collector", "PrepareCollections"]
 
 AlsoDue: TypeAlias = Callable[[CollectionManager, ModeKeys, int], Iterable[Collection]]
 """Returns further collections that are saved in a step, by its mode and number in this mode."""
 
+PrepareCollections: TypeAlias = Callable[[CollectionManager, OnMistake | None], None]
+"""Makes the collections fit the model; the second argument is that of `CollectionManager.due`."""
 _Value = TypeVar("_Value")
 _UNPLANNED: Final[Any] = object()
 
@@ -51,9 +54,18 @@ class Collector:
         self.only_logs_mistakes = False
         self._failures = failures
         self._also_due = also_due
+        self._prepare: WeakMethod[PrepareCollections] | None = None
         self._plans: dict[str, TensorPlan | None] = {}
         self._plans_by_key: dict[tuple[Any, ...], dict[str, TensorPlan | None]] = {}
         self._version = 0
+
+    def before_due(self, prepare: PrepareCollections) -> None:
+        """Call a method before it is found out what is due in a step that may be saved.
+
+        Args:
+            prepare: The method; its owner is known weakly.
+        """
+        self._prepare = WeakMethod(prepare)
 
     def begin_step(self, mode: ModeKeys, mode_step: int, *, is_first: bool = False) -> None:
         """Find out what is saved in a step.
@@ -70,7 +82,11 @@ class Collector:
             if self.due:
                 self.clear()
             return
-        due = self.manager.due(mode, mode_step, self.on_mistake(is_first=is_first))
+        on_mistake = self.on_mistake(is_first=is_first)
+        prepare = None if self._prepare is None else self._prepare()
+        if prepare is not None:
+            prepare(self.manager, on_mistake)
+        due = self.manager.due(mode, mode_step, on_mistake)
         if self._also_due is not None:
             known = {collection.name for collection in due}
             more = self._also_due(self.manager, mode, mode_step)

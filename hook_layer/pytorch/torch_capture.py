@@ -10,8 +10,8 @@ from typing import Any, Final
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
+from hook_layer.collection_manager import CollectionManager, OnMistake
 from hook_layer.collections import Collection, CollectionKeys
-from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
@@ -83,6 +83,7 @@ class TorchCapture(Part):
         self.recorder = recorder
         self.modes = modes
         self._source = source
+        collector.before_due(self._prepare_collections)
         self.tensors = StepTensors(collector, recorder)
         self.gradients = GradientReader()
         self.has_compiled = self.has_new_models = self.needs_outputs = False
@@ -99,23 +100,11 @@ class TorchCapture(Part):
 
     # A step --------------------------------------------------------------------------------------
 
-    def prepare_collections(self, clock: StepClock) -> None:
-        """Make the collections fit the registered models, if the next step is saved.
-
-        Args:
-            clock: Numbers of the steps.
-
-        Raises:
-            HookConfigurationError: A collection has a module that is not part of them (before
-                the first step only).
-        """
-        if not self.collector.manager.is_unsaved(clock.mode, clock.mode_step + 1):
-            self._resolve(is_first=clock.num_steps == 0)
-
-    def _resolve(self, *, is_first: bool) -> None:
-        manager = self.collector.manager
+    def _prepare_collections(
+        self, manager: CollectionManager, on_mistake: OnMistake | None
+    ) -> None:
+        """Make the collections fit the registered models."""
         keep_apart(manager)
-        on_mistake = self.collector.on_mistake(is_first=is_first)
         resolve_layers(manager, self.registered.names, on_mistake)
 
     def begin_step(self) -> None:
@@ -181,7 +170,7 @@ class TorchCapture(Part):
         """Keep the hooks of all modules that may be due: torch.compile is about to see them."""
         self.has_compiled = True
         with suppress(HookConfigurationError):  # raised again when the step begins
-            self._resolve(is_first=True)
+            self._prepare_collections(self.collector.manager, None)
         self._modules.keep(self._modules_of(included(self.collector.manager)))
 
     def _current_modules(self) -> set[nn.Module]:

@@ -320,7 +320,6 @@ class TrainingLoop(Part):
     def _begin_step(self) -> None:
         if not self._has_begun:
             self._begin_run()
-        self._capture.prepare_collections(self._run.clock)
         self._run.begin_step(is_training=self._modes.is_training)
         self._modes.steps.step_begins()
         if not (self._collector.due or self._listening):
