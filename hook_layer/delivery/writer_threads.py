@@ -151,6 +151,7 @@ class WriterThreads:
             self.changed.wait_for(lambda: self._spooling is None, _SPOOLING_S)
             left = sum(task.nbytes > 0 for task in self._tasks)
             self._tasks.clear()
+            self.idle.notify_all()
         return in_time and not left, left
 
     # The thread that stores ----------------------------------------------------------------------
