@@ -85,6 +85,11 @@ class ByteBudget:
         self._expected: dict[str, tuple[_Value, int]] = {}
         self._free = math.inf
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether values of any size are stored in the open step."""
+        return self._free == math.inf
+
     def begin_step(self, kind: Hashable) -> None:
         """Divide the budget of a step among the values that it probably has.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -25,6 +25,7 @@ from hook_layer.statistics import statistics_rows
 
 __all__ = [
     "ArraySnapshot",
+    "CapturedBatch",
     "CapturedTensor",
     "NumpyBackend",
     "Snapshot",
@@ -171,38 +172,103 @@ class CapturedTensor:
         return held
 
 
-@dataclass(slots=True)
+class CapturedBatch(Protocol):
+    """Tensors that were captured together; each one gets an object of its own when it is read.
+
+    Attributes:
+        nbytes: Memory that the batch holds.
+    """
+
+    nbytes: int
+
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+        ...
+
+    def tensors(self) -> dict[str, CapturedTensor]:
+        """Return the tensors by name."""
+        ...
+
+
 class StepRecord:
     """Everything captured of one step of one worker.
 
-    Attributes:
+    Args:
         step: Global step.
         mode: Mode of the step.
         mode_step: Step within the mode.
-        tensors: By name, in the order of capture.
-        wall_time: When the step began, seconds since 1970.
+        tensors: What was captured, by name.
+        wall_time: When the step began, seconds since 1970; default: now.
     """
 
-    step: int
-    mode: ModeKeys
-    mode_step: int
-    tensors: dict[str, CapturedTensor] = field(default_factory=dict)
-    wall_time: float = field(default_factory=time.time)
+    __slots__ = ("_parts", "mode", "mode_step", "step", "wall_time")
+
+    def __init__(
+        self,
+        step: int,
+        mode: ModeKeys,
+        mode_step: int,
+        tensors: dict[str, CapturedTensor] | None = None,
+        wall_time: float | None = None,
+    ) -> None:
+        self.step = step
+        self.mode = mode
+        self.mode_step = mode_step
+        self.wall_time = time.time() if wall_time is None else wall_time
+        self._parts: list[dict[str, CapturedTensor] | CapturedBatch] = []
+        if tensors is not None:
+            self._parts.append(tensors)
+
+    @property
+    def num_tensors(self) -> int:
+        """How many tensors it has; those that were captured again may count twice."""
+        return sum(map(len, self._parts))
+
+    @property
+    def tensors(self) -> dict[str, CapturedTensor]:
+        """All tensors by name; batches are divided into tensors at the first call."""
+        if len(self._parts) != 1 or not isinstance(self._parts[0], dict):
+            found: dict[str, CapturedTensor] = {}
+            for part in self._parts:
+                found.update(part if isinstance(part, dict) else part.tensors())
+            self._parts = [found]
+            return found
+        return self._parts[0]
+
+    @property
+    def single_tensors(self) -> dict[str, CapturedTensor]:
+        """The tensors that were not captured in a batch, by name."""
+        singles = (part for part in self._parts if isinstance(part, dict))
+        return {name: tensor for part in singles for name, tensor in part.items()}
+
+    def add(self, tensors: dict[str, CapturedTensor] | CapturedBatch) -> None:
+        """Add tensors, instead of others of the same names."""
+        if len(tensors):
+            self._parts.append(tensors)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the snapshots, with an allowance for each tensor's bookkeeping."""
-        held = 512 * len(self.tensors)
+        held = 512 * self.num_tensors
         batches = {}
-        for tensor in self.tensors.values():
-            for snapshot in tensor.snapshots:
-                held += snapshot.nbytes
-            batches[id(tensor.statistics)] = tensor.statistics
+        for part in self._parts:
+            if not isinstance(part, dict):
+                held += part.nbytes
+                continue
+            for tensor in part.values():
+                for snapshot in tensor.snapshots:
+                    held += snapshot.nbytes
+                batches[id(tensor.statistics)] = tensor.statistics
         return held + sum(batch.nbytes for batch in batches.values() if batch is not None)
 
+    def clear(self) -> None:
+        """Give back the memory of all snapshots, and forget the tensors."""
+        self.release()
+        self._parts = []
+
     def release(self) -> None:
-        """Give back the memory of all snapshots."""
-        for tensor in self.tensors.values():
+        """Give back the memory of all snapshots; those of batches are freed with the batch."""
+        for tensor in self.single_tensors.values():
             for snapshot in tensor.snapshots:
                 snapshot.release()
 

@@ -112,7 +112,7 @@ def _fill_rows(
         low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
         total, squares = np.add.reduceat(values, starts), np.add.reduceat(values * values, starts)
         absolute = np.add.reduceat(np.abs(values), starts)
-        mean = total / sizes
+        mean = np.clip(total / sizes, low, high)
         values -= np.repeat(mean, sizes)
         variance = np.add.reduceat(np.square(values, out=values), starts) / sizes
         variance[low == high] = 0.0

@@ -129,7 +129,7 @@ class StepWriter:
 
     def submit(self, record: StepRecord) -> None:
         """Hand a step over; waits for memory, or drops the step, as `on_full` says."""
-        if os.getpid() != self._pid or not record.tensors:
+        if os.getpid() != self._pid or not record.num_tensors:
             record.release()  # a fork has neither the thread nor a free lock
             return
         nbytes = record.nbytes

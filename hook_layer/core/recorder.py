@@ -102,8 +102,8 @@ class Recorder:
         self.record = StepRecord(clock.step, mode, mode_step)
         if not collector.due:
             return
-        self.record.tensors.update(self._pending)
-        self._pending.clear()
+        self.record.add(self._pending)
+        self._pending = {}
         names = (collection.name for collection in collector.due)
         self._tensor_capture.budget.begin_step((mode, *names))
 
@@ -120,7 +120,10 @@ class Recorder:
             if is_late and self.is_captured:
                 self.saw_late_tensors = True
             if self.record is not None:
-                self.record.tensors.update(self._tensor_capture.capture(tensors))
+                batches, rest = self._tensor_capture.batches(tensors)
+                for batch in batches:
+                    self.record.add(batch)
+                self.record.add(self._tensor_capture.capture(rest))
                 return
             if not self.num_late:
                 logger.warning(
@@ -144,8 +147,10 @@ class Recorder:
                 tensor.wall_time = wall_time
             if captured and self.is_captured:
                 self.saw_late_tensors = True
-            record = self.record if self._collector.due else None
-            (self._pending if record is None else record.tensors).update(captured)
+            if self.record is not None and self._collector.due:
+                self.record.add(captured)
+            else:
+                self._pending.update(captured)
 
     def capture_for_next(self, tensors: PlannedTensors) -> None:
         """Capture tensors for the next saved step; the newest of a name counts."""
@@ -171,17 +176,16 @@ class Recorder:
             before_end()
         with self.lock:
             record, self.record = self.record, None
-            if record is not None and record.tensors:
+            if record is not None and record.num_tensors:
                 self._complete_modes.add(record.mode)
-                self._tensor_capture.budget.end_step(record.tensors)
+                self._tensor_capture.budget.end_step(record.single_tensors)
                 self._hand_over(record)
 
     def release(self) -> None:
         """Release what was captured of the open step, which stays open."""
         with self.lock:
             if self.record is not None:
-                self.record.release()
-                self.record.tensors.clear()
+                self.record.clear()
 
     def discard(self) -> None:
         """Release the open step; it is never written."""
@@ -196,7 +200,7 @@ class Recorder:
         if not self._pending:
             return None
         record = StepRecord(self._clock.step + 1, self._clock.mode, self._clock.mode_step + 1)
-        record.tensors.update(self._pending)
+        record.add({**self._pending})
         return record
 
     def take_pending(self) -> StepRecord | None:

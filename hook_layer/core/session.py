@@ -166,7 +166,7 @@ class Session(Part):
     def hand_over(self, record: StepRecord) -> None:
         """Write a step that is complete."""
         if self.trial is None:
-            logger.info("dry run: step %d has %d tensors", record.step, len(record.tensors))
+            logger.info("dry run: step %d has %d tensors", record.step, record.num_tensors)
             record.release()
             return
         if not self.trial.has_collections:

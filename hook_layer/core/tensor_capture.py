@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from hook_layer.byte_budget import ByteBudget
 from hook_layer.capture import (
+    CapturedBatch,
     CapturedTensor,
     NumpyBackend,
     Snapshot,
@@ -48,6 +49,22 @@ class TensorSource:
         """Return the backend that captures a value."""
         return self._numpy_backend
 
+    def batches(
+        self,
+        tensors: PlannedTensors,
+        *,
+        has_values: bool,  # noqa: ARG002
+        has_statistics: bool,  # noqa: ARG002
+    ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
+        """Capture those tensors together that can be, and return the others.
+
+        Args:
+            tensors: The tensors.
+            has_values: Whether values are allowed in a batch, because no limit applies to them.
+            has_statistics: Whether each tensor gets statistics.
+        """
+        return (), tensors
+
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
@@ -86,6 +103,14 @@ class TensorCapture:
         self.budget = budget or ByteBudget()
         self._failures = failures
         self._with_statistics = with_statistics
+
+    def batches(self, tensors: PlannedTensors) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
+        """Capture those tensors together that can be, as they are now, and return the others."""
+        return self.source.batches(
+            tensors,
+            has_values=self.budget.is_unlimited,
+            has_statistics=self._with_statistics,
+        )
 
     def capture(self, tensors: PlannedTensors) -> dict[str, CapturedTensor]:
         """Capture tensors of one framework, as they are now.

@@ -146,7 +146,7 @@ class TrialSession:
             logger.warning("another run took over %s", self._store.uri)
             records, end_of_training = (), False
         for record in records:
-            if record.tensors:
+            if record.num_tensors:
                 self.writer.submit(record)
         if end_of_training:
             self.write_collections(collections)

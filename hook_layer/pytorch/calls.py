@@ -289,6 +289,8 @@ def tensors_in(value: Any) -> list[Tensor]:
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return []
+    elif len(value) == 1:
+        return tensors_in(value[0])
     return [tensor for item in value for tensor in tensors_in(item)]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -11,15 +11,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
+from hook_layer.collection_manager import TensorPlan
 from hook_layer.pytorch.copies import BufferPool, copied, large_copy, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import torch_statistics
-from hook_layer.pytorch.values import WHOLE, plain
+from hook_layer.pytorch.tensor_batch import TorchBatch
+from hook_layer.pytorch.values import WHOLE, plain, type_name
 from hook_layer.reductions import Reduction
 
 __all__ = ["TorchBackend", "is_capturable"]
 
-_NAMES: Final[dict[torch.dtype, str]] = {}
+_is_transformed: Final = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
 _METHODS: Final = {"variance": "var"}
 _OF_SPREAD: Final = ("std", "variance")
 _OF_ANY_NUMBERS: Final = ("min", "max", "sum", "prod")
@@ -39,9 +41,20 @@ class TorchBackend:
 
     def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
-        dtype = value.dtype
-        name = _NAMES.get(dtype) or _NAMES.setdefault(dtype, str(dtype).removeprefix("torch."))
-        return name, tuple(map(int, value.shape))
+        return type_name(value.dtype), tuple(map(int, value.shape))
+
+    def batches(self, tensors: Mapping[str, tuple[Tensor, TensorPlan]]) -> list[TorchBatch]:
+        """Capture tensors together, by device and type.
+
+        Args:
+            tensors: What `hook_layer.pytorch.tensor_batch.divided` returned first.
+        """
+        groups: dict[tuple[Any, ...], dict[str, tuple[Tensor, TensorPlan]]] = {}
+        for name, planned in tensors.items():
+            value = planned[0]
+            key = value.dtype, value.device if value.is_cuda else None
+            groups.setdefault(key, {})[name] = planned
+        return [TorchBatch(group, self._batches) for group in groups.values()]
 
     def statistics(
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
@@ -101,5 +114,4 @@ def is_capturable(tensor: Tensor) -> bool:
     """
     if type(tensor) not in WHOLE and (is_lazy(tensor) or isinstance(tensor, FakeTensor)):
         return False
-    is_transformed = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001 - no public way
-    return not (tensor.is_meta or tensor.is_nested or is_transformed)
+    return not (tensor.is_meta or tensor.is_nested or _is_transformed(tensor))

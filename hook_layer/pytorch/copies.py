@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -17,16 +18,26 @@ from hook_layer.capture import Snapshot
 from hook_layer.pytorch.host_copy import HostCopy, new_buffer
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, WHOLE, plain
 
-__all__ = ["BufferPool", "copied", "copied_together", "is_small", "large_copy", "storable"]
+__all__ = [
+    "PLAIN_TYPES",
+    "BufferPool",
+    "FlatCopy",
+    "copied",
+    "copied_together",
+    "is_small",
+    "large_copy",
+    "storable",
+]
 
 _Kind: TypeAlias = "tuple[torch.Size, torch.dtype, bool]"
 """Shape and type of a buffer, and whether it is pinned."""
 _POOLED_BYTES: Final = 256 << 10
 """Smaller tensors are copied together: that is quicker than to keep a buffer for each."""
-_AS_THEY_ARE: Final = frozenset(
+PLAIN_TYPES: Final = frozenset(
     {torch.float16, torch.float32, torch.float64, torch.bool, torch.uint8}
     | {torch.int8, torch.int16, torch.int32, torch.int64}
 )
+"""Types of real numbers that numpy has."""
 
 
 class BufferPool:
@@ -100,26 +111,44 @@ class _LargeSnapshot:
                 self._pool.give_back(copy)
 
 
-class _Flat:
+class FlatCopy:
     """Copies of several small tensors, one after the other in one buffer.
 
     Args:
         tensors: Dense tensors of one device and type, all of torch's own class.
+
+    Attributes:
+        nbytes: Bytes of the copies.
     """
 
-    __slots__ = ("_copy",)
+    __slots__ = ("_array", "_copy", "nbytes")
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._array: NDArray[Any] | None = None
         with torch.no_grad():
             if len(tensors) == 1:  # flattening one contiguous tensor makes no copy
                 flat = tensors[0].clone(memory_format=torch.contiguous_format).view(-1)
             else:
                 flat = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+        self.nbytes = flat.nbytes
         self._copy = HostCopy(flat) if flat.is_cuda else HostCopy.of_host(flat.cpu())
 
     def array(self) -> NDArray[Any]:
         """Return the elements, [size]; waits for the device."""
-        return self._copy.array()
+        if self._array is None:
+            self._array = self._copy.array()
+        return self._array
+
+    def segments(self, shapes: Sequence[torch.Size]) -> list[Snapshot]:
+        """Return the copy of each tensor.
+
+        Args:
+            shapes: Shapes of all tensors, in their order.
+        """
+        sizes = [shape.numel() for shape in shapes]
+        bytes_of_one = self.nbytes // (sum(sizes) or 1)
+        places = zip(accumulate(sizes, initial=0), sizes, shapes, strict=False)
+        return [_Segment(self, start, size, shape, bytes_of_one) for start, size, shape in places]
 
 
 class _Segment:
@@ -127,12 +156,14 @@ class _Segment:
 
     __slots__ = ("_flat", "_shape", "_start", "_stop", "nbytes")
 
-    def __init__(self, flat: _Flat, start: int, tensor: Tensor) -> None:
+    def __init__(
+        self, flat: FlatCopy, start: int, size: int, shape: torch.Size, bytes_of_one: int
+    ) -> None:
         self._flat = flat
         self._start = start
-        self._stop = start + tensor.numel()
-        self._shape = tensor.shape
-        self.nbytes = tensor.nbytes
+        self._stop = start + size
+        self._shape = shape
+        self.nbytes = size * bytes_of_one
 
     def array(self) -> NDArray[Any]:
         return self._flat.array()[self._start : self._stop].reshape(self._shape)
@@ -160,10 +191,9 @@ def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:
         groups.setdefault((tensor.device, tensor.dtype), []).append(position)
     copies: dict[int, Snapshot] = {}
     for positions in groups.values():
-        flat, start = _Flat([tensors[position] for position in positions]), 0
-        for position in positions:
-            copies[position] = _Segment(flat, start, tensors[position])
-            start += tensors[position].numel()
+        group = [tensors[position] for position in positions]
+        segments = FlatCopy(group).segments([tensor.shape for tensor in group])
+        copies.update(zip(positions, segments, strict=True))
     return [copies[position] for position in range(len(tensors))]
 
 
@@ -186,7 +216,7 @@ def storable(tensor: Tensor) -> Tensor:
         tensor: Any tensor; its memory is shared if possible.
     """
     is_dense = type(tensor) in WHOLE and tensor.layout is torch.strided
-    if is_dense and tensor.dtype in _AS_THEY_ARE and not tensor.is_neg():
+    if is_dense and tensor.dtype in PLAIN_TYPES and not tensor.is_neg():
         return tensor
     value = plain(tensor)
     return value.to(torch.float32) if value.dtype in SAVED_AS_FLOAT32 else value

@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
-from torch import Tensor
 
-from hook_layer.collection_manager import TensorPlan
 from hook_layer.guard import FailureLog
-from hook_layer.pytorch.step_tensors import StepTensors
+from hook_layer.pytorch.step_tensors import PlannedTensor, StepTensors
 
 __all__ = ["ModuleCalls"]
 
@@ -36,8 +34,8 @@ class _Call(NamedTuple):
     """Tensors of one call, with the number of writes to each when the call ended."""
 
     name: str
-    tensors: Mapping[str, tuple[Tensor, TensorPlan]]
-    versions: tuple[int, ...]
+    tensors: Mapping[str, PlannedTensor]
+    versions: list[int]
     is_captured: bool
 
 
@@ -80,13 +78,12 @@ class ModuleCalls:
             outputs: Its outputs.
             is_compiled: Whether compiled code calls, which may use their memory again.
         """
-        named = self._tensors.numbered(f"{name}_input_", inputs)
-        named.update(self._tensors.numbered(f"{name}_output_", outputs))
-        due = self._tensors.due(named)
+        due = self._tensors.due_of_call(name, inputs, outputs)
         if not due:
             return
-        may_wait = self._is_in_pass and not is_compiled and self._is_countable(due)
-        if not may_wait:
+        tensors = [tensor for tensor, _ in due.values()]
+        may_wait = self._is_in_pass and not is_compiled and not tensors[0].is_inference()
+        if not may_wait or (tensors[0].is_cuda and _current_stream() != self._stream):
             self._tensors.capture_due(due)
             return
         is_captured = name not in self._unchanged
@@ -94,9 +91,9 @@ class ModuleCalls:
             self._tensors.capture_due(due)
             if name in self._changed:
                 return
-        versions = tuple([tensor._version for tensor, _ in due.values()])  # noqa: SLF001
+        versions = [tensor._version for tensor in tensors]  # noqa: SLF001
         self._calls.append(_Call(name, due, versions, is_captured))
-        self._held_bytes += sum([tensor.nbytes for tensor, _ in due.values()])
+        self._held_bytes += sum([tensor.nbytes for tensor in tensors])
         if self._held_bytes > _MOST_HELD_BYTES:
             self._capture()
 
@@ -105,18 +102,12 @@ class ModuleCalls:
         self._is_in_pass = False
         self._calls, self._held_bytes = [], 0
 
-    def _is_countable(self, due: Mapping[str, tuple[Tensor, TensorPlan]]) -> bool:
-        if any(tensor.is_inference() for tensor, _ in due.values()):
-            return False
-        is_cuda = next(iter(due.values()))[0].is_cuda
-        return not is_cuda or _current_stream() == self._stream
-
     def _capture(self) -> None:
         """Capture the tensors of all calls that nobody wrote to, and learn from the others."""
         calls, self._calls, self._held_bytes = self._calls, [], 0
-        found: dict[str, tuple[Tensor, TensorPlan]] = {}
+        found: dict[str, PlannedTensor] = {}
         for call in calls:
-            versions = tuple([tensor._version for tensor, _ in call.tensors.values()])  # noqa: SLF001
+            versions = [tensor._version for tensor, _ in call.tensors.values()]  # noqa: SLF001
             if versions == call.versions:
                 self._unchanged.add(call.name)
                 if not call.is_captured:
@@ -131,8 +122,8 @@ class ModuleCalls:
     def _keep_unchanged(
         self,
         call: _Call,
-        versions: tuple[int, ...],
-        found: dict[str, tuple[Tensor, TensorPlan]],
+        versions: list[int],
+        found: dict[str, PlannedTensor],
     ) -> None:
         for (name, due), before, now in zip(
             call.tensors.items(), call.versions, versions, strict=True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import nn
@@ -24,19 +23,19 @@ class ModuleHooks:
 
     def __init__(self, callback: ModuleCallback) -> None:
         self._callback = WeakMethod(callback)  # its owner owns this
-        self._handles: dict[nn.Module, Any] = {}
+        self._numbers: dict[nn.Module, int] = {}
         self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
         self._compiled: set[nn.Module] = set()
 
     @property
     def is_watching(self) -> bool:
         """Whether any module is watched."""
-        return bool(self._handles)
+        return bool(self._numbers)
 
     def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
         """Watch these modules, and no others but the compiled ones."""
-        for module in self._handles.keys() - modules - self._compiled:
-            self._handles.pop(module).remove()
+        for module in self._numbers.keys() - modules - self._compiled:
+            own_hooks.take(module, self._numbers.pop(module))
         self._watch(modules)
 
     def keep(self, modules: AbstractSet[nn.Module]) -> None:
@@ -53,13 +52,11 @@ class ModuleHooks:
         callback = self._callback()
         if callback is None:
             return
-        for module in modules - self._handles.keys():
+        for module in modules - self._numbers.keys():
             call = self._calls.get(module)
             if call is None:
                 call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
-            self._handles[module] = own_hooks.register(
-                module.register_forward_hook, call, with_kwargs=True
-            )
+            self._numbers[module] = own_hooks.put(module, call)
 
     def _keep_one(self, module: nn.Module) -> None:
         self.keep({module})

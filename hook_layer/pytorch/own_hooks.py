@@ -14,9 +14,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-__all__ = ["drop", "register"]
+__all__ = ["drop", "put", "register", "take"]
 
 _FIRST: Final = int.from_bytes(b"Stepwatc", "big")
 """The first of our numbers: nobody else counts up to it."""
@@ -42,6 +43,36 @@ def register(function: Callable[..., Any], hook: Callable[..., Any], **options: 
         return function(hook, **options)
     finally:
         RemovableHandle.next_id = others
+
+
+def put(module: nn.Module, hook: Callable[..., Any]) -> int:
+    """Put a forward hook of ours, called with keyword arguments, on a module.
+
+    torch's own way takes ten times as long, and a saved step puts hundreds.
+
+    Args:
+        module: The module.
+        hook: The hook.
+
+    Returns:
+        Its number, for `take`.
+    """
+    _leave_out_of_copies()
+    number = next(_numbers)
+    module._forward_hooks[number] = hook  # noqa: SLF001
+    module._forward_hooks_with_kwargs[number] = True  # noqa: SLF001
+    return number
+
+
+def take(module: nn.Module, number: int) -> None:
+    """Take off what `put` has put there.
+
+    Args:
+        module: The module.
+        number: What `put` returned.
+    """
+    module._forward_hooks.pop(number, None)  # noqa: SLF001
+    module._forward_hooks_with_kwargs.pop(number, None)  # noqa: SLF001
 
 
 def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]) -> None:

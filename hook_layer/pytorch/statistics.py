@@ -23,11 +23,30 @@ from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
-__all__ = ["TorchStatistics", "torch_statistics"]
+__all__ = ["DeviceRows", "TorchStatistics", "torch_statistics"]
 
 _MOST_COPIED_BYTES: Final = 64 << 20
 """Of small tensors whose statistics the writer computes; those beyond are read at once."""
 _Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
+
+
+@dataclass(slots=True)
+class DeviceRows:
+    """Statistics of several tensors on their way from a device.
+
+    Attributes:
+        batch: What has them.
+        first: Place of the first of them there.
+        nbytes: Memory that they take up.
+    """
+
+    batch: DeviceStatistics
+    first: int
+    nbytes: int
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the statistics, [tensors or more, STATISTICS_COLUMNS]; waits for the device."""
+        return np.array(self.batch.rows()[self.first :], np.float64)
 
 
 @dataclass(slots=True)

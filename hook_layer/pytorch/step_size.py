@@ -44,9 +44,9 @@ class StepSize:
     def is_full(self) -> bool:
         """Return whether the open step holds as much as may wait for the writer, and log that."""
         record = self._recorder.record
-        if record is None or len(record.tensors) <= self._num_checked * _CHECKED_AGAIN:
+        if record is None or record.num_tensors <= self._num_checked * _CHECKED_AGAIN:
             return False
-        self._num_checked = len(record.tensors)
+        self._num_checked = record.num_tensors
         if record.nbytes < self._max_bytes:
             return False
         if not self._has_warned:
@@ -55,7 +55,7 @@ class StepSize:
                 "step %d ended before all optimizers stepped; its %d tensors fill "
                 "queue_bytes=%d. Save less, or raise queue_bytes.",
                 self._clock.step,
-                len(record.tensors),
+                record.num_tensors,
                 int(self._max_bytes),
             )
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 
@@ -14,10 +14,12 @@ from hook_layer.core.recorder import Recorder
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import is_capturable
 
-__all__ = ["MAX_CALLS_A_STEP", "StepTensors"]
+__all__ = ["MAX_CALLS_A_STEP", "PlannedTensor", "StepTensors"]
 
 logger = logging.getLogger("stepwatch")
 
+PlannedTensor: TypeAlias = "tuple[Tensor, TensorPlan]"
+"""A tensor, and what is stored of it."""
 MAX_CALLS_A_STEP: Final = 10_000
 """How many tensors a module may have in one step, as `name_output_0` and so on."""
 
@@ -62,9 +64,33 @@ class StepTensors:
         self._counts[prefix] = first + len(tensors)
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
 
+    def due_of_call(self, name: str, inputs: Any, outputs: Any) -> dict[str, PlannedTensor]:
+        """Return inputs and outputs of a call that are due and can be read, with their plans.
+
+        Args:
+            name: Name of the module.
+            inputs: Its inputs.
+            outputs: Its outputs.
+        """
+        found: dict[str, PlannedTensor] = {}
+        plan, counts = self._collector.plan, self._counts
+        for prefix, value in ((f"{name}_input_", inputs), (f"{name}_output_", outputs)):
+            number = counts.get(prefix, 0)
+            if number >= MAX_CALLS_A_STEP:
+                self._warn(prefix)
+                continue
+            for tensor in tensors_in(value):
+                full_name = f"{prefix}{number}"
+                number += 1
+                planned = plan(full_name)
+                if planned is not None and is_capturable(tensor):
+                    found[full_name] = tensor, planned
+            counts[prefix] = number
+        return found
+
     def due(
         self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()
-    ) -> dict[str, tuple[Tensor, TensorPlan]]:
+    ) -> dict[str, PlannedTensor]:
         """Return the tensors that are due and can be read, with their plans.
 
         Args:
@@ -72,18 +98,18 @@ class StepTensors:
             member_of: Collections that they belong to, whatever their names.
         """
         plan = self._collector.plan
-        found = {}
-        for name, tensor in tensors.items():
-            planned = plan(name, member_of)
-            if planned is not None and is_capturable(tensor):
-                found[name] = tensor, planned
-        return found
+        planned = ((name, tensor, plan(name, member_of)) for name, tensor in tensors.items())
+        return {
+            name: (tensor, known)
+            for name, tensor, known in planned
+            if known is not None and is_capturable(tensor)
+        }
 
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
         """Capture those of the tensors that are due; arguments as of `due`."""
         self.capture_due(self.due(tensors, member_of))
 
-    def capture_due(self, tensors: Mapping[str, tuple[Tensor, TensorPlan]]) -> None:
+    def capture_due(self, tensors: Mapping[str, PlannedTensor]) -> None:
         """Capture tensors that `due` returned."""
         if tensors:
             self._recorder.capture(tensors)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from hook_layer.capture import CapturedTensor, TensorBackend
+from hook_layer.capture import CapturedBatch, CapturedTensor, TensorBackend
 from hook_layer.collections import CollectionKeys
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
 from hook_layer.format.statistics_block import Shard
@@ -18,6 +21,7 @@ from hook_layer.pytorch.copies import BufferPool
 from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.tensor_batch import divided
 from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
 from hook_layer.pytorch.zero import zero_part
 
@@ -56,6 +60,28 @@ class TorchSource(TensorSource):
         """Return the backend that captures a value."""
         return self._backend if isinstance(value, Tensor) else super().backend_of(value)
 
+    def batches(
+        self, tensors: PlannedTensors, *, has_values: bool, has_statistics: bool
+    ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
+        """Capture those tensors together that can be, and return the others.
+
+        Args:
+            tensors: The tensors.
+            has_values: Whether values are allowed in a batch, because no limit applies to them.
+            has_statistics: Whether each tensor gets statistics.
+        """
+        if not has_statistics or self._has_parts:
+            return (), tensors
+        together, others = divided(tensors, has_values=has_values)
+        is_cuda = any(value.is_cuda for value, _ in together.values())
+        if is_cuda and torch.cuda.is_current_stream_capturing():
+            return (), tensors
+        try:
+            with not_disturbing_recordings() if is_cuda else nullcontext():
+                return self._backend.batches(together), others
+        except Exception:  # noqa: BLE001 - those that cannot be captured are found one by one
+            return (), tensors
+
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
@@ -90,10 +116,10 @@ class TorchSource(TensorSource):
         """Capture of each tensor what this rank has, and note which part of it that is."""
         own: dict[str, Any] = {}
         shards: dict[str, Shard] = {}
-        has_flat_parts = self._registered.has_flat_parts
+        has_parts = self._has_parts
         for name, planned in tensors.items():
             value, plan = planned
-            if not has_flat_parts and type(value) in WHOLE and not hasattr(value, "ds_tensor"):
+            if not has_parts and type(value) in WHOLE:
                 own[name] = planned
                 continue
             try:
@@ -110,6 +136,11 @@ class TorchSource(TensorSource):
         for name in shards.keys() & captured.keys():
             captured[name].shard = shards[name]
         return captured
+
+    @property
+    def _has_parts(self) -> bool:
+        """Whether tensors of torch's own class may be parts: of FSDP1, or of DeepSpeed's ZeRO."""
+        return self._registered.has_flat_parts or "deepspeed" in sys.modules
 
     def _own_part(self, name: str, value: Any) -> tuple[Any, Shard | None]:
         """Return what this rank has of a tensor, and which part that is; None for the whole.

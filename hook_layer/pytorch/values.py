@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "own_shard",
     "plain",
     "shard_of",
+    "type_name",
 ]
 
 SAVED_AS_FLOAT32: Final = frozenset(
@@ -29,6 +31,12 @@ SAVED_AS_FLOAT32: Final = frozenset(
 """Types that numpy does not have."""
 WHOLE: Final = frozenset({Tensor, nn.Parameter})
 """Classes whose tensors have their elements in memory of their own."""
+
+
+@cache
+def type_name(dtype: torch.dtype) -> str:
+    """Return the name of a type, e.g. `bfloat16`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def plain(tensor: Tensor) -> Tensor:
