@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from hook_layer.collection_set import CollectionSet
@@ -74,6 +75,17 @@ class TensorPlan:
     reductions: tuple[Reduction, ...] = ()
     shape: bool = False
     summaries: SummaryPlan | None = None
+
+    @cached_property
+    def is_statistics(self) -> bool:
+        """Whether nothing but statistics and the shape is stored."""
+        return not (self.raw or self.reductions or self.summaries)
+
+    @cached_property
+    def is_whole_parameter(self) -> bool:
+        """Whether it is the value of a parameter or gradient, stored whole, and nothing else."""
+        is_whole = self.raw and self.raw_max_elements is None and self.is_of_parameter
+        return is_whole and not (self.reductions or self.summaries)
 
 
 @dataclass

@@ -35,6 +35,7 @@ __all__ = [
     "chunked_statistics",
     "has_statistics",
     "number_statistics",
+    "segment_statistics",
     "statistics_row",
     "statistics_rows",
 ]
@@ -85,45 +86,66 @@ def statistics_rows(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         arrays: Values, [...] each, as for `array_statistics`.
     """
     rows = np.empty((len(arrays), len(STATISTICS_COLUMNS)))
-    group: list[int] = []
-    num_elements = 0
+    short: dict[np.dtype[Any], list[int]] = {}
     for position, array in enumerate(arrays):
-        if not 0 < array.size <= _SHORT or not has_statistics(array.dtype):
+        if 0 < array.size <= _SHORT and has_statistics(array.dtype):
+            short.setdefault(array.dtype, []).append(position)
+        else:
             rows[position] = array_statistics(array)
-            continue
-        if num_elements + array.size > CHUNK:
-            _fill_rows(rows, arrays, group)
-            group, num_elements = [], 0
-        group.append(position)
-        num_elements += array.size
-    if group:
-        _fill_rows(rows, arrays, group)
+    for positions in short.values():
+        flat = np.concatenate([arrays[position].ravel(order="K") for position in positions])
+        rows[positions] = segment_statistics(flat, [arrays[n].size for n in positions])
     return rows
 
 
-def _fill_rows(
-    rows: NDArray[np.float64], arrays: Sequence[NDArray[Any]], group: Sequence[int]
-) -> None:
-    """Compute the rows of a group of short arrays together."""
-    sizes = np.array([arrays[position].size for position in group])
-    starts = np.cumsum(sizes) - sizes
-    values = np.concatenate([arrays[position].ravel(order="K") for position in group], dtype=float)
+def segment_statistics(flat: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.float64]:
+    """Return the statistics of consecutive segments of an array, [segments, STATISTICS_COLUMNS].
+
+    Args:
+        flat: Real numbers or booleans, [n].
+        sizes: Numbers of elements of the segments; n together.
+    """
+    rows = np.empty((len(sizes), len(STATISTICS_COLUMNS)))
+    first = begin = end = 0  # of the short segments that are computed together
+    for position, size in enumerate(sizes):
+        if 0 < size <= _SHORT and end + size - begin <= CHUNK:
+            end += size
+            continue
+        if first < position:
+            rows[first:position] = _short_segments(flat[begin:end], sizes[first:position])
+        first, begin = position, end
+        end += size
+        if not 0 < size <= _SHORT:
+            rows[position] = array_statistics(flat[begin:end])
+            first, begin = position + 1, end
+    if first < len(sizes):
+        rows[first:] = _short_segments(flat[begin:end], sizes[first:])
+    return rows
+
+
+def _short_segments(flat: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.float64]:
+    """Return the statistics of segments that are computed together, none of them empty."""
+    lengths = np.array(sizes)
+    starts = np.cumsum(lengths) - lengths
+    values = flat.astype(np.float64)
     with np.errstate(all="ignore"):
         low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
         total, squares = np.add.reduceat(values, starts), np.add.reduceat(values * values, starts)
         absolute = np.add.reduceat(np.abs(values), starts)
-        mean = np.clip(total / sizes, low, high)
-        values -= np.repeat(mean, sizes)
-        variance = np.add.reduceat(np.square(values, out=values), starts) / sizes
+        mean = np.clip(total / lengths, low, high)
+        values -= np.repeat(mean, lengths)
+        variance = np.add.reduceat(np.square(values, out=values), starts) / lengths
         variance[low == high] = 0.0
         magnitude = np.maximum(-low, high)
         is_sound = np.isfinite(squares) & ((magnitude == 0) | (magnitude >= SMALLEST_SQUARED))
-    l2 = np.where(sizes == 1, absolute, np.sqrt(squares))
-    none = np.zeros(len(group))
-    moments = mean, np.sqrt(variance), absolute / sizes, absolute, l2
-    rows[group] = np.stack([sizes, none, none, low, high, *moments], axis=1)
+    l2 = np.where(lengths == 1, absolute, np.sqrt(squares))
+    none = np.zeros(len(sizes))
+    moments = mean, np.sqrt(variance), absolute / lengths, absolute, l2
+    rows = np.stack([lengths, none, none, low, high, *moments], axis=1)
     for place in np.flatnonzero(~is_sound).tolist():
-        rows[group[place]] = array_statistics(arrays[group[place]])
+        start = int(starts[place])
+        rows[place] = array_statistics(flat[start : start + sizes[place]])
+    return rows
 
 
 def chunked_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:

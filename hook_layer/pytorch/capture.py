@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
-from hook_layer.collection_manager import TensorPlan
 from hook_layer.pytorch.copies import BufferPool, copied, large_copy, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import torch_statistics
@@ -43,18 +42,10 @@ class TorchBackend:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
         return type_name(value.dtype), tuple(map(int, value.shape))
 
-    def batches(self, tensors: Mapping[str, tuple[Tensor, TensorPlan]]) -> list[TorchBatch]:
-        """Capture tensors together, by device and type.
-
-        Args:
-            tensors: What `hook_layer.pytorch.tensor_batch.divided` returned first.
-        """
-        groups: dict[tuple[Any, ...], dict[str, tuple[Tensor, TensorPlan]]] = {}
-        for name, planned in tensors.items():
-            value = planned[0]
-            key = value.dtype, value.device if value.is_cuda else None
-            groups.setdefault(key, {})[name] = planned
-        return [TorchBatch(group, self._batches) for group in groups.values()]
+    def capture(self, batches: Iterable[TorchBatch]) -> None:
+        """Capture batches of tensors."""
+        for batch in batches:
+            batch.capture(self._batches)
 
     def statistics(
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]

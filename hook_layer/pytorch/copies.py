@@ -20,6 +20,7 @@ from hook_layer.pytorch.values import SAVED_AS_FLOAT32, WHOLE, plain
 
 __all__ = [
     "PLAIN_TYPES",
+    "SMALL_BYTES",
     "BufferPool",
     "FlatCopy",
     "copied",
@@ -31,7 +32,7 @@ __all__ = [
 
 _Kind: TypeAlias = "tuple[torch.Size, torch.dtype, bool]"
 """Shape and type of a buffer, and whether it is pinned."""
-_POOLED_BYTES: Final = 256 << 10
+SMALL_BYTES: Final = 256 << 10
 """Smaller tensors are copied together: that is quicker than to keep a buffer for each."""
 PLAIN_TYPES: Final = frozenset(
     {torch.float16, torch.float32, torch.float64, torch.bool, torch.uint8}
@@ -68,7 +69,7 @@ class BufferPool:
     def give_back(self, copy: HostCopy) -> None:
         """Take the buffer of a copy that has arrived, and that nobody uses any more."""
         buffer, dropped = copy.buffer, []
-        if not _POOLED_BYTES <= buffer.nbytes <= self._max_bytes:
+        if not SMALL_BYTES <= buffer.nbytes <= self._max_bytes:
             return
         kind = buffer.shape, buffer.dtype, copy.is_pinned
         with self._lock:
@@ -206,7 +207,7 @@ def is_small(tensor: Tensor) -> bool:
     """Return whether a tensor is copied together with others."""
     if type(tensor) not in WHOLE or tensor.layout is not torch.strided:
         return False
-    return tensor.nbytes < _POOLED_BYTES
+    return tensor.nbytes < SMALL_BYTES
 
 
 def storable(tensor: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from hook_layer.pytorch.copies import BufferPool
 from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.tensor_batch import divided
+from hook_layer.pytorch.tensor_batch import join
 from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
 from hook_layer.pytorch.zero import zero_part
 
@@ -72,15 +72,16 @@ class TorchSource(TensorSource):
         """
         if not has_statistics or self._has_parts:
             return (), tensors
-        together, others = divided(tensors, has_values=has_values)
-        is_cuda = any(value.is_cuda for value, _ in together.values())
+        batches, others = join(tensors, has_values=has_values)
+        is_cuda = any(batch.is_cuda for batch in batches)
         if is_cuda and torch.cuda.is_current_stream_capturing():
             return (), tensors
         try:
             with not_disturbing_recordings() if is_cuda else nullcontext():
-                return self._backend.batches(together), others
+                self._backend.capture(batches)
         except Exception:  # noqa: BLE001 - those that cannot be captured are found one by one
             return (), tensors
+        return batches, others
 
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
