@@ -44,6 +44,7 @@ from hook_layer.guard import FailureLog, guarded
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.process_end import ProcessEnd
 from hook_layer.report import HookReport
+from hook_layer.this_process import this_process
 from hook_layer.uncaught import about_to_stop
 
 __all__ = ["BaseHook"]
@@ -377,7 +378,8 @@ class BaseHook:
     @property
     def is_active(self) -> bool:
         """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
-        return self.state.is_active
+        state = self.state  # its property would be another call in each guarded method
+        return state.is_enabled and not state.is_closed and state.pid == this_process.pid
 
     @property
     def is_refused(self) -> bool:

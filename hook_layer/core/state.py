@@ -20,27 +20,28 @@ class HookState:
         stopwatch: Time that the hook took from the training script.
         is_enabled: False where `USE_SMDEBUG` switches hooks off.
         is_closed: Whether the hook was closed.
+        pid: The process that made the hook.
     """
 
-    __slots__ = ("_pid", "_releases", "failures", "is_closed", "is_enabled", "stopwatch")
+    __slots__ = ("_releases", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
 
     def __init__(self) -> None:
         self.failures = FailureLog()
         self.stopwatch = Stopwatch()
         self.is_enabled = hook_enabled()
         self.is_closed = False
-        self._pid = this_process.pid
+        self.pid = this_process.pid
         self._releases: list[WeakMethod[Callable[[], None]]] = []
 
     @property
     def is_forked(self) -> bool:
         """Whether this is a forked child of the process that made the hook."""
-        return this_process.pid != self._pid
+        return this_process.pid != self.pid
 
     @property
     def is_active(self) -> bool:
         """Whether the hook is enabled, open, and in its own process."""
-        return self.is_enabled and not self.is_closed and this_process.pid == self._pid
+        return self.is_enabled and not self.is_closed and this_process.pid == self.pid
 
     def when_closed(self, release: Callable[[], None]) -> None:
         """Call a method when the hook is closed, to release objects of the framework.
