@@ -102,6 +102,15 @@ def test_the_tests() -> None:
         assert exists(f"{module}.{name}"), f"{page}: {file}::{name}"
 
 
+def test_the_files_of_the_architecture() -> None:
+    hook_layer = ROOT / "hook_layer"
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
+    assert len(named) > 30
+    missing = {file for file in named if not ((ROOT / file).exists() or (hook_layer / file).exists())}
+    assert not missing
+
+
 def test_a_name_that_does_not_exist_would_be_found() -> None:
     assert exists("hook_layer.pytorch.Hook")
     assert not exists("hook_layer.pytorch.Hok")
