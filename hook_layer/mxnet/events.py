@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -27,6 +28,8 @@ from hook_layer.mxnet.watched_functions import (
 )
 
 __all__ = ["MxnetEvents"]
+
+logger = logging.getLogger("stepwatch")
 
 _LOSS_PREFIX = "Loss_output_"
 
@@ -235,6 +238,20 @@ class MxnetEvents(BaseHook):
             known = any(id(p) in ours for p in trainer._params)  # noqa: SLF001 - no public way
             self._is_ours[trainer] = known
         return known
+
+    def _replace_models(self) -> None:
+        """Release the models, because the script registers another one; losses stay."""
+        logger.warning(
+            "the script registers a model after another one trained: from step %d on the hook "
+            "watches only the registered one; register it earlier",
+            self.step + 1,
+        )
+        self.recorder.end_step()
+        losses = self._blocks.registered.losses
+        self._release_models()
+        for loss in losses:
+            self._blocks.registered.add_loss(loss)
+            self._watch_loss(loss)
 
     def _release_models(self) -> None:
         for handle in self._handles:
