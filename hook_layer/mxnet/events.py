@@ -59,7 +59,7 @@ class MxnetEvents(BaseHook):
         self._handles: list[Any] = []
         self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
         self._is_over = False  # whether the next pass begins a step
-        self._met_loss = self._awaits_update = False
+        self._has_loss = self._awaits_update = False
         self._stepped: set[int] = set()  # Trainers, in this step and in the last that any did in
         self._stepped_before: set[int] = set()
         self._is_ours: WeakKeyDictionary[Trainer, bool] = WeakKeyDictionary()
@@ -69,10 +69,10 @@ class MxnetEvents(BaseHook):
         self._blocks.models_changed()
         if len(self._blocks.registered.models) == 1:
             self._handles += [
-                BACKWARD.listen(behind=self._on_backward),
-                ARRAY_BACKWARD.listen(behind=self._on_backward),
-                TRAINER_STEP.listen(before=self._on_trainer, behind=self._on_trained),
-                TRAINER_UPDATE.listen(before=self._on_trainer, behind=self._on_trained),
+                BACKWARD.listen(after=self._on_backward),
+                ARRAY_BACKWARD.listen(after=self._on_backward),
+                TRAINER_STEP.listen(before=self._on_trainer, after=self._on_trained),
+                TRAINER_UPDATE.listen(before=self._on_trainer, after=self._on_trained),
                 TRAINER_UPDATES.listen(before=self._on_update),
             ]
         self._handles += [
@@ -123,7 +123,7 @@ class MxnetEvents(BaseHook):
         self.begin_step()
         self._blocks.begin_step()
         self._passes.clear()
-        self._is_over = self._met_loss = self._awaits_update = False
+        self._is_over = self._has_loss = self._awaits_update = False
         if self._stepped:
             self._stepped_before, self._stepped = self._stepped, set()
 
@@ -131,7 +131,7 @@ class MxnetEvents(BaseHook):
     def _on_loss(self, loss: Block, inputs: Any, outputs: Any) -> None:
         if not arrays_in(outputs):  # it is traced
             return
-        self._met_loss = True
+        self._has_loss = True
         if self.collector.due:
             self._blocks.capture(self._blocks.numbered(f"{name_of(loss)}_input_", inputs))
             losses = self._blocks.numbered(f"{name_of(loss)}_output_", outputs)
@@ -143,7 +143,7 @@ class MxnetEvents(BaseHook):
         if not self._is_newest():
             return
         is_named = (
-            self._met_loss or self.own_tensors.has_losses or any(g is not None for g in given)
+            self._has_loss or self.own_tensors.has_losses or any(g is not None for g in given)
         )
         if self.collector.due and not is_named:
             named = self._blocks.numbered(_LOSS_PREFIX, heads)

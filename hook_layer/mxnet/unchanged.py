@@ -60,7 +60,7 @@ class ModelSearch:
         self._hook: Hook | None = None
         self._model: Callable[[], Block | None] = lambda: None
         self._num_passes = 0
-        self._has_met_another = False
+        self._warned_of_another = False
         self._mode_call: BlockCall | None = None
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
@@ -106,8 +106,8 @@ class ModelSearch:
             return
         elif is_loss(block):
             self._hook.register_loss(block)
-        elif not self._has_met_another and autograd.is_recording() and is_trained(block):
-            self._has_met_another = True
+        elif not self._warned_of_another and autograd.is_recording() and is_trained(block):
+            self._warned_of_another = True
             logger.warning("only the first model of a process is watched; %s is not", block.name)
 
     def _on_pass(self, model: Block, inputs: Any, _: Any) -> None:
