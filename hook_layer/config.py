@@ -125,12 +125,12 @@ class HookTargets:
         """
         root = self.out.uri
 
-        def rename_inside(uri: str) -> str:
+        def rename_path(uri: str) -> str:
             return rename(root) + uri[len(root) :] if uri.startswith(root) else rename(uri)
 
         tensorboard = self.tensorboard
         if tensorboard is not None:
-            tensorboard = reopened(tensorboard, rename_inside)
+            tensorboard = reopened(tensorboard, rename_path)
         return HookTargets(reopened(self.out, rename), tensorboard, self.checkpoint)
 
 

@@ -58,7 +58,7 @@ class HistogramCounter:
         Args:
             array: Real numbers, [...].
         """
-        with np.errstate(all="ignore"):  # what is not finite is told apart, and sums may overflow
+        with np.errstate(all="ignore"):  # sums may overflow; other numbers are counted apart
             return self._summary(array.ravel(order="K"))  # no copy, whatever the memory's order
 
     def _summary(self, flat: NDArray[Any]) -> HistogramSummary | None:
@@ -147,15 +147,15 @@ class _Sums:
             limits: Right limits of the buckets, [buckets].
             counts: What is in each, [buckets].
         """
-        kept = _kept(counts)
+        stored = _stored_buckets(counts)
         return HistogramSummary(
             min=self._min,
             max=self._max,
             num=float(self.num),
             sum=self._sum,
             sum_squares=self._sum_squares,
-            limits=limits[kept].tolist(),
-            counts=counts[kept].tolist(),
+            limits=limits[stored].tolist(),
+            counts=counts[stored].tolist(),
         )
 
 
@@ -187,10 +187,10 @@ def _cell_table() -> _CellTable:
     return _CellTable(smallest, is_split, np.flatnonzero(is_split))
 
 
-def _kept(counts: NDArray[np.float64]) -> NDArray[np.intp]:
+def _stored_buckets(counts: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return which buckets are stored: those with numbers, and the last of each gap between."""
     is_used = counts > 0
     ends_gap = ~is_used & np.append(is_used[1:], False)
     ends_gap[: np.argmax(is_used)] = False
-    kept: NDArray[np.intp] = np.flatnonzero(is_used | ends_gap)
-    return kept
+    stored: NDArray[np.intp] = np.flatnonzero(is_used | ends_gap)
+    return stored

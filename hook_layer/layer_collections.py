@@ -43,7 +43,7 @@ class LayerCollection(Collection, ABC):
 
     @abstractmethod
     def resolve(self, names: Mapping[Any, str]) -> None:
-        """See to it that the layers that were added can be met.
+        """Include the tensors of the layers that were added.
 
         Args:
             names: Names of the layers that were registered.
@@ -90,8 +90,8 @@ def resolve_layers(
     Args:
         manager: The collections.
         names: Names of the layers that were registered, losses too.
-        on_mistake: Is told of collections with other layers, which may be registered later; None:
-            the first one is raised.
+        on_mistake: Called for each collection with other layers, which may be registered later;
+            None: the first one is raised.
 
     Raises:
         HookConfigurationError: A layer was not registered with the hook.

@@ -1,4 +1,4 @@
-"""Finds what earlier trainings left on local disk: one that was killed could not say so itself."""
+"""Reports files that earlier runs, which were killed, left on local disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hook_layer.delivery.spool_folder import (
     delivery_command,
 )
 
-__all__ = ["tell_of_old_spools"]
+__all__ = ["report_old_spools"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -25,8 +25,8 @@ _MAX_ENTRIES: Final = 10_000
 _MAX_FOUND: Final = 10
 
 
-def tell_of_old_spools(target: SpoolTarget, parent: str | None) -> None:
-    """Log which spools wait for a trial and worker that nobody delivers.
+def report_old_spools(target: SpoolTarget, parent: str | None) -> None:
+    """Log which spools of a trial and worker nobody delivers.
 
     Args:
         target: The trial and worker; the run may be another one.

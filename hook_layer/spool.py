@@ -6,9 +6,9 @@ Steps are stored in their order, one at a time, and removed from the spool once 
 marker comes last, when nothing else is left, and then the folder is removed. What fails stays: the
 command can be given again.
 
-**A training that was resumed since is not overwritten.** It numbers its steps anew from where it
-went on, and has told readers which numbers never come. From the first step on that it saved anew,
-or gave up, everything stays in the spool.
+**The command overwrites no file of a run that was resumed since.** Such a run numbers its steps
+from where it resumed, and its files name the numbers that never come. So the first step that the
+run saved again or gave up, and all later ones, stay in the spool.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _PendingCall: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 class StuckThreadWatch:
     """Acts on a signal that the main thread does not handle; to be made in the main thread.
 
-    Without effect where somebody else is told of signals already, as an event loop is.
+    Without effect where another listener, such as an event loop, already gets the signals.
 
     Args:
         number: The signal.

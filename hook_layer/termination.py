@@ -72,7 +72,7 @@ class TerminationHandler:
     ) -> None:
         self._number = number
         self._watches_main_thread = watches_main_thread
-        self._told: weakref.WeakSet[Interruptible] = weakref.WeakSet()
+        self._hooks: weakref.WeakSet[Interruptible] = weakref.WeakSet()
         self._handling: list[tuple[_Installed, FrameType | None]] = []
         self._watch: StuckThreadWatch | None = None
         self._is_ending = self._stores_elsewhere = False
@@ -80,7 +80,7 @@ class TerminationHandler:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
-    def tell(self, hook: Interruptible) -> None:
+    def add(self, hook: Interruptible) -> None:
         """Notify a hook of the signal from now on; without effect outside of the main thread.
 
         A signal that the process ignores stays ignored. Where the handler was replaced, one is
@@ -95,12 +95,12 @@ class TerminationHandler:
             self._stop_watch()
         elif self._watch is None and self._watches_main_thread:
             self._watch = StuckThreadWatch(self._number, self._end_from_elsewhere, grace_s=_GRACE_S)
-        self._told.add(hook)
+        self._hooks.add(hook)
 
-    def forget(self, hook: Interruptible) -> None:
+    def remove(self, hook: Interruptible) -> None:
         """Stop notifying a hook; after the last one, restore the signal."""
-        self._told.discard(hook)
-        if not self._told and threading.current_thread() is threading.main_thread():
+        self._hooks.discard(hook)
+        if not self._hooks and threading.current_thread() is threading.main_thread():
             self._uninstall()
 
     def handle(self, installed: _Installed, number: int, frame: FrameType | None) -> None:
@@ -115,7 +115,7 @@ class TerminationHandler:
             self._watch.handled()
         callers = [one for one, interrupted in self._handling if interrupted is frame]
         if not callers:
-            for hook in list(self._told):
+            for hook in list(self._hooks):
                 hook.note_termination(self._number)
         if not callable(installed.previous):
             self._end(number)
@@ -154,7 +154,7 @@ class TerminationHandler:
 
     def _forked(self) -> None:
         """Leave the signal in a forked child as it was without us."""
-        self._told.clear()
+        self._hooks.clear()
         with suppress(ValueError):
             self._uninstall()
 
@@ -172,7 +172,7 @@ class TerminationHandler:
         installed = self._installed()
         if installed is None or callable(installed.previous):
             return  # somebody else's
-        for hook in list(self._told):
+        for hook in list(self._hooks):
             hook.note_termination(self._number)
         self._stores_elsewhere = True
         with suppress(TimeoutError):
@@ -181,7 +181,7 @@ class TerminationHandler:
 
     def _store_all(self) -> None:
         self._is_ending = True
-        for hook in list(self._told):
+        for hook in list(self._hooks):
             # Whatever breaks in the midst of a thread that was doing something else.
             with suppress(Exception):
                 hook.store_before_termination()
@@ -198,15 +198,15 @@ class TerminationHandlers:
     def __init__(self, *handlers: TerminationHandler) -> None:
         self._handlers = handlers
 
-    def tell(self, hook: Interruptible) -> None:
-        """Notify a hook of these signals from now on; see `TerminationHandler.tell`."""
+    def add(self, hook: Interruptible) -> None:
+        """Notify a hook of these signals from now on; see `TerminationHandler.add`."""
         for handler in self._handlers:
-            handler.tell(hook)
+            handler.add(hook)
 
-    def forget(self, hook: Interruptible) -> None:
-        """Stop notifying a hook; see `TerminationHandler.forget`."""
+    def remove(self, hook: Interruptible) -> None:
+        """Stop notifying a hook; see `TerminationHandler.remove`."""
         for handler in self._handlers:
-            handler.forget(hook)
+            handler.remove(hook)
 
 
 def _handlers() -> Iterator[TerminationHandler]:

@@ -57,11 +57,11 @@ def name_the_alias(originals: Collection[str]) -> None:
         originals: Names of these packages.
     """
 
-    def tell(error: BaseException) -> None:
+    def add_advice(error: BaseException) -> None:
         if isinstance(error, ModuleNotFoundError) and error.name in originals:
             error.msg = f"{error.msg}: {_ALIAS}"
 
-    _call_before_printing(tell)
+    _call_before_printing(add_advice)
 
 
 def _end_if_stopped(error: BaseException) -> None:
@@ -76,9 +76,9 @@ def _end_if_stopped(error: BaseException) -> None:
 def _call_before_printing(callback: Callable[[BaseException], None]) -> _ExceptHook:
     before = sys.excepthook
 
-    def tell(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    def hook(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
         callback(error)
         before(kind, error, where)
 
-    sys.excepthook = tell
-    return tell
+    sys.excepthook = hook
+    return hook

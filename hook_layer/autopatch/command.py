@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(source: HookSource) -> None:
-    """Check where the hook comes from; a folder that may take it later is told, and ends nothing.
+    """Check where the hook comes from; log a folder that may accept files later.
 
     Raises:
         ValueError: The configuration or the folder's URI has a mistake.

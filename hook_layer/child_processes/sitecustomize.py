@@ -25,9 +25,9 @@ class _Teller:
     def find_spec(self, name: str, *_: object) -> None:
         if name in self._frameworks:
             self._frameworks = frozenset()
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         try:
             with open(os.path.join(self._notes, "lacking"), "x") as file:  # noqa: PTH118, PTH123
                 file.write(sys.executable)

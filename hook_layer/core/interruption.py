@@ -45,11 +45,11 @@ class Interruption:
         session = self._session
         has_trial = session.trial is not None and session.is_active
         if has_trial and session.options.termination_timeout_s is not None:
-            on_termination.tell(self)
+            on_termination.add(self)
 
     def close(self) -> None:
         """Listen no more."""
-        on_termination.forget(self)
+        on_termination.remove(self)
 
     def note_termination(self, number: signal.Signals) -> None:
         """Note that a signal interrupts training; nothing that follows is its end."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from hook_layer.capture import checked_name
 from hook_layer.collection_manager import CollectionManager, SummaryPlan, TensorPlan
 from hook_layer.collections import CollectionKeys
+from hook_layer.core.late_values import LateValues
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import TensorSource
@@ -34,6 +35,7 @@ class OwnTensors(Part):
 
     Attributes:
         has_losses: Whether the script saved a loss itself.
+        late: Takes values after the end of the run; None: the hook ignores them.
     """
 
     def __init__(
@@ -46,10 +48,16 @@ class OwnTensors(Part):
     ) -> None:
         super().__init__(state)
         self.has_losses = False
+        self.late: LateValues | None = None
         self._manager = manager
         self._recorder = recorder
         self._source = source
         self._may_write = may_write
+
+    @property
+    def is_active(self) -> bool:
+        """Whether values are saved."""
+        return super().is_active or (self.late is not None and not self.state.is_forked)
 
     def save_scalar(self, name: str, value: Any, timestamp: float | None = None) -> None:
         """Save one number as `scalar/<name>`.
@@ -110,4 +118,5 @@ class OwnTensors(Part):
     def _save(self, name: str, value: Any, plan: TensorPlan, timestamp: float | None) -> None:
         if self._may_write():
             self._manager.note(name)
-            self._recorder.capture_own({name: (value, plan)}, timestamp)
+            capture = self._recorder.capture_own if self.late is None else self.late.capture
+            capture({name: (value, plan)}, timestamp)

@@ -25,6 +25,7 @@ from hook_layer.guard import guarded
 from hook_layer.process_end import ProcessEnd
 from hook_layer.ranks import writing_ranks
 from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.resuming.resume import run_in
 from hook_layer.run_place import RunPlace
 from hook_layer.storage.base import Store
 
@@ -193,6 +194,40 @@ class Session(Part):
         self.resumption.close(has_ended=end_of_training)
         timeout_s = self.options.close_timeout_s
         self.trial.close(end_of_training=end_of_training, timeout_s=timeout_s)
+
+    def add_step(self, record: StepRecord) -> None:
+        """Add a step to the run after its end, unless another run began in its folder.
+
+        Args:
+            record: The step.
+
+        Raises:
+            StorageError: The store cannot be reached.
+        """
+        trial, start = self.trial, self.resumption.start
+        if trial is None or start is None:
+            record.release()
+            return
+        if run_in(self.store) != trial.identity.run_id:
+            logger.warning(
+                "values of %s are not stored, because another run began in %s",
+                ", ".join(record.tensors),
+                self.store.uri,
+            )
+            record.release()
+            return
+        end = replace(
+            start,
+            step=record.step - 1,
+            saved_step=self.resumption.last_saved_step,
+            sequence=trial.writer.submitted_sequence,
+        )
+        TrialSession(self.place.targets, trial.identity, end, self.place.job, self.options).finish(
+            [record],
+            self._manager.to_file(),
+            end_of_training=True,
+            timeout_s=self.options.close_timeout_s,
+        )
 
     def leave(
         self, records: Sequence[StepRecord], process_end: ProcessEnd, *, end_of_training: bool

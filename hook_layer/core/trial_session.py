@@ -20,7 +20,7 @@ from hook_layer.format.index import parse_index
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, collections_key
 from hook_layer.hook_options import HookOptions
-from hook_layer.old_spools import tell_of_old_spools
+from hook_layer.old_spools import report_old_spools
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resume import numbering, run_in
 from hook_layer.stop_signal import StopSignal
@@ -80,7 +80,7 @@ class TrialSession:
         )
         self.writer.skip(numbers.num_lost)
         target = SpoolTarget(store.uri, identity.run_id, identity.worker)
-        look = partial(tell_of_old_spools, target, _writer_options(options).spool_dir)
+        look = partial(report_old_spools, target, _writer_options(options).spool_dir)
         self.writer.housekeep("looking for old spools", look)
         self.stop_signal = StopSignal(store, identity.run_id, poll_s=options.stop_poll_s)
         if self._is_chief:

@@ -320,4 +320,4 @@ class StepDelivery:
             self.files.leave_in(self.backlog)
             self._count_backlog()
             self.backlog.close()
-        self.health.tell_what_is_left()
+        self.health.report_waiting_files()

@@ -124,7 +124,7 @@ class StoreHealth:
         elif is_first:
             logger.error("saving to %s failed; training continues", self._uri, exc_info=error)
 
-    def tell_what_is_left(self) -> None:
+    def report_waiting_files(self) -> None:
         """Log what stays on local disk, and how it is delivered later."""
         folder = self._counters.spool_folder
         if folder is not None:

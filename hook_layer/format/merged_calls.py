@@ -51,13 +51,13 @@ def shortened(index: IndexFile) -> ShortenedIndex:
     short = _with_merged_calls(index)
     names = list(dict.fromkeys(map(base_tensor_name, _names(short))))
     names.sort(key=lambda name: _NUMBERED.fullmatch(name) is not None)
-    num_kept = len(names)
+    num_stored = len(names)
     while (data := _encoded(short)) is None:
-        if num_kept == 1:
+        if num_stored == 1:
             raise IndexTooLongError("an index file of one tensor is longer than readers take")
-        num_kept //= 2
-        short = _only(short, frozenset(names[:num_kept]))
-    return ShortenedIndex(data, len(names) - num_kept)
+        num_stored //= 2
+        short = _only(short, frozenset(names[:num_stored]))
+    return ShortenedIndex(data, len(names) - num_stored)
 
 
 def _encoded(index: IndexFile) -> bytes | None:

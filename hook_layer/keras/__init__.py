@@ -20,12 +20,12 @@ Where the hook looks in, on the backends tensorflow, torch and jax:
     hook.close()                                    # also on exit: waits for the writer, end marker
 
 A step in which nothing within is due is computed by Keras's own function, compiled as without a
-hook. For the others a second one is traced (`hook_layer.keras.inside`), once for each shape of
+hook. For the others a second one is traced (`hook_layer.keras.step_runner`), once for each shape of
 batches: with XLA too everything is saved. Results are the same bit by bit, but for one case: with
 `jit_compile=True` on TensorFlow what is given out of a step keeps XLA from fusing what lies around
 it, so that such a step may round differently.
 
-`loss` and the metrics are what Keras tells: means since the epoch began. With
+`loss` and the metrics are what Keras reports: means since the epoch began. With
 `steps_per_execution` a step is one execution; what lies within it is of its last batch (of
 `predict` it is not saved).
 

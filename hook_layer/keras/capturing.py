@@ -73,11 +73,11 @@ class ModelCapture(Part):
         self._collector = collector
         self._recorder = recorder
         self._names: tuple[Any, ModelNames] | None = None
-        self._due_inside: dict[tuple[Any, ...], bool] = {}
+        self._step_tensors_due: dict[tuple[Any, ...], bool] = {}
         self._wants_variables_of: Any = None
         self._said: set[str] = set()
 
-    # What looks into a step asks -----------------------------------------------------------------
+    # What a step runner calls --------------------------------------------------------------------
 
     def wants(self, prefix: str) -> bool:
         """Return whether tensors of this name, without a number, are ever wanted."""
@@ -142,13 +142,13 @@ class ModelCapture(Part):
 
     # What lies within a step ---------------------------------------------------------------------
 
-    def is_due_inside(self, model: Any, kind: str) -> bool:
-        """Return whether anything is due that only shows while the step is computed."""
+    def needs_step_tensors(self, model: Any, kind: str) -> bool:
+        """Return whether tensors are due that exist only while the step is computed."""
         names = self.names_of(model)
         if self._wants_variables_of is not None:
             return True
         key = (*self._collector.due_key, kind, id(names))
-        known = self._due_inside.get(key)
+        known = self._step_tensors_due.get(key)
         if known is None:
             prefixes = list(_OF_MODEL)
             prefixes += [
@@ -156,7 +156,7 @@ class ModelCapture(Part):
             ]
             if kind == "train":
                 prefixes += names.gradients.values()
-            known = self._due_inside[key] = any(map(self.is_due, prefixes))
+            known = self._step_tensors_due[key] = any(map(self.is_due, prefixes))
         return known
 
     # How -----------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class ModelCapture(Part):
     def release(self) -> None:
         """Release the model."""
         self._names = self._wants_variables_of = None
-        self._due_inside.clear()
+        self._step_tensors_due.clear()
 
     def capture(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
         """Capture those of these tensors that are due.

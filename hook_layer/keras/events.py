@@ -17,7 +17,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.keras.backends import active_backend
 from hook_layer.keras.capturing import KerasTensors, ModelCapture
-from hook_layer.keras.kept import KeptInsides
+from hook_layer.keras.runner_cache import RunnerCache
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["KerasEvents"]
@@ -50,8 +50,8 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         self.state.when_closed(self._release_models)
         self.model_capture = ModelCapture(self.state, self.collector, self.recorder)
         self._backend = active_backend()
-        self._insides = KeptInsides()
-        self._looks = self._is_in_step = self._said_stop = False
+        self._runners = RunnerCache()
+        self._needs_step_tensors = self._is_in_step = self._said_stop = False
         self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
 
     # Where the hook looks in ---------------------------------------------------------------------
@@ -127,7 +127,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         if callable(function):
             model.__dict__[name] = _StepFunction(self, model, kind, function)
         if kind == "train":
-            self._looks = False
+            self._needs_step_tensors = False
             history = vars(model).get("history")
             self._fit = None if history is None else ref(history)
 
@@ -139,7 +139,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
 
     @guarded("steps")
     def _batch_begins(self, kind: str) -> None:
-        self._looks = False
+        self._needs_step_tensors = False
         self.model_capture.begin_step()
         self.set_mode(_MODES[kind])
         if self.session.is_writer is None:
@@ -150,12 +150,12 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         finally:
             self.stop_listener.raises = True
         if self.collector.due:
-            self._look_at(self.model, kind)  # of which JAX has the variables only when asked
+            self._capture_model(self.model, kind)  # of which JAX has the variables only when asked
 
     @guarded("variables")
-    def _look_at(self, model: Any, kind: str) -> None:
+    def _capture_model(self, model: Any, kind: str) -> None:
         self.model_capture.capture_variables(model)
-        self._looks = self.model_capture.is_due_inside(model, kind)
+        self._needs_step_tensors = self.model_capture.needs_step_tensors(model, kind)
 
     @guarded("steps")
     def _batch_ends(self, batch: int, logs: Mapping[str, Any] | None) -> None:
@@ -184,27 +184,28 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
     def _run_step(
         self, model: Any, kind: str, original: Callable[..., Any], args: tuple[Any, ...]
     ) -> Any:
-        """Run a step, and look into it if something within is due."""
-        looks, self._looks = self._looks, False
+        """Run a step, and capture the tensors within it if any is due."""
+        is_due, self._needs_step_tensors = self._needs_step_tensors, False
         self._is_in_step = True
         try:
-            if not looks or self.recorder.record is None or not self._is_in_own_loop(model, kind):
+            if not is_due or self.recorder.record is None or not self._is_in_own_loop(model, kind):
                 return original(*args)
-            inside = self._inside_of(model, kind, original)
-            if inside is None:
+            runner = self._runner_of(model, kind, original)
+            if runner is None:
                 return original(*args)
             try:
-                result, named = inside.run(original, args)
+                result, named = runner.run(original, args)
             except Exception:
-                self._capture_inside(inside.seen())  # inputs of a loss may show why it failed
+                # Inputs of a loss may show why the step failed.
+                self._capture_step_tensors(runner.computed())
                 raise
         finally:
             self._is_in_step = False
-        self._capture_inside(named)
+        self._capture_step_tensors(named)
         return result
 
-    @guarded("inside")
-    def _capture_inside(self, named: Mapping[str, Any]) -> None:
+    @guarded("step tensors")
+    def _capture_step_tensors(self, named: Mapping[str, Any]) -> None:
         values = {name: value for name, value in named.items() if name.endswith("Loss_output_0")}
         self.model_capture.capture({name: v for name, v in named.items() if name not in values})
         self.model_capture.capture(values, (LOSS_INPUTS,))
@@ -215,14 +216,14 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
             return True
         return vars(model).get("history") is self._fit()
 
-    @guarded("inside")
-    def _inside_of(self, model: Any, kind: str, original: Callable[..., Any]) -> Any:
+    @guarded("step tensors")
+    def _runner_of(self, model: Any, kind: str, original: Callable[..., Any]) -> Any:
         also = (kind, self.collection_manager.version)
 
         def make() -> Any:
-            return self._backend.Inside(model, kind, self.model_capture)
+            return self._backend.StepRunner(model, kind, self.model_capture)
 
-        return self._insides.get(original, model, also, make)
+        return self._runners.get(original, model, also, make)
 
     @guarded("stop")
     def _stop_training_if_asked(self) -> None:
@@ -255,7 +256,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         for kind in _MODES:
             self._loop_ends(kind)
         # Who keeps the closed hook, as `get_hook` does, must not keep models.
-        self._insides.forget()
+        self._runners.clear()
         self._model = self._fit = self._registered = None
         self.model_capture.release()
 

@@ -37,22 +37,22 @@ class ModelNames:
         self._gradient_names: set[str] = set()
         for layer in _layers_of(model, set()):
             self.layers[_unique(layer.name, self.layers)] = layer
-        met: set[int] = set()
+        seen: set[int] = set()
         for name, layer in [*self.layers.items(), (model.name, model)]:
             is_model = isinstance(layer, keras.Model)
             if not is_model or layer is model:
-                self._add_variables(name, layer, met)
+                self._add_variables(name, layer, seen)
         self._num_weights = len(model.weights)
 
     def is_of(self, model: Any) -> bool:
         """Return whether the model has the same number of variables as it had."""
         return len(model.weights) == self._num_weights
 
-    def _add_variables(self, layer_name: str, layer: Any, met: set[int]) -> None:
+    def _add_variables(self, layer_name: str, layer: Any, seen: set[int]) -> None:
         for variable in layer.weights:
-            if id(variable) in met:
+            if id(variable) in seen:
                 continue
-            met.add(id(variable))
+            seen.add(id(variable))
             tail = variable_tail(variable, layer.name)
             name = f"{layer_name}/weights/{tail}:0"
             if name in self.weights:
@@ -86,14 +86,14 @@ def gradient_name(tail: str) -> str:
     return _GRADIENT.format(tail)
 
 
-def _layers_of(model: Any, met: set[int]) -> Iterator[Any]:
+def _layers_of(model: Any, seen: set[int]) -> Iterator[Any]:
     for layer in model.layers:
-        if id(layer) in met or isinstance(layer, keras.layers.InputLayer):
+        if id(layer) in seen or isinstance(layer, keras.layers.InputLayer):
             continue
-        met.add(id(layer))
+        seen.add(id(layer))
         yield layer
         if isinstance(layer, keras.Model):
-            yield from _layers_of(layer, met)
+            yield from _layers_of(layer, seen)
 
 
 def _unique(name: str, taken: Any) -> str:

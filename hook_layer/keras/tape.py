@@ -28,8 +28,8 @@ from tensorflow.python.ops import control_flow_util  # the one way to ask for XL
 
 from hook_layer.guard import FailureLog, Stopwatch, guarded
 from hook_layer.keras.capturing import ModelCapture
-from hook_layer.keras.met import Met
 from hook_layer.keras.names import ModelNames, gradient_name, variable_tail
+from hook_layer.keras.step_tensors import StepTensors
 from hook_layer.keras.watch import WatchedModel
 
 __all__ = ["TapeListener", "WatchedTape", "is_of_variables", "take_step", "wrapped"]
@@ -78,11 +78,11 @@ class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
 
 
 def wrapped(tape: Any, listener: TapeListener, model: Any) -> Any:
-    """Make a tape tell of what is recorded, and return it.
+    """Make a tape report what it records, and return it.
 
     Args:
         tape: The tape, which is not recording yet.
-        listener: What is told; known weakly.
+        listener: Gets the callbacks; known weakly.
         model: The model whose layers are looked at; None: none.
     """
     if type(tape) is tf.GradientTape:
@@ -101,7 +101,7 @@ def take_step(listener: TapeListener, target: Any, sources: Any, gradients: Any)
     """Take gradients of a tape that was not wrapped for a step.
 
     Args:
-        listener: What is told; known weakly.
+        listener: Gets the callbacks; known weakly.
         target: What the gradients are of.
         sources: The variables.
         gradients: Their gradients.
@@ -115,7 +115,7 @@ class _Recording:
     """What one tape records.
 
     Args:
-        listener: What is told.
+        listener: Gets the callbacks; known weakly.
         model: The model whose layers are looked at.
     """
 
@@ -124,7 +124,7 @@ class _Recording:
         self.stopwatch = listener.stopwatch
         self._listener = ref(listener)
         self._model = model
-        self._met = Met()
+        self._tensors = StepTensors()
         self._watching: AbstractContextManager[None] | None = None
         self._due: Any = False
 
@@ -138,7 +138,7 @@ class _Recording:
         listener = self._listener()
         if listener is None:
             return
-        self._met, self._due = Met(), False
+        self._tensors, self._due = StepTensors(), False
         if tf.executing_eagerly():
             self._due = listener.tape_begins()
             self._watch(listener.model_capture.is_due if self._due else None)
@@ -165,7 +165,7 @@ class _Recording:
                 "gradients are saved for variables only, not for other tensors"
             )
             return
-        named = self._met.named()
+        named = self._tensors.named()
         if not isinstance(target, (list, tuple, dict)) and target.shape.rank == 0:
             named["loss"] = target
         names = None if self._model is None else ModelNames(self._model)
@@ -206,11 +206,11 @@ class _Recording:
         watching.__enter__()
         self._watching = watching
 
-    # What `WatchedModel` tells -------------------------------------------------------------------
+    # Callbacks of `WatchedModel` -----------------------------------------------------------------
 
     def take(self, prefix: str, tensors: Any) -> None:
         for tensor in tensors:
-            self._met.add(prefix, tensor)
+            self._tensors.add(prefix, tensor)
 
     def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
         """Leave them: the tape has them."""

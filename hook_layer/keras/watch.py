@@ -1,8 +1,7 @@
 """Watches a model while it computes: its layers, losses and optimisers.
 
-For as long as a step is computed, or traced, that must be looked at, the `call` of layers and the
-`apply` of optimisers are wrapped, in the objects themselves. Before and behind it they are as they
-were: in all other steps nothing is in the way.
+While a saved step is computed or traced, the `call` of layers and the `apply` of optimisers are
+wrapped, in the objects themselves. In all other steps they are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["Sink", "WatchedModel", "tensors_in"]
 
 
 class Sink(Protocol):
-    """What takes the tensors that are met."""
+    """Receives the tensors of a step."""
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
         """Take tensors of one kind, which are numbered if there are several.
@@ -71,8 +70,8 @@ class WatchedModel:
         """Look at what is computed within the block.
 
         Args:
-            with_inputs: Whether what the model is called with are its inputs; else `take_batch`
-                tells them.
+            with_inputs: Whether what the model is called with are its inputs; else they come from
+                `take_batch`.
         """
         wrapped: list[tuple[Any, str]] = []
         patched = ExitStack()

@@ -69,7 +69,8 @@ names; give them a `prefix` for names that stay.
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
 
 from hook_layer.install_hint import install_hint
 
@@ -93,6 +94,9 @@ from hook_layer.mxnet.events import MxnetEvents
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
+
+if TYPE_CHECKING:
+    from hook_layer.mxnet.unchanged import ModelSearch
 
 __all__ = [
     "Collection",
@@ -137,6 +141,16 @@ class Hook(OriginalHook, MxnetEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[Hook]] = CurrentHook()
+    _search: ModelSearch | None = None  # for a model that the script does not register
+
+    def attach_to_first_model(self) -> None:
+        """Watch the model that trains first, unless the script registers one by then."""
+        if self.is_active:
+            from hook_layer.autopatch.hook_of_script import HookOfScript  # noqa: PLC0415 - a cycle
+            from hook_layer.mxnet.unchanged import ModelSearch  # noqa: PLC0415 - a cycle
+
+            self._search = ModelSearch(HookOfScript(hook=ref(self)))
+            self._search.begin()
 
     def register_block(self, block: Block) -> None:
         """Watch a model, each of whose forward passes is a step; or a loss.
@@ -150,6 +164,19 @@ class Hook(OriginalHook, MxnetEvents):
         if is_loss(block):
             self.register_loss(block)
             return
+        search, self._search = self._search, None
+        if search is not None and search.leave():
+            if block in self._blocks.registered.models:
+                return
+            self._replace_models()
+        self.watch_block(block)
+
+    def watch_block(self, block: Block) -> None:
+        """Same as `register_block`, for a model that the script does not register.
+
+        Raises:
+            HookConfigurationError: It is no block, or was registered before.
+        """
         losses = self._blocks.registered.add_model(block)
         if self.is_active:
             self._watch_model(block)

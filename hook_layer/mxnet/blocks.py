@@ -18,12 +18,13 @@ class RegisteredBlocks:
     Attributes:
         names: Names of the blocks of all models, without losses.
         models: The models.
+        losses: The losses.
     """
 
     def __init__(self) -> None:
         self.models: list[Block] = []
         self.names: dict[Block, str] = {}
-        self._losses: set[Block] = set()
+        self.losses: set[Block] = set()
         self._parameters: dict[Block, list[Parameter]] = {}
 
     def add_model(self, block: Block) -> list[Block]:
@@ -59,16 +60,16 @@ class RegisteredBlocks:
             raise HookConfigurationError(
                 f"loss={block!r:.200} must be a mxnet.gluon.Block, e.g. gluon.loss.L2Loss()"
             )
-        if block in self._losses:
+        if block in self.losses:
             return False
-        self._losses.add(block)
+        self.losses.add(block)
         self.names.pop(block, None)
         return True
 
     def refresh(self, model: Block) -> None:
         """Look again at what a model is made of: layers may be added until it is called."""
         for part in parts_of(model):
-            if part not in self._losses:
+            if part not in self.losses:
                 self.names[part] = name_of(part)
         self._parameters.pop(model, None)
 

@@ -222,9 +222,9 @@ class BlockCapture(Part):
             self._unwatch_blocks()
             return
         graphs = set(self.registered.graphs())
-        inside = {part for graph in graphs for part in parts_of(graph) if part is not graph}
-        self._blocks.watch_only(due - inside)
-        self._graphs.watch_only(graphs - set(self.registered.models), due & inside)
+        inner = {part for graph in graphs for part in parts_of(graph) if part is not graph}
+        self._blocks.watch_only(due - inner)
+        self._graphs.watch_only(graphs - set(self.registered.models), due & inner)
         if isinstance(model, HybridBlock) and model in graphs:
             self._enter_graph(model, inputs, None)
 

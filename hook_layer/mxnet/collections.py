@@ -41,7 +41,7 @@ class Collection(LayerCollection):
                 self.include_tensors_of(name_of(block), kind)
 
     def resolve(self, names: Mapping[Block, str]) -> None:
-        """Check that the blocks that were added can be met.
+        """Check that the blocks that were added are registered.
 
         Raises:
             HookConfigurationError: A block was not registered with the hook.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -27,6 +28,8 @@ from hook_layer.mxnet.watched_functions import (
 )
 
 __all__ = ["MxnetEvents"]
+
+logger = logging.getLogger("stepwatch")
 
 _LOSS_PREFIX = "Loss_output_"
 
@@ -56,7 +59,7 @@ class MxnetEvents(BaseHook):
         self._handles: list[Any] = []
         self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
         self._is_over = False  # whether the next pass begins a step
-        self._met_loss = self._awaits_update = False
+        self._has_loss = self._awaits_update = False
         self._stepped: set[int] = set()  # Trainers, in this step and in the last that any did in
         self._stepped_before: set[int] = set()
         self._is_ours: WeakKeyDictionary[Trainer, bool] = WeakKeyDictionary()
@@ -66,10 +69,10 @@ class MxnetEvents(BaseHook):
         self._blocks.models_changed()
         if len(self._blocks.registered.models) == 1:
             self._handles += [
-                BACKWARD.listen(behind=self._on_backward),
-                ARRAY_BACKWARD.listen(behind=self._on_backward),
-                TRAINER_STEP.listen(before=self._on_trainer, behind=self._on_trained),
-                TRAINER_UPDATE.listen(before=self._on_trainer, behind=self._on_trained),
+                BACKWARD.listen(after=self._on_backward),
+                ARRAY_BACKWARD.listen(after=self._on_backward),
+                TRAINER_STEP.listen(before=self._on_trainer, after=self._on_trained),
+                TRAINER_UPDATE.listen(before=self._on_trainer, after=self._on_trained),
                 TRAINER_UPDATES.listen(before=self._on_update),
             ]
         self._handles += [
@@ -120,7 +123,7 @@ class MxnetEvents(BaseHook):
         self.begin_step()
         self._blocks.begin_step()
         self._passes.clear()
-        self._is_over = self._met_loss = self._awaits_update = False
+        self._is_over = self._has_loss = self._awaits_update = False
         if self._stepped:
             self._stepped_before, self._stepped = self._stepped, set()
 
@@ -128,7 +131,7 @@ class MxnetEvents(BaseHook):
     def _on_loss(self, loss: Block, inputs: Any, outputs: Any) -> None:
         if not arrays_in(outputs):  # it is traced
             return
-        self._met_loss = True
+        self._has_loss = True
         if self.collector.due:
             self._blocks.capture(self._blocks.numbered(f"{name_of(loss)}_input_", inputs))
             losses = self._blocks.numbered(f"{name_of(loss)}_output_", outputs)
@@ -140,7 +143,7 @@ class MxnetEvents(BaseHook):
         if not self._is_newest():
             return
         is_named = (
-            self._met_loss or self.own_tensors.has_losses or any(g is not None for g in given)
+            self._has_loss or self.own_tensors.has_losses or any(g is not None for g in given)
         )
         if self.collector.due and not is_named:
             named = self._blocks.numbered(_LOSS_PREFIX, heads)
@@ -235,6 +238,20 @@ class MxnetEvents(BaseHook):
             known = any(id(p) in ours for p in trainer._params)  # noqa: SLF001 - no public way
             self._is_ours[trainer] = known
         return known
+
+    def _replace_models(self) -> None:
+        """Release the models, because the script registers another one; losses stay."""
+        logger.warning(
+            "the script registers a model after another one trained: from step %d on the hook "
+            "watches only the registered one; register it earlier",
+            self.step + 1,
+        )
+        self.recorder.end_step()
+        losses = self._blocks.registered.losses
+        self._release_models()
+        for loss in losses:
+            self._blocks.registered.add_loss(loss)
+            self._watch_loss(loss)
 
     def _release_models(self) -> None:
         for handle in self._handles:

@@ -1,13 +1,12 @@
-"""Inputs and outputs of blocks inside of a hybridized one.
+"""Captures inputs and outputs of blocks in a hybridized block.
 
-A hybridized block runs as one graph: MXNet does not call the blocks in it any more. Their inputs
-and outputs are values of that graph. Which ones, is seen where the graph is traced: then the
-blocks are called, with symbols. So each is traced once more here, with our hooks on all its blocks.
+A hybridized block runs as one graph: MXNet does not call the blocks in it. Their inputs and outputs
+are values of the graph. MXNet calls the blocks with symbols while it traces the graph. So this
+module traces each graph once more, with hooks on all its blocks, to find their values.
 
-MXNet tells of the values of a graph as it runs (`CachedOp._register_op_hook`), but never stops to,
-and each call costs some microseconds. Therefore a graph gets a twin, made of that trace, that
-tells; it takes the graph's place for the forward passes of steps in which something of it is due.
-It has no `static_alloc`, under which several operators are one for those who look on.
+`CachedOp._register_op_hook` makes a graph report its values, always and at some microseconds each.
+So a twin of the graph reports them. It replaces the graph in steps in which a value is due. It has
+no `static_alloc`, which would report several operators as one.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ __all__ = ["GraphWatch", "Numbering"]
 
 logger = logging.getLogger("stepwatch")
 
-_kept_tellers: Final[list[Any]] = []
-"""What graphs call: a loss holds its graph, and `backward` may come when all else is gone."""
+_callbacks: Final[list[Any]] = []
+"""What graphs call. A loss holds its graph, so `backward` may call it after the hook is gone."""
 _LEFT_OUT: Final = ("static_alloc", "static_shape", "inline_limit", "data_indices", "param_indices")
 
 
 class Numbering:
-    """Numbers of inputs and outputs of blocks, which go on counting in a step."""
+    """Numbers the inputs and outputs of blocks within a step."""
 
     def __init__(self) -> None:
-        self._num_met: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def clear(self) -> None:
         """Begin at 0 again."""
-        self._num_met.clear()
+        self._counts.clear()
 
     def next(self, prefix: str, count: int) -> int:
         """Return the number of the next of `count` arrays, and count them."""
-        first = self._num_met.get(prefix, 0)
-        self._num_met[prefix] = first + count
+        first = self._counts.get(prefix, 0)
+        self._counts[prefix] = first + count
         return first
 
 
@@ -78,9 +77,9 @@ class _Trace:
         self.counts: dict[tuple[Block, str], int] = {}
         self._num_calls = 0
         parts = [part for part in dict.fromkeys(parts_of(graph)) if part is not graph]
-        kept = [(graph, name) for name in ("_cached_graph", "_in_format", "_out_format")]
-        kept += [(part, name) for part in parts for name in ("_prefix", "_empty_prefix")]
-        values = [getattr(block, name) for block, name in kept]
+        replaced = [(graph, name) for name in ("_cached_graph", "_in_format", "_out_format")]
+        replaced += [(part, name) for part in parts for name in ("_prefix", "_empty_prefix")]
+        values = [getattr(block, name) for block, name in replaced]
         calls = [BlockCall.before(part, self._begins) for part in parts]
         calls += [BlockCall.behind(part, self._ended) for part in parts]
         self._prefixes = {part: part.prefix for part in parts}
@@ -88,7 +87,7 @@ class _Trace:
             graph._cached_graph = ()  # noqa: SLF001 - no public way
             self.inputs, self.outputs = graph._get_graph(*inputs)  # noqa: SLF001
         finally:
-            for (block, name), value in zip(kept, values, strict=True):
+            for (block, name), value in zip(replaced, values, strict=True):
                 setattr(block, name, value)
             for call in calls:
                 call.remove()
@@ -134,7 +133,7 @@ class _Running:
 
 
 class GraphWatch:
-    """Calls back with inputs and outputs of blocks inside of hybridized ones.
+    """Calls back with inputs and outputs of blocks in hybridized blocks.
 
     Args:
         callback: Method that is called with a name and an array, which is valid for the call; its
@@ -161,7 +160,7 @@ class GraphWatch:
         self._warned = False
 
     def watch_only(self, graphs: AbstractSet[HybridBlock], wanted: AbstractSet[Block]) -> None:
-        """Watch these blocks inside of these graphs, and no others.
+        """Watch these blocks in these graphs, and no others.
 
         Args:
             graphs: Hybridized blocks, other than models.
@@ -199,7 +198,7 @@ class GraphWatch:
         names = self._names(twin.trace)
         self._running.append(_Running(graph, twin, names, set(names)))
         for symbol, array in zip(twin.trace.inputs, arrays, strict=False):
-            self._tell(symbol.name, array)
+            self._report(symbol.name, array)
 
     def leave(self, graph: Block) -> None:
         """Put the graph back where it was."""
@@ -242,14 +241,14 @@ class GraphWatch:
             indexes = [i for i, (has_data, _) in enumerate(arguments) if has_data is is_data]
             flags.append((name, indexes))
         operator = CachedOp(trace.outputs, [*flags, ("inline_limit", 0)])
-        operator._register_op_hook(_teller(WeakMethod(self._on_value)))  # noqa: SLF001
-        _kept_tellers.append(operator._monitor_callback)  # noqa: SLF001
+        operator._register_op_hook(_value_callback(WeakMethod(self._on_value)))  # noqa: SLF001
+        _callbacks.append(operator._monitor_callback)  # noqa: SLF001
         return _Twin(graph._cached_op, operator, trace)  # noqa: SLF001
 
     def _on_value(self, name: str, array: NDArray) -> None:
-        self._tell(_name_in_symbols(name), array)
+        self._report(_name_in_symbols(name), array)
 
-    def _tell(self, value: str, array: NDArray) -> None:
+    def _report(self, value: str, array: NDArray) -> None:
         callback = self._callback()
         if not self._running or callback is None:
             return
@@ -279,13 +278,13 @@ def _name_in_symbols(name: str) -> str:
     return f"{head}_output" if number == "0" else f"{head}_output{number}"
 
 
-def _teller(listener: WeakMethod[Callable[[str, NDArray], None]]) -> Callable[..., None]:
-    """Return what MXNet calls with each value; it has to free the array."""
+def _value_callback(listener: WeakMethod[Callable[[str, NDArray], None]]) -> Callable[..., None]:
+    """Return what MXNet calls with each value; it must free the array."""
 
-    def tell(name: bytes, _: bytes, handle: Any) -> None:
+    def call(name: bytes, _: bytes, handle: Any) -> None:
         array = NDArray(ctypes.cast(handle, NDArrayHandle), writable=False)
         method = listener()
         if method is not None:
             method(name.decode(), array)
 
-    return tell
+    return call

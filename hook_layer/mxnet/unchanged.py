@@ -27,13 +27,13 @@ from hook_layer.mxnet.blocks import is_loss, is_trained, parts_of
 from hook_layer.mxnet.calls import BlockCall, arrays_in
 from hook_layer.tracebacks import hide_frame
 
-__all__ = ["watch_unchanged"]
+__all__ = ["ModelSearch", "watch_unchanged"]
 
 logger = logging.getLogger("stepwatch")
 
 _MAX_PASSES: Final = 2
 """Forward passes of the model in training during which losses are looked for."""
-_searches: Final[list[_Search]] = []
+_searches: Final[list[ModelSearch]] = []
 """Keeps them alive: the model knows its search weakly."""
 
 
@@ -43,12 +43,12 @@ def watch_unchanged(source: HookSource) -> None:
     Args:
         source: Where the hook comes from.
     """
-    search = _Search(source)
+    search = ModelSearch(source)
     _searches.append(search)
     search.begin()
 
 
-class _Search:
+class ModelSearch:
     """Looks for the model and for its losses.
 
     Args:
@@ -60,7 +60,7 @@ class _Search:
         self._hook: Hook | None = None
         self._model: Callable[[], Block | None] = lambda: None
         self._num_passes = 0
-        self._has_met_another = False
+        self._warned_of_another = False
         self._mode_call: BlockCall | None = None
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
@@ -86,6 +86,12 @@ class _Search:
         if wrapper is not None and Block.__call__ is wrapper:
             Block.__call__ = self._original
 
+    def leave(self) -> bool:
+        """End the search and leave modes to the hook; return whether a model was found."""
+        self._end()
+        has_model, self._hook, self._mode_call = self._hook is not None, None, None
+        return has_model
+
     # What happens in the script ------------------------------------------------------------------
 
     def _look_at(self, block: Block) -> None:
@@ -100,8 +106,8 @@ class _Search:
             return
         elif is_loss(block):
             self._hook.register_loss(block)
-        elif not self._has_met_another and autograd.is_recording() and is_trained(block):
-            self._has_met_another = True
+        elif not self._warned_of_another and autograd.is_recording() and is_trained(block):
+            self._warned_of_another = True
             logger.warning("only the first model of a process is watched; %s is not", block.name)
 
     def _on_pass(self, model: Block, inputs: Any, _: Any) -> None:
@@ -119,8 +125,9 @@ class _Search:
                 self._end()
                 return
             self._hook, self._model = hook, ref(block)
-            self._mode_call = BlockCall.before(block, self._on_pass)  # before the hook's
-            hook.register_block(block)
+            if self._source.decides_steps:
+                self._mode_call = BlockCall.before(block, self._on_pass)  # before the hook's
+            hook.watch_block(block)
 
     def _set_mode(self, _: Block) -> None:
         mode = modes.TRAIN if autograd.is_training() else modes.EVAL

@@ -1,7 +1,7 @@
-"""Functions of MXNet that have no hooks: wrapped, as long as somebody listens to their calls.
+"""Calls listeners with the calls of MXNet's functions that have no hooks.
 
-A function is wrapped when its first listener comes, and what it was before when the last one goes.
-Listeners are known weakly. References to a function that a script took before are not seen.
+A function is wrapped for its first listener, and restored after the last one. Listeners are known
+weakly. References that a script took before the function was wrapped are not seen.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Listener = Callable[..., None]
 """Called with the arguments of a call; must not raise."""
 
 
-class _Inside(threading.local):
-    """Whether this thread is in the function: what it calls of itself tells nothing new."""
+class _CallState(threading.local):
+    """Whether this thread runs the function, whose calls of itself are not reported."""
 
-    value = False
+    is_running = False
 
 
 class WatchedFunction:
@@ -48,21 +48,19 @@ class WatchedFunction:
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = owner
         self._name = name
-        self._inside = _Inside()
+        self._state = _CallState()
         self._listeners: tuple[Listening, ...] = ()
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
 
-    def listen(
-        self, *, before: Listener | None = None, behind: Listener | None = None
-    ) -> Listening:
+    def listen(self, *, before: Listener | None = None, after: Listener | None = None) -> Listening:
         """Call methods with the arguments of each call.
 
         Args:
             before: Method that is called before the function.
-            behind: Method that is called when the function returned; not if it raised.
+            after: Method that is called when the function returned; not if it raised.
         """
-        listening = Listening(self, before, behind)
+        listening = Listening(self, before, after)
         self._listeners = (*self._listeners, listening)
         if self._wrapper is None:
             self._original = getattr(self._owner, self._name)
@@ -71,7 +69,7 @@ class WatchedFunction:
         return listening
 
     def forget(self, listening: Listening) -> None:
-        """Call a listener no more; without any the function is again what it was."""
+        """Stop calling a listener; after the last one, restore the function."""
         self._listeners = tuple(other for other in self._listeners if other is not listening)
         if self._listeners or vars(self._owner).get(self._name) is not self._wrapper:
             return  # somebody wrapped our wrapper: it must stay, and does nothing
@@ -79,22 +77,22 @@ class WatchedFunction:
         self._wrapper = self._original = None
 
     def _wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        inside = self._inside
+        state = self._state
 
         @wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if inside.value:
+            if state.is_running:
                 return original(*args, **kwargs)
-            inside.value = True
+            state.is_running = True
             try:
                 for listening in self._listeners:
-                    listening.tell_before(*args, **kwargs)
+                    listening.call_before(*args, **kwargs)
                 result = original(*args, **kwargs)
                 for listening in self._listeners:
-                    listening.tell_behind(*args, **kwargs)
+                    listening.call_after(*args, **kwargs)
                 return result
             finally:
-                inside.value = False
+                state.is_running = False
 
         return wrapper
 
@@ -105,29 +103,29 @@ class Listening:
     Args:
         function: The function.
         before: Method that is called before it; its owner is known weakly.
-        behind: Method that is called behind it; as above.
+        after: Method that is called after it; as above.
     """
 
     def __init__(
-        self, function: WatchedFunction, before: Listener | None, behind: Listener | None
+        self, function: WatchedFunction, before: Listener | None, after: Listener | None
     ) -> None:
         self._function = function
         self._before = None if before is None else WeakMethod(before)
-        self._behind = None if behind is None else WeakMethod(behind)
+        self._after = None if after is None else WeakMethod(after)
 
     def remove(self) -> None:
         """Listen no more."""
         self._function.forget(self)
 
-    def tell_before(self, *args: Any, **kwargs: Any) -> None:
+    def call_before(self, *args: Any, **kwargs: Any) -> None:
         """Report that the function is about to be called."""
-        self._tell(self._before, args, kwargs)
+        self._call(self._before, args, kwargs)
 
-    def tell_behind(self, *args: Any, **kwargs: Any) -> None:
+    def call_after(self, *args: Any, **kwargs: Any) -> None:
         """Report that the function returned."""
-        self._tell(self._behind, args, kwargs)
+        self._call(self._after, args, kwargs)
 
-    def _tell(
+    def _call(
         self,
         listener: WeakMethod[Listener] | None,
         args: tuple[Any, ...],

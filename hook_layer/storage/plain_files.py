@@ -36,14 +36,14 @@ def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> byte
     *folders, name = check_key(key).split("/")
     place = f"{folder}/{key}"
     try:
-        inside = os.open(folder, _FOLDER_FLAGS)
+        current = os.open(folder, _FOLDER_FLAGS)
         try:
             for part in folders:
-                outside, inside = inside, os.open(part, _FOLDER_FLAGS | _NO_FOLLOW, dir_fd=inside)
-                os.close(outside)
-            descriptor = os.open(name, _FILE_FLAGS, dir_fd=inside)
+                parent, current = current, os.open(part, _FOLDER_FLAGS | _NO_FOLLOW, dir_fd=current)
+                os.close(parent)
+            descriptor = os.open(name, _FILE_FLAGS, dir_fd=current)
         finally:
-            os.close(inside)
+            os.close(current)
         try:
             return _content(descriptor, max_bytes)
         finally:

@@ -1,7 +1,7 @@
 """Adding a hook to the first monitored session of a script of TensorFlow 1 that has none.
 
-What the optimisers of the script compute is noted while it builds its graph, for the gradients and
-the loss cannot be told from the other tensors of a graph. The hook is made when the first session
+A graph does not show which of its tensors are the loss and the gradients. So the hook notes what
+the optimisers compute while the script builds its graph. The hook is made when the first session
 opens whose graph has gradients; other sessions, as for an evaluation, are not watched.
 """
 

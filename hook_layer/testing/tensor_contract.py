@@ -65,8 +65,8 @@ class TensorContract(ContractTraining):
             assert name in trial.names(1)
             others = {*self.names.values(), *self.more_names} - {name}
             always = self.hook_type._defaults.always_saved  # noqa: SLF001 - of our own
-            kept = {self.names[collection] for collection in always if collection in self.names}
-            assert not trial.names(1) & (others - kept - {self.loss_name}), name
+            saved = {self.names[collection] for collection in always if collection in self.names}
+            assert not trial.names(1) & (others - saved - {self.loss_name}), name
 
     @contract_property("collections")
     def test_a_collection_of_ones_own_has_a_rhythm_of_its_own(self) -> None:
@@ -129,7 +129,7 @@ class TensorContract(ContractTraining):
     # and when -------------------------------------------------------------------------------------
 
     @contract_property("evaluation")
-    def test_steps_of_training_and_evaluation_are_told_apart(self) -> None:
+    def test_training_and_evaluation_count_their_own_steps(self) -> None:
         """Each mode counts its own steps, and nothing of training is saved in an evaluation."""
         hook = self.new_hook(save_all=True)
         trial = self.trained(hook, steps=3, evaluations=2)

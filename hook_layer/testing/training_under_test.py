@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 OnStep = Callable[[int], None]
-"""What a training script does in a step; it is told the number of the step, from 0."""
+"""What a training script does in a step; called with the number of the step, from 0."""
 
 PROPERTIES: Final = (
     "names",

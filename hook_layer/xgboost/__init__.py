@@ -50,10 +50,11 @@ is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` 
 In a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
 hook in each of them, with `include_workers="all"`.
 
-The end of the training is the end of the trial. To train several times into one trial (rounds count
-on), or to save something after the training, use the hook in a `with` block: then the trial ends
-with the block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves
-nothing, and says so.
+The end of the training is the end of the trial. What `save_scalar` or `save_tensor` gets afterwards
+becomes one more step, which `hook.close()` or the end of the process writes. To train several times
+into one trial (rounds count on), use the hook in a `with` block: then the trial ends with the
+block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves nothing,
+and says so.
 
 `xgboost.cv` trains one model for each fold: `{data}-{metric}` is the mean over the folds, and
 `std/{data}-{metric}` their standard deviation (saved if `include_regex` or `save_all` asks for it);

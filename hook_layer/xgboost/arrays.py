@@ -1,4 +1,4 @@
-"""Arrays that were computed for the hook alone: kept as they are, without a copy."""
+"""Captures arrays that were computed for the hook alone, without a copy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ComputedArrayBackend:
     def statistics(
         self, values: Sequence[ComputedArray], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
-        """Leave the arrays that are kept anyway to the writer; the others must be let go."""
+        """Leave the statistics of stored arrays to the writer; release other arrays."""
         batch = _Statistics([value.array for value in values])
         if None in copies:
             batch.rows()
@@ -81,7 +81,7 @@ class ComputedArrayBackend:
         self, values: Sequence[ComputedArray], rows: Sequence[int | None]
     ) -> Sequence[Snapshot]:
         """Keep the arrays; of some rows a copy, so that the array can be let go."""
-        return [_kept(value, number) for value, number in zip(values, rows, strict=True)]
+        return [_snapshot(value, number) for value, number in zip(values, rows, strict=True)]
 
     def reduce(self, value: ComputedArray, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""
@@ -105,7 +105,7 @@ class ComputedTensors(TensorSource):
         return self._computed_backend if is_ours else super().backend_of(value)
 
 
-def _kept(value: ComputedArray, rows: int | None) -> Snapshot:
+def _snapshot(value: ComputedArray, rows: int | None) -> Snapshot:
     if rows is not None:
         return ArraySnapshot(value.array[:rows].copy())
     return (_SharedSnapshot if value.is_shared else ArraySnapshot)(value.array)

@@ -33,7 +33,7 @@ def arguments_of_training() -> Mapping[str, Any]:
 def evaluated_data() -> dict[str, bool]:
     """Return the names in `evals` of the `xgboost.train` that calls this, and what is trained on.
 
-    A callback is told the names alone, and scikit-learn's interface calls all data
+    XGBoost passes only the names to a callback, and scikit-learn's interface calls all data
     `validation_0`, `validation_1`, ....
 
     Returns:

@@ -16,6 +16,7 @@ from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
+from hook_layer.core.late_values import LateValues
 from hook_layer.guard import guarded
 from hook_layer.xgboost.arrays import ComputedArray, ComputedTensors
 from hook_layer.xgboost.directions import collection_of_direction, direction_of, said_directions
@@ -127,11 +128,23 @@ class BoosterEvents(BaseHook, TrainingCallback):
         return self._ends_here(model, epoch)
 
     def after_training(self, model: Any) -> Any:
-        """Close, unless the hook is used in a `with` block; called by XGBoost."""
+        """Close, unless the hook is used in a `with` block; called by XGBoost.
+
+        What the script saves later becomes one more step, which the next `close` writes.
+        """
         self._end_unseen_round(model)
-        if not self._ends_with_block:
+        if self.is_active and not self._ends_with_block:
             self.close()
+            if self.session.trial is not None:
+                self.own_tensors.late = LateValues(self.recorder, self.session)
         return model
+
+    def close(self, *, end_of_training: bool = True) -> None:
+        """Write what is left, also what was saved after `xgboost.train`, see `BaseHook.close`."""
+        super().close(end_of_training=end_of_training)
+        late, self.own_tensors.late = self.own_tensors.late, None
+        if late is not None:
+            late.close()
 
     @guarded("metrics")
     def _note_evaluated(self) -> None:
@@ -237,10 +250,9 @@ class BoosterEvents(BaseHook, TrainingCallback):
             return False
 
     def _say_if_closed(self) -> None:
-        if self.state.is_closed:
+        if self.state.is_closed and self.own_tensors.late is None:
             self._say_once(
-                "the hook was closed at the end of training and stores nothing later; to save "
-                "more, use it in a block `with hook:`"
+                "the hook is closed and stores nothing more; save values before `hook.close()`"
             )
 
     def _release_data(self) -> None:

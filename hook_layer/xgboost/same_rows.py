@@ -64,7 +64,7 @@ class SameRows:
             self._sample = _sample(data)
         sample = None if self._sample is None else _sample(other)
         if self._sample is None or sample is None:
-            return _are_told_by_labels(data, self._labels)
+            return _do_labels_suffice(data, self._labels)
         if any(isinstance(each, QuantileDMatrix) for each in (data, other)):
             return _rise_together(self._sample, sample)
         return np.array_equal(self._sample, sample, equal_nan=True)
@@ -80,8 +80,8 @@ def _equal(labels: list[NDArray[Any]], others: list[NDArray[Any]]) -> bool:
     return has_any and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
-def _are_told_by_labels(data: DMatrix, labels: list[NDArray[Any]]) -> bool:
-    """Return whether labels that are equal can hardly be those of other rows."""
+def _do_labels_suffice(data: DMatrix, labels: list[NDArray[Any]]) -> bool:
+    """Return whether equal labels are evidence enough that the rows are equal."""
     is_ranking = len(data.get_uint_info("group_ptr")) > 0
     changes = np.diff(labels[0].ravel())
     return not is_ranking and bool((changes > 0).any() and (changes < 0).any())

@@ -16,7 +16,7 @@ import pytest
 from hook_layer.delivery.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.job_file import JobFile
-from hook_layer.old_spools import tell_of_old_spools
+from hook_layer.old_spools import report_old_spools
 from hook_layer.spool import main
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
@@ -216,10 +216,10 @@ def test_a_spool_of_a_killed_training_is_told_to_the_next_one(
     held = SpoolFolder.create(str(parent), target)
     held.put_file("job.json", JOB)
     (parent / "stepwatch-spool-other").write_text("no folder")
-    tell_of_old_spools(replace(target, run_id="NEXT"), str(parent))
+    report_old_spools(replace(target, run_id="NEXT"), str(parent))
     assert caplog.text == ""
     held.release()
-    tell_of_old_spools(replace(target, run_id="NEXT"), str(parent))
+    report_old_spools(replace(target, run_id="NEXT"), str(parent))
     assert caplog.text.count("python -m hook_layer.spool") == 1
     assert f"python -m hook_layer.spool {held.path}" in caplog.text
     SpoolFolder.open(held.path).release()

@@ -241,7 +241,7 @@ def handled() -> Iterator[list[int]]:
 
 def test_handlers_that_call_each_other_do_so_once(handled: list[int]) -> None:
     handler, first, second = TerminationHandler(), Told(), Told()
-    handler.tell(first)
+    handler.add(first)
     ours = signal.getsignal(signal.SIGTERM)
     assert callable(ours)
     later: list[int] = []
@@ -251,18 +251,18 @@ def test_handlers_that_call_each_other_do_so_once(handled: list[int]) -> None:
         ours(number, frame)  # type: ignore[arg-type]
 
     signal.signal(signal.SIGTERM, chained)
-    handler.tell(second)
+    handler.add(second)
     os.kill(os.getpid(), signal.SIGTERM)
     assert (handled, later, first.noted, second.noted) == ([signal.SIGTERM],) * 2 + (1, 1)
-    handler.forget(first)
-    handler.forget(second)
+    handler.remove(first)
+    handler.remove(second)
     assert signal.getsignal(signal.SIGTERM) == chained
 
 
 def test_other_threads_install_nothing(handled: list[int]) -> None:
     handler, told = TerminationHandler(), Told()
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=handler.tell, args=(told,))
+    thread = threading.Thread(target=handler.add, args=(told,))
     thread.start()
     thread.join()
     os.kill(os.getpid(), signal.SIGTERM)

@@ -66,15 +66,15 @@ def test_a_second_training_is_told_behind_a_trainer_that_put_back_what_it_found(
     trainers = Deciding(), Deciding()
     for hook, trainer in zip((first, second), trainers, strict=True):
         install(trainer)
-        handler.tell(hook)
+        handler.add(hook)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     install(trainers[1])
-    handler.tell(second)
+    handler.add(second)
     terminate()
     assert [trainer.calls for trainer in trainers] == [0, 1]
     assert (first.noted, second.noted) == (1, 1)
-    handler.forget(first)
-    handler.forget(second)
+    handler.remove(first)
+    handler.remove(second)
     assert current() is trainers[1]
 
 
@@ -83,11 +83,11 @@ def test_one_that_is_told_twice_is_told_of_what_it_found_last() -> None:
     for _ in range(2):
         trainer = Deciding()
         install(trainer)
-        handler.tell(told)
-        handler.tell(told)
+        handler.add(told)
+        handler.add(told)
     terminate()
     assert (told.noted, trainer.calls) == (1, 1)
-    handler.forget(told)
+    handler.remove(told)
     assert current() is trainer
 
 
@@ -95,15 +95,15 @@ def test_handlers_that_call_each_other_in_a_circle_come_to_an_end() -> None:
     handler, told = TerminationHandler(), Told()
     theirs = Deciding()
     install(theirs)
-    handler.tell(told)
+    handler.add(told)
     theirs.then = current()
     install(theirs)
-    handler.tell(told)
+    handler.add(told)
     for times in (1, 2):
         terminate()
         assert told.noted == times
     assert theirs.calls == 4  # as often as ours that have it as the one before
-    handler.forget(told)
+    handler.remove(told)
     assert current() is theirs
 
 
@@ -114,12 +114,12 @@ def test_an_error_of_a_handler_does_not_silence_the_next_signal() -> None:
         raise KeyboardInterrupt
 
     install(failing)
-    handler.tell(told)
+    handler.add(told)
     for times in (1, 2):
         with pytest.raises(KeyboardInterrupt):
             terminate()
         assert told.noted == times
-    handler.forget(told)
+    handler.remove(told)
 
 
 def test_a_signal_within_a_handler_is_handled_too() -> None:
@@ -130,20 +130,20 @@ def test_a_signal_within_a_handler_is_handled_too() -> None:
             terminate()
 
     install(impatient)
-    handler.tell(told)
+    handler.add(told)
     terminate()
     assert told.noted == 3
-    handler.forget(told)
+    handler.remove(told)
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_what_was_found_is_let_go(is_replaced: bool) -> None:
     handler, told, trainer = TerminationHandler(), Told(), Deciding()
     install(trainer)
-    handler.tell(told)
+    handler.add(told)
     if is_replaced:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    handler.forget(told)
+    handler.remove(told)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     found = weakref.ref(trainer)
     del trainer
@@ -154,11 +154,11 @@ def test_what_was_found_is_let_go(is_replaced: bool) -> None:
 def test_nobody_is_told_where_the_signal_was_ignored_since() -> None:
     handler, told = TerminationHandler(), Told()
     install(Deciding())
-    handler.tell(told)
+    handler.add(told)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    handler.tell(told)
+    handler.add(told)
     terminate()
     assert told.noted == 0
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    handler.forget(told)
+    handler.remove(told)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN

@@ -1,7 +1,6 @@
 """What differs between the backends of Keras; only the active one is imported.
 
-Each has a class `Inside`, which runs a step and looks into it (`hook_layer.keras.inside`), and a
-function `rank_and_size`.
+Each has a class `StepRunner` (see `hook_layer.keras.step_runner`) and a function `rank_and_size`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keras on JAX: a step is a function without side effects, compiled by XLA unless told otherwise.
+"""Keras on JAX: a step is a function without side effects, compiled by XLA by default.
 
-What is met within gradients and branches belongs to these, and cannot be returned. It gets out by
-`jax.debug.callback`, which the function that is called in all other steps does not have.
+The function cannot return tensors of gradients and branches. `jax.debug.callback` passes them to
+the hook. The function of all other steps has no such callback.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 
-from hook_layer.keras.inside import BaseInside, Listener
-from hook_layer.keras.met import Met
+from hook_layer.keras.step_runner import BaseStepRunner, Listener
+from hook_layer.keras.step_tensors import StepTensors
 
-__all__ = ["Inside", "rank_and_size"]
+__all__ = ["StepRunner", "rank_and_size"]
 
 
 def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backends ask it
@@ -24,24 +24,24 @@ def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backen
     return jax.process_index(), jax.process_count()
 
 
-class Inside(BaseInside):
+class StepRunner(BaseStepRunner):
     """Runs steps of a model on JAX.
 
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What must be looked for.
+        listener: Decides which tensors are returned; known weakly.
     """
 
     def __init__(self, model: Any, kind: str, listener: Listener) -> None:
         super().__init__(model, kind, listener, is_traced=True)
         self._function: Callable[..., Any] | None = None
-        self._traces: list[Met] = []
+        self._traces: list[StepTensors] = []
 
     def run(
         self, original: Callable[..., Any], args: tuple[Any, ...]
     ) -> tuple[Any, dict[str, Any]]:
-        """Run a step, the last of those that are executed together with a look into it."""
+        """Run the steps of one execution, and return the tensors within the last one."""
         state, iterator = args
         num_steps = int(self._model.steps_per_execution)
         if num_steps > 1 and self._kind == "predict":
@@ -50,14 +50,14 @@ class Inside(BaseInside):
             )
             return original(state, iterator), {}
         if self._function is None:
-            self._function = self._made_by_keras()
+            self._function = self._make_function()
         batches = [next(iterator), *itertools.islice(iterator, num_steps - 1)]
         if len(batches) > 1:
             _, state = original(state, iter(batches[:-1]))
-        for met in self._traces:
-            met.forget_values()
+        for tensors in self._traces:
+            tensors.clear_values()
         try:
-            with self._looking():
+            with self._observe():
                 result = self._function(state, iter(batches[-1:]))
         except Exception as error:
             if any(leaf.is_deleted() for leaf in jax.tree.leaves(state)):
@@ -66,23 +66,24 @@ class Inside(BaseInside):
             return original(state, iter(batches[-1:])), {}
         jax.effects_barrier()
         named: dict[str, Any] = {}
-        for met in self._traces:  # the step is of one of them: each has another shape of batches
-            named |= met.named()
-            met.forget_values()
+        # Each trace is of one shape of batches; only that of this step has values.
+        for tensors in self._traces:
+            named |= tensors.named()
+            tensors.clear_values()
         if self._model.run_eagerly or not self._model.jit_compile:
-            self._traces.clear()  # each step meets tensors of its own
+            self._traces.clear()  # each step has tensors of its own
         return result, named
 
-    def _forget(self) -> None:
-        super()._forget()
-        self._traces.append(self._met)
+    def _begin(self) -> None:
+        super()._begin()
+        self._traces.append(self._tensors)
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
-        """Let tensors that were met be put down when they are computed."""
+        """Add tensors to the step each time that they are computed."""
         for tensor in tensors:
-            put = partial(_put, self._met, prefix, self._met.next_number(prefix))
+            put = partial(_put, self._tensors, prefix, self._tensors.next_number(prefix))
             jax.debug.callback(put, tensor)
 
 
-def _put(met: Met, prefix: str, number: int, value: Any) -> None:
-    met.put(prefix, number, value)
+def _put(tensors: StepTensors, prefix: str, number: int, value: Any) -> None:
+    tensors.put(prefix, number, value)

@@ -1,7 +1,7 @@
 """Keras on TensorFlow: a step is a graph, compiled by XLA with `jit_compile=True`, or plain Python.
 
-What is met is returned by the second function, so that XLA has nothing against it. With several
-replicas it is what the first one met, but for gradients, which are summed as the optimiser does.
+The second function returns the tensors within the step, which XLA supports. With several replicas
+they are those of the first one, but gradients are summed over all, as the optimiser does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from hook_layer.errors import HookConfigurationError
-from hook_layer.keras.inside import BaseInside, Listener
-from hook_layer.keras.met import Met
+from hook_layer.keras.step_runner import BaseStepRunner, Listener
+from hook_layer.keras.step_tensors import StepTensors
 
-__all__ = ["Inside", "rank_and_size"]
+__all__ = ["StepRunner", "rank_and_size"]
 
 _GRADIENTS: Final = "gradients/"
 
@@ -38,13 +38,13 @@ def rank_and_size(model: Any) -> tuple[int, int]:
     return int(resolver.task_id or 0), int(workers)
 
 
-class Inside(BaseInside):
+class StepRunner(BaseStepRunner):
     """Runs steps of a model on TensorFlow.
 
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What must be looked for.
+        listener: Decides which tensors are returned; known weakly.
     """
 
     _sees_outer = True  # what LossScaleOptimizer computes is within a branch of the graph
@@ -54,19 +54,19 @@ class Inside(BaseInside):
         self._function: Any = None
         self._checked: Any = None
         self._is_off = False
-        self._replicas: dict[int, Met] = {}
+        self._replicas: dict[int, StepTensors] = {}
 
     def run(
         self, original: Callable[..., Any], args: tuple[Any, ...]
     ) -> tuple[Any, dict[str, Any]]:
-        """Run a step, the last of those that are executed together with a look into it."""
+        """Run the steps of one execution, and return the tensors within the last one."""
         num_steps = int(self._model.steps_per_execution)
         if self._is_off:
             return original(*args), {}
         if not self._is_traced and num_steps == 1:
-            if self._function is None:  # for Keras's own keeps the `train_step` that it met
+            if self._function is None:  # Keras's own has the original `train_step`
                 self._function = self._eager_function()
-            with self._looking():
+            with self._observe():
                 result = self._function(*args)
             return result, self._of_all_replicas()
         if num_steps > 1 and self._kind == "predict":
@@ -96,7 +96,7 @@ class Inside(BaseInside):
             plain = self._eager_function()
 
             def step(batch: Any) -> tuple[Any, dict[str, Any]]:
-                with self._looking():
+                with self._observe():
                     result = plain([batch])
                 return result, self._of_all_replicas()
 
@@ -120,20 +120,20 @@ class Inside(BaseInside):
         run_eagerly = self._model.run_eagerly
         self._model.run_eagerly = True
         try:
-            return self._made_by_keras()
+            return self._make_function()
         finally:
             self._model.run_eagerly = run_eagerly
 
-    # What `WatchedModel` tells -------------------------------------------------------------------
+    # Callbacks of `WatchedModel` -----------------------------------------------------------------
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
-        """Take tensors that were met in this replica."""
-        met = self._replicas.setdefault(_replica(), Met())
+        """Add tensors of this replica."""
+        of_replica = self._replicas.setdefault(_replica(), StepTensors())
         for tensor in tensors:
-            met.add(prefix, tensor)
+            of_replica.add(prefix, tensor)
 
     def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
-        """Take gradients that were met, with the scale of a loss that is scaled."""
+        """Add gradients, and the scale of the loss if it is scaled."""
         dense = {name: tf.convert_to_tensor(gradient) for name, gradient in named.items()}
         scale = getattr(optimizer, "dynamic_scale", getattr(optimizer, "initial_scale", None))
         if scale is not None and dense:
@@ -141,21 +141,21 @@ class Inside(BaseInside):
         super().take_gradients(optimizer, dense)
 
     def before_update(self) -> None:
-        """Tell that variables are about to be changed; in a graph they do not exist yet."""
+        """Report that variables are about to change; in a graph they do not exist yet."""
         if not self._is_traced:
             super().before_update()
 
-    def _forget(self) -> None:
+    def _begin(self) -> None:
         if _replica() == 0:
             self._replicas.clear()
 
     def _of_all_replicas(self) -> dict[str, Any]:
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        replicas = [met.named() for _, met in sorted(self._replicas.items())]
+        replicas = [tensors.named() for _, tensors in sorted(self._replicas.items())]
         self._replicas.clear()
         found: dict[str, Any] = {}
         for name, tensor in (replicas[0] if replicas else {}).items():
-            parts = [met[name] for met in replicas if name in met]
+            parts = [named[name] for named in replicas if name in named]
             if graph is not None and any(getattr(p, "graph", graph) is not graph for p in parts):
                 self._listener.say_once(
                     f"{name}, and what else lies within a loop or branch, is not saved"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hook_layer.keras.inside import BaseInside, Listener
-from hook_layer.keras.met import Met
 from hook_layer.keras.names import ModelNames
+from hook_layer.keras.step_runner import BaseStepRunner, Listener
+from hook_layer.keras.step_tensors import StepTensors
 from hook_layer.pytorch import distributed
 
-__all__ = ["Inside", "rank_and_size"]
+__all__ = ["StepRunner", "rank_and_size"]
 
 
 def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backends ask it
@@ -18,13 +18,13 @@ def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backen
     return distributed.rank_and_size()
 
 
-class Inside(BaseInside):
-    """Runs steps of a model on PyTorch; what is met is copied at once.
+class StepRunner(BaseStepRunner):
+    """Runs steps of a model on PyTorch; copies their tensors at once.
 
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What must be looked for.
+        listener: Decides which tensors are returned; known weakly.
     """
 
     def __init__(self, model: Any, kind: str, listener: Listener) -> None:
@@ -33,19 +33,19 @@ class Inside(BaseInside):
     def run(
         self, original: Callable[..., Any], args: tuple[Any, ...]
     ) -> tuple[Any, dict[str, Any]]:
-        """Run a step, and look into it; of a compiled one only at what stays behind it."""
+        """Run a step and return its tensors; of a compiled step only the gradients."""
         if self._model.jit_compile and not self._model.run_eagerly:
-            return original(*args), self._left_behind()
-        with self._looking():
+            return original(*args), self._gradients_after_step()
+        with self._observe():
             result = original(*args)
-        met, self._met = self._met, Met()
-        return result, met.named()
+        tensors, self._tensors = self._tensors, StepTensors()
+        return result, tensors.named()
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
-        """Copy tensors that were met: training may write to them."""
+        """Add copies of tensors of the step, because training may write to the tensors."""
         super().take(prefix, [tensor.detach().clone() for tensor in tensors])
 
-    def _left_behind(self) -> dict[str, Any]:
+    def _gradients_after_step(self) -> dict[str, Any]:
         self._listener.say_once(
             "jit_compile=True: inputs and outputs of layers, and the inputs, labels and "
             "predictions of the model, are not saved"

@@ -163,18 +163,14 @@ def test_a_tensor_may_be_a_member_whatever_its_name() -> None:
 
 
 def test_a_mistake_is_raised_in_the_first_step_and_logged_later() -> None:
-    collector = make_collector(weights(), interval=1)
-    collector.manager.create_collection("empty")
-    collector.manager.include.add("empty")
+    collector = make_collector(weights(), Collection("empty"), interval=1)
     with pytest.raises(HookConfigurationError, match="empty"):
         due(collector, 0)
-    assert due(collector, 1) == ["weights"]
+    assert "weights" in due(collector, 1)
     assert collector.on_mistake(is_first=False) is not None
 
 
 def test_a_hook_that_the_script_does_not_make_raises_nothing() -> None:
-    collector = make_collector(weights(), interval=1)
+    collector = make_collector(weights(), Collection("empty"), interval=1)
     collector.only_logs_mistakes = True
-    collector.manager.create_collection("empty")
-    collector.manager.include.add("empty")
-    assert due(collector, 0) == ["weights"]
+    assert "weights" in due(collector, 0)

@@ -57,7 +57,7 @@ def kill(hook: TinyHook) -> None:
     hook.state.is_closed = True
     assert hook._process_end is not None
     hook._process_end.cancel()
-    on_termination.forget(hook)
+    on_termination.remove(hook)
     hook.session.place.end("Killed")
 
 

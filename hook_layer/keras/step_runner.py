@@ -1,9 +1,8 @@
-"""Running a step, and looking into it: what the backends have in common.
+"""Runs a step of a Keras model and returns the tensors within it.
 
-Keras computes a step in one function, `model.train_function` and the like, compiled by TensorFlow
-or JAX. In steps in which nothing within is due this very function is called. For the others there
-is a second one, of the same `train_step`, that also gives the tensors that were met; it is traced
-when it is needed first. So the steps between cost nothing, with XLA too.
+Keras computes a step in one function, such as `model.train_function`, which TensorFlow or JAX
+compiles. A step without due tensors runs in this function, so it costs nothing. Other steps run in
+a second function of the same `train_step`, traced at first use, that also returns the tensors.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 from weakref import ref
 
-from hook_layer.keras.met import Met
+from hook_layer.keras.step_tensors import StepTensors
 from hook_layer.keras.watch import WatchedModel
 
-__all__ = ["KINDS", "BaseInside", "Listener"]
+__all__ = ["KINDS", "BaseStepRunner", "Listener"]
 
 KINDS: Final = ("train", "test", "predict")
 
 
 class Listener(Protocol):
-    """What wants to know what is met."""
+    """Decides which tensors a runner returns."""
 
     def wants(self, prefix: str) -> bool:
         """Return whether tensors of this name, without a number, are ever wanted."""
@@ -41,14 +40,14 @@ class Listener(Protocol):
         ...
 
 
-class BaseInside:
-    """Runs steps of one kind of a model, and looks into them.
+class BaseStepRunner:
+    """Runs steps of one kind of a model and returns the tensors within them.
 
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What must be looked for; known weakly.
-        is_traced: Whether the step is traced and computed later, time and again.
+        listener: Decides which tensors; known weakly.
+        is_traced: Whether the step is traced once, and computed from the trace later.
     """
 
     def __init__(self, model: Any, kind: str, listener: Listener, *, is_traced: bool) -> None:
@@ -56,7 +55,7 @@ class BaseInside:
         self._kind = kind
         self._known_listener = ref(listener)
         self._is_traced = is_traced
-        self._met = Met()
+        self._tensors = StepTensors()
         outer = is_traced and self._sees_outer
         self._watched = WatchedModel(model, self._wants, self, outer=outer)
 
@@ -83,23 +82,23 @@ class BaseInside:
             args: What Keras gives it.
 
         Returns:
-            What the function returns, and the tensors that were met, by name.
+            What the function returns, and the tensors within the step by name.
         """
         raise NotImplementedError
 
-    def seen(self) -> dict[str, Any]:
-        """Return the tensors of a step that failed, by name; none of a traced one."""
-        return {} if self._is_traced else self._met.named()
+    def computed(self) -> dict[str, Any]:
+        """Return what a failed step has computed, by name; nothing of a traced step."""
+        return {} if self._is_traced else self._tensors.named()
 
-    # What `WatchedModel` tells -------------------------------------------------------------------
+    # Callbacks of `WatchedModel` -----------------------------------------------------------------
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
-        """Take tensors that were met."""
+        """Add tensors of the step."""
         for tensor in tensors:
-            self._met.add(prefix, tensor)
+            self._tensors.add(prefix, tensor)
 
     def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
-        """Take gradients that were met, divided by the optimiser's factor if it has one."""
+        """Add gradients, divided by the factor of an optimiser that scales the loss."""
         factor = getattr(optimizer, "loss_scale_factor", None)
         for name, gradient in named.items():
             self.take(name, [gradient if factor is None else gradient / factor])
@@ -110,25 +109,25 @@ class BaseInside:
 
     # Parts of `run` ------------------------------------------------------------------------------
 
-    def _forget(self) -> None:
-        """Forget what was met, as a step begins, or begins to be traced."""
-        self._met = Met()
+    def _begin(self) -> None:
+        """Discard the tensors of the step before, where a step or its trace begins."""
+        self._tensors = StepTensors()
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
-        """Look, within the block, into the model and at what its `train_step` or the like gets."""
+    def _observe(self) -> Iterator[None]:
+        """Take tensors of the model, and the batch of its `train_step`, within the block."""
         name = f"{self._kind}_step"
         own, step = vars(self._model).get(name), getattr(self._model, name)
 
-        def looked_into(*args: Any) -> Any:
-            self._forget()
+        def observed(*args: Any) -> Any:
+            self._begin()
             try:
                 self._watched.take_batch(args[-1])
             except Exception as error:  # noqa: BLE001 - only a step of the script's own knows
                 self._listener.say_once(f"inputs and labels are not saved: {error}")
             return step(*args)
 
-        vars(self._model)[name] = looked_into
+        vars(self._model)[name] = observed
         try:
             with self._watched.watching():
                 yield
@@ -138,14 +137,14 @@ class BaseInside:
             else:
                 vars(self._model)[name] = own
 
-    def _made_by_keras(self) -> Callable[..., Any]:
-        """Return the step's function as Keras makes it, of a step that is looked into."""
+    def _make_function(self) -> Callable[..., Any]:
+        """Let Keras make a function of the observed step, and return it."""
         name = f"{self._kind}_function"
-        kept = vars(self._model).get(name)
+        original = vars(self._model).get(name)
         try:
-            with self._looking():
+            with self._observe():
                 getattr(self._model, f"make_{name}")(force=True)
             made: Callable[..., Any] = getattr(self._model, name)
         finally:
-            vars(self._model)[name] = kept
+            vars(self._model)[name] = original
         return made

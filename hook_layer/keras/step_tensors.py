@@ -1,15 +1,15 @@
-"""Tensors that are met while a step is computed, or traced."""
+"""Tensors within one step, by name."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-__all__ = ["Met"]
+__all__ = ["StepTensors"]
 
 
-class Met:
-    """Tensors in the order in which they are met; several of one kind are numbered."""
+class StepTensors:
+    """Tensors of one step in the order of their computation; those of one kind are numbered."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -22,7 +22,7 @@ class Met:
         return number
 
     def put(self, prefix: str, number: int, value: Any) -> None:
-        """Note a tensor.
+        """Add a tensor.
 
         Args:
             prefix: Its name, without a number.
@@ -32,7 +32,7 @@ class Met:
         self._values[prefix, number] = value
 
     def add(self, prefix: str, value: Any) -> None:
-        """Note the next tensor of a kind."""
+        """Add the next tensor of a kind."""
         self.put(prefix, self.next_number(prefix), value)
 
     def named(self) -> dict[str, Any]:
@@ -42,6 +42,6 @@ class Met:
             for (prefix, number), value in self._values.items()
         }
 
-    def forget_values(self) -> None:
-        """Forget the tensors, and keep the numbers: the same are met again."""
+    def clear_values(self) -> None:
+        """Release the tensors; their numbers stay, for a traced step computes them again."""
         self._values.clear()

@@ -1,0 +1,54 @@
+"""Values that a script saves after its run has ended."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+
+from hook_layer.core.recorder import Recorder
+from hook_layer.core.session import Session
+from hook_layer.core.tensor_capture import PlannedTensors
+
+__all__ = ["LateValues"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class LateValues:
+    """Captures values after the end of a run, and adds them to it as one more step.
+
+    `close` or the end of the process writes them. Until then the run keeps its end marker.
+
+    Args:
+        recorder: Captures them.
+        session: The trial of the run.
+    """
+
+    def __init__(self, recorder: Recorder, session: Session) -> None:
+        self._recorder = recorder
+        self._session = session
+
+    def capture(self, tensors: PlannedTensors, wall_time: float | None) -> None:
+        """Capture values; the newest of a name counts.
+
+        Args:
+            tensors: The values.
+            wall_time: Their time, seconds since 1970; None: when the run ended.
+        """
+        if not self._recorder.pending_names:
+            atexit.register(self.close)  # also if the hook is gone by then
+        self._recorder.capture_own(tensors, wall_time)
+
+    def close(self) -> None:
+        """Write the values."""
+        atexit.unregister(self.close)
+        if self._session.state.is_forked:
+            return
+        with self._recorder.lock:
+            record = self._recorder.take_pending()
+        if record is None:
+            return
+        try:
+            self._session.add_step(record)
+        except Exception:
+            logger.exception("values of %s are not stored", ", ".join(record.tensors))
