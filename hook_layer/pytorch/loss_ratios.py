@@ -8,7 +8,7 @@ never waits for it.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from math import isclose, isfinite, isnan
+from math import inf, isclose, isfinite, isnan
 from typing import Final
 
 import torch
@@ -45,7 +45,9 @@ class LossRatios:
             may_vary: Whether a factor from 0 to 1 may be another one in each step.
         """
         with torch.no_grad():
-            ratio = loss.detach().double().reshape(()) / value.detach().double().reshape(())
+            whole, part = loss.detach().double().reshape(()), value.detach().double().reshape(())
+            # NaN is left for 0 / 0, and for values that are NaN themselves.
+            ratio = whole.nan_to_num(inf, inf, -inf) / part
         coming = self._coming.setdefault(key, [])
         coming.append(HostCopy(ratio) if ratio.is_cuda else HostCopy.of_host(ratio.cpu()))
         while coming and coming[0].has_arrived():
@@ -59,7 +61,7 @@ class LossRatios:
         return self._first.get(key, 1.0)
 
     def _is_of_loss(self, key: Hashable, ratio: float, *, is_part: bool, may_vary: bool) -> bool:
-        if isnan(ratio):  # both are 0
+        if isnan(ratio):
             return True
         first = self._first.setdefault(key, ratio)
         if not isfinite(ratio) or not isfinite(first) or not ratio:

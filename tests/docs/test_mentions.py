@@ -107,8 +107,7 @@ def test_the_files_of_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
     assert len(named) > 30
-    missing = {file for file in named if not ((ROOT / file).exists() or (hook_layer / file).exists())}
-    assert not missing
+    assert not {f for f in named if not ((ROOT / f).exists() or (hook_layer / f).exists())}
 
 
 def test_a_name_that_does_not_exist_would_be_found() -> None:
