@@ -256,7 +256,7 @@ class Hook(OriginalHook, TorchHook):
             self.step + 1,
         )
         losses, steps = list(self._registered.losses), self._modes.steps
-        self.loop.let_go_of_models()
+        self.loop.release_models()
         self._modes.steps = steps
         for loss in losses:
             self.register_loss(loss)

@@ -59,9 +59,9 @@ _EVERY_PASSES: Final = 20
 class _Mode(TorchFunctionMode):
     """Reports activations until it `is_over`."""
 
-    def __init__(self, tell: Callable[[str, Tensor | None, Tensor], None]) -> None:
+    def __init__(self, report: Callable[[str, Tensor | None, Tensor], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._report = report
         self.is_over = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -74,7 +74,7 @@ class _Mode(TorchFunctionMode):
         if kind is not None and isinstance(result, Tensor):
             given = args[0] if args else (kwargs or {}).get("input")
             is_kept = isinstance(given, Tensor) and given is not result
-            self._tell(kind, given if is_kept else None, result)
+            self._report(kind, given if is_kept else None, result)
         return result
 
 
@@ -149,7 +149,7 @@ class ActivationFunctions:
             own_hooks.register(register_module_forward_pre_hook, self._begins),
             own_hooks.register(register_module_forward_hook, self._ends, always_call=True),
         )
-        self._mode = _Mode(self._tell)
+        self._mode = _Mode(self._report)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def _leave(self, *, has_failed: bool = False) -> None:
@@ -166,7 +166,7 @@ class ActivationFunctions:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._mode = None
 
-    def _tell(self, kind: str, given: Tensor | None, result: Tensor) -> None:
+    def _report(self, kind: str, given: Tensor | None, result: Tensor) -> None:
         callback = self._callback()
         if callback is not None and self._called and not is_layer(kind, self._called[-1]):
             if is_a_key(self._called[-1]):

@@ -51,12 +51,12 @@ class FollowedSteps(StepBounds):
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return what the forward pass that is about to begin is to the steps."""
         self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
-        self.is_aside = False
+        self.is_outside_steps = False
         if mode in WITHOUT_TRAINING:
             return Pass.BEGINS
         if not self.is_training and not self._is_lost:
-            self.is_aside = True
-            return Pass.ASIDE
+            self.is_outside_steps = True
+            return Pass.OUTSIDE_STEPS
         were_for_others, self._were_for_others = self._were_for_others, False
         if were_for_others and self._is_open and not (self._is_lost or self._stepped_at):
             self._num_since = 1
@@ -67,7 +67,7 @@ class FollowedSteps(StepBounds):
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
         """Return whether a loss that is computed now belongs to no step."""
-        if self.is_aside:
+        if self.is_outside_steps:
             return True
         return mode not in WITHOUT_TRAINING and not (self._is_lost or torch.is_grad_enabled())
 

@@ -85,7 +85,7 @@ class FunctionalLosses:
     """The calls of a step, and those that training goes by."""
 
     def __init__(self) -> None:
-        self._calls: list[_Kept] = []
+        self._calls: list[_NotedCall] = []
         self._places: Counter[WatchedLoss] = Counter()
         self._trained_by: list[_Manner] = []
         self._parts: dict[int, Tensor] = {}
@@ -122,7 +122,7 @@ class FunctionalLosses:
         # Scripts divide it in place.
         own = value.detach().clone() if value.numel() == 1 else value.detach()
         loss = LossCall(call[0].class_name, _inputs(call, with_inputs), own)
-        self._calls = [*self._calls[1 - _MOST_CALLS :], _Kept(manner, loss, value.grad_fn)]
+        self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
 
     def of_validation(self, call: _Call, value: Any, *, with_inputs: bool) -> LossCall | None:
         """Return a call of validation as a loss comparable with that of training.
@@ -190,7 +190,9 @@ class FunctionalLosses:
             return LossCall(UNNAMED, parts[0].loss.inputs, parts[0].loss.value)
         return parts[0].loss
 
-    def _accepts(self, parts: list[_Kept], loss: Tensor, *, is_part: bool, is_own: bool) -> bool:
+    def _accepts(
+        self, parts: list[_NotedCall], loss: Tensor, *, is_part: bool, is_own: bool
+    ) -> bool:
         """Return whether calls stand for a loss, and note that training goes by them.
 
         Args:
@@ -225,7 +227,7 @@ class FunctionalLosses:
         return _Manner(function, place, reduction, function.options(given), num_rows)
 
 
-class _Kept:
+class _NotedCall:
     """A call, the node of the graph that it made, and what was written to its inputs by then."""
 
     __slots__ = ("loss", "manner", "node", "versions")

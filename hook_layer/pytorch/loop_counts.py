@@ -19,9 +19,9 @@ from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.capture import is_capturable
 from hook_layer.pytorch.values import own_shard
 
-__all__ = ["MANY_IN_VAIN", "LoopCounts", "has_gradient"]
+__all__ = ["MANY_WITHOUT_EFFECT", "LoopCounts", "has_gradient"]
 
-MANY_IN_VAIN: Final = 5
+MANY_WITHOUT_EFFECT: Final = 5
 """Steps in a row without any gradient after which this is no accident."""
 _CHANGED_BY_MODE: Final = (
     nn.AlphaDropout,
@@ -104,7 +104,7 @@ class LoopCounts:
         """Whether the newest pass is one of validation in training mode if a loss follows."""
         return self._validated is not None
 
-    def loss_aside(self) -> None:
+    def loss_outside_steps(self) -> None:
         """Note that a loss is computed after a forward pass that belongs to no step."""
         model = None if self._validated is None else self._validated()
         if model is None or torch.is_grad_enabled():
@@ -130,8 +130,8 @@ class LoopCounts:
             is_recorded: Whether this step is saved.
         """
         # A closure computes gradients within the step; some optimizers free them there.
-        is_in_vain = not self._had_gradient and not has_gradient(optimizer)
-        self.without_gradient = self.without_gradient + 1 if is_in_vain else 0
+        is_without_effect = not self._had_gradient and not has_gradient(optimizer)
+        self.without_gradient = self.without_gradient + 1 if is_without_effect else 0
         self._of_others = 0 if is_ours else self._of_others + 1
         self._most_passes = max(self._most_passes, self._num_passes)
         self._num_passes = 0

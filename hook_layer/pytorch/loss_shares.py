@@ -9,7 +9,6 @@ returns means. To be compared, a share has to be made the mean that it is a part
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ __all__ = ["mean_of_share"]
 _IGNORED: Final = -100
 _SHIFTS_LABELS: Final = "ForCausalLMLoss"
 _MOST_NODES: Final = 8
+_DIVISION: Final = "DivBackward0"
 _COMPILED: Final = "CompiledFunctionBackward"
 
 
@@ -33,15 +33,15 @@ def mean_of_share(model: nn.Module, loss: Tensor, keywords: Mapping[str, Any]) -
     Returns:
         The loss as it is, unless it was divided by the number of targets of more batches.
     """
-    told: Any = keywords.get("num_items_in_batch")
-    if not _is_number(told):
+    num_targets: Any = keywords.get("num_items_in_batch")
+    if not _is_number(num_targets):
         return loss
     is_causal = _name_of_loss(model) == _SHIFTS_LABELS
     targets = _targets(keywords, is_shifted=is_causal)
-    if targets is None or not _is_divided(loss, told, if_compiled=is_causal):
+    if targets is None or not _is_divided(loss, if_compiled=is_causal):
         return loss
     own = targets.ne(_IGNORED).sum().clamp(min=1)  # a batch without targets has a loss of 0
-    mean: Tensor = loss.detach() * told / own
+    mean: Tensor = loss.detach() * num_targets / own
     return mean
 
 
@@ -63,23 +63,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
-def _is_divided(loss: Tensor, told: Any, *, if_compiled: bool) -> bool:
-    """Return whether the number of targets has a part in the loss: some models ignore it."""
+def _is_divided(loss: Tensor, *, if_compiled: bool) -> bool:
+    """Return whether a division is among the last operations: some models ignore the number."""
     waiting = [loss.grad_fn]
-    with suppress(AttributeError, RuntimeError):  # what torch keeps, and how, differs by version
-        for _ in range(_MOST_NODES):
-            node: Any = waiting.pop(0) if waiting else None
-            if node is None:
-                continue
-            if node.name().startswith(_COMPILED):
-                return if_compiled
-            if node.name() == "DivBackward0" and _is_same(node._saved_other, told):  # noqa: SLF001
-                return True
-            waiting += [following for following, _ in node.next_functions]
+    for _ in range(_MOST_NODES):
+        node: Any = waiting.pop(0) if waiting else None
+        if node is None:
+            continue
+        if node.name().startswith(_COMPILED):
+            return if_compiled
+        if node.name() == _DIVISION:
+            return True
+        waiting += [following for following, _ in node.next_functions]
     return False
-
-
-def _is_same(divisor: Tensor, told: Any) -> bool:
-    if isinstance(told, Tensor) and told.device == divisor.device:
-        return told.data_ptr() == divisor.data_ptr()  # to compare values would wait for a GPU
-    return bool(float(divisor) == float(told))

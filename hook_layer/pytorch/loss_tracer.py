@@ -187,8 +187,8 @@ class LossTracer(Part):
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
-        if self._modes.is_aside:
-            self._counts.loss_aside()
+        if self._modes.is_outside_steps:
+            self._counts.loss_outside_steps()
         if not self._collector.due or is_recomputing() or not self._is_turn(value):
             return
         function, args, kwargs = given
@@ -218,7 +218,7 @@ class LossTracer(Part):
             outputs: Its value.
         """
         if self._modes.ignores_losses:
-            self._counts.loss_aside()
+            self._counts.loss_outside_steps()
             return
         self._has_loss = True
         self.forget()

@@ -23,9 +23,9 @@ class ModeTracker:
         self._clock = clock
 
     @property
-    def is_aside(self) -> bool:
+    def is_outside_steps(self) -> bool:
         """Whether the newest forward pass belongs to no step."""
-        return self.steps.is_aside
+        return self.steps.is_outside_steps
 
     @property
     def is_training(self) -> bool:

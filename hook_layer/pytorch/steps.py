@@ -51,21 +51,21 @@ class Pass(Enum):
     BEGINS = auto()
     BEGINS_ANEW = auto()
     CONTINUES = auto()
-    ASIDE = auto()
+    OUTSIDE_STEPS = auto()
 
 
 class StepBounds:
     """Decides where steps begin and end.
 
     Attributes:
-        is_aside: Whether the newest forward pass belongs to no step.
+        is_outside_steps: Whether the newest forward pass belongs to no step.
         is_training: Whether it can be one of training.
         trains_without_gradient: Whether the optimizers step though no gradients are computed, so
             that a forward pass without gradients counts as one of training.
     """
 
     def __init__(self) -> None:
-        self.is_aside = self.is_training = self.trains_without_gradient = False
+        self.is_outside_steps = self.is_training = self.trains_without_gradient = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
         # By each of them, as numbers: torch swaps no parameter that has weak references.
         self._trained: dict[int, frozenset[int]] = {}
@@ -113,18 +113,18 @@ class StepBounds:
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return what the forward pass that is about to begin is to the steps."""
         self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
-        self.is_aside = False
+        self.is_outside_steps = False
         if mode in WITHOUT_TRAINING or not self._by_optimizer:
             self._num_passes += self.is_training
             return Pass.BEGINS
         if not self.is_training:
-            self.is_aside = True
-            return Pass.ASIDE
+            self.is_outside_steps = True
+            return Pass.OUTSIDE_STEPS
         return Pass.CONTINUES if self._is_open else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
         """Return whether a loss that is computed now belongs to no step."""
-        if self.is_aside:
+        if self.is_outside_steps:
             return True
         if mode in WITHOUT_TRAINING or not self._by_optimizer:
             return False

@@ -188,7 +188,7 @@ class TorchCapture(Part):
     @property
     def takes_modules(self) -> bool:
         """Whether a call of a module now belongs to a step that is saved."""
-        return bool(self.collector.due) and not self.modes.is_aside and not is_recomputing()
+        return bool(self.collector.due) and not self.modes.is_outside_steps and not is_recomputing()
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
@@ -317,7 +317,7 @@ class TorchCapture(Part):
         self._activations.stop()
         self._calls.forget()
 
-    def let_models_go(self) -> None:
+    def release_models(self) -> None:
         """Keep no model alive, and take all hooks off that torch.compile has not seen."""
         self.stop_watching()
         self._modules.watch_only(frozenset())
@@ -326,7 +326,7 @@ class TorchCapture(Part):
     def stop(self) -> None:
         """Take all hooks off."""
         self._modules.stop()
-        self.let_models_go()
+        self.release_models()
 
     @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:

@@ -225,7 +225,7 @@ class TrainerDriver(Part):
     @guarded("losses")
     def _on_outputs(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
         """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
-        if not self._collector.due or self._capture.modes.is_aside:
+        if not self._collector.due or self._capture.modes.is_outside_steps:
             return
         first = next(iter(tensors_in(outputs)), None)
         # Compiled models return outputs without names.

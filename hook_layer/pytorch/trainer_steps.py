@@ -63,13 +63,13 @@ class TrainerSteps(StepBounds):
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:  # noqa: ARG002
         """Return what a forward pass is to the steps."""
         announced, self._announced = self._announced, None
-        self.is_aside = False
+        self.is_outside_steps = False
         if self._is_open:
             return Pass.CONTINUES
         begun = announced or self._mode_of_pass()
-        self.is_aside = begun is None
+        self.is_outside_steps = begun is None
         self.is_training = begun is not None and begun not in _WITHOUT_TRAINING
-        return Pass.ASIDE if begun is None else Pass.BEGINS
+        return Pass.OUTSIDE_STEPS if begun is None else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
         """Return whether a loss that is computed now belongs to no step."""

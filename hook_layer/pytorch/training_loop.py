@@ -25,7 +25,7 @@ from hook_layer.guard import guarded
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, OptimizerCall
-from hook_layer.pytorch.loop_counts import MANY_IN_VAIN, LoopCounts
+from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, LoopCounts
 from hook_layer.pytorch.loss_tracer import LossTracer
 from hook_layer.pytorch.loss_turn import MANY_OTHERS
 from hook_layer.pytorch.meshes import is_inferring_shapes
@@ -57,8 +57,8 @@ class TrainingLoop(Part):
     Attributes:
         leaves_out: Returns whether no optimizer that was made holds parameters of a model; None
             where not all of them are known.
-        on_steps_in_vain: Is called when several steps of optimizers in a row had no gradient, or
-            the model was not called for several steps.
+        on_steps_without_effect: Is called when several steps of optimizers in a row had no
+            gradient, or the model was not called for several steps.
         on_others_train: Is called with an optimizer of other parameters that has stepped 20 times
             since the model was called last.
         pass_callback: Is called before a forward pass, instead of `on_forward`.
@@ -76,7 +76,7 @@ class TrainingLoop(Part):
     ) -> None:
         super().__init__(capture.state)
         self.leaves_out: Callable[[nn.Module], bool] | None = None
-        self.on_steps_in_vain: Callable[[], None] | None = None
+        self.on_steps_without_effect: Callable[[], None] | None = None
         self.on_others_train: Callable[[Optimizer], None] | None = None
         self.on_outputs: WeakMethod[ModuleCallback] | None = None
         self.pass_callback: WeakMethod[ModuleCallback] | None = None
@@ -151,7 +151,7 @@ class TrainingLoop(Part):
         )
         if is_over:
             self._run.close()
-        self._let_models_go()
+        self._release_models()
         for owner in (self, self._capture, self._losses):
             drop_calls(module, owner)
 
@@ -191,7 +191,7 @@ class TrainingLoop(Part):
         self.forget_models()
         return True
 
-    def let_go_of_models(self) -> None:
+    def release_models(self) -> None:
         """End the open step and forget the models: others are watched from now on."""
         self._recorder.end_step()
         self.forget_models()
@@ -208,11 +208,11 @@ class TrainingLoop(Part):
         self._is_ours.clear()
         self._modes.steps = StepBounds()
 
-    def _let_models_go(self) -> None:
+    def _release_models(self) -> None:
         """Keep no model alive; one that is called again begins a step, and is watched as before."""
         self._losses.forget()
         self._losses.stop_listening()
-        self._capture.let_models_go()
+        self._capture.release_models()
         self._pass_end.watch_only(frozenset())
         self._stop_listening()
 
@@ -231,7 +231,7 @@ class TrainingLoop(Part):
         self._num_idle.clear()
         kind = modes.steps.next_pass(self._run.clock.mode, model, inputs)
         self._counts.pass_begins(model)
-        if kind is Pass.ASIDE:
+        if kind is Pass.OUTSIDE_STEPS:
             self._listen(is_on=self._counts.may_be_validation)
             return
         turn.begin_pass(model)
@@ -267,7 +267,7 @@ class TrainingLoop(Part):
     def _ignores_pass(self) -> bool:
         """Return whether a pass has inputs of no meaning; then it belongs to no step."""
         is_ignored = is_inferring_shapes()
-        self._modes.steps.is_aside |= is_ignored
+        self._modes.steps.is_outside_steps |= is_ignored
         return is_ignored
 
     @guarded("modules")
@@ -295,7 +295,7 @@ class TrainingLoop(Part):
             self._stop_listening()
         elif not self._listening:
             self._listening = [
-                BACKWARD.listen(self._on_backward, is_told_before=True),
+                BACKWARD.listen(self._on_backward, is_before_call=True),
                 BACKWARD.listen(self._on_backward_ended),
             ]
 
@@ -445,11 +445,11 @@ class TrainingLoop(Part):
         is_ours, counts = self._trains_our_parameters(optimizer), self._counts
         is_saved = bool(self._collector.due) and self._recorder.record is not None
         counts.step_ended(optimizer, is_ours=is_ours, is_recorded=is_saved)
-        self._modes.steps.trains_without_gradient = counts.without_gradient >= MANY_IN_VAIN
+        self._modes.steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
         num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
-        is_in_vain = MANY_IN_VAIN in (num_idle, counts.without_gradient)
-        if is_in_vain and self._has_begun and self.on_steps_in_vain is not None:
-            self.on_steps_in_vain()
+        is_without_effect = MANY_WITHOUT_EFFECT in (num_idle, counts.without_gradient)
+        if is_without_effect and self._has_begun and self.on_steps_without_effect is not None:
+            self.on_steps_without_effect()
         self._on_optimizer_stepped(optimizer, is_ours=is_ours)
 
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
@@ -479,7 +479,7 @@ class TrainingLoop(Part):
         if turn.num_others == MANY_OTHERS and is_complete and not recorder.saw_late_tensors:
             recorder.end_step()
             self._collector.clear()
-            self._let_models_go()
+            self._release_models()
         if turn.num_others == IDLE_STEPS and self.on_others_train is not None:
             self.on_others_train(optimizer)
 

@@ -42,7 +42,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall, prepare_scripting
-from hook_layer.pytorch.loop_counts import MANY_IN_VAIN, has_gradient
+from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
@@ -211,11 +211,11 @@ class _Search:
         """The model, or the part of it that stands for it."""
         self._kind: type[nn.Module] = nn.Module
         self._num_passes = self._num_calls = 0
-        self._remarks = UnwatchedModels()
+        self._unwatched = UnwatchedModels()
         self._optimizers = MadeOptimizers()
         self._handle: Any = None
         self._step_handle: Any = None  # as long as no model is found
-        self._num_in_vain = 0  # steps of optimizers in a row, without a gradient
+        self._num_without_effect = 0  # steps of optimizers in a row, without a gradient
         self._is_idle = False  # whether optimizers may step while the model is not called
         self._lock = threading.RLock()
 
@@ -226,7 +226,7 @@ class _Search:
             register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
         )
         if not self._earlier:
-            UnseenTraining(self._is_unseen, self._optimizers, self._remarks).begin()
+            UnseenTraining(self._is_unseen, self._optimizers, self._unwatched).begin()
 
     @property
     def hook(self) -> Hook | None:
@@ -262,7 +262,7 @@ class _Search:
         self._model = self._entrance = lambda: None
         if hook is not None:
             loop = hook.loop
-            loop.leaves_out = loop.on_steps_in_vain = loop.on_others_train = None
+            loop.leaves_out = loop.on_steps_without_effect = loop.on_others_train = None
 
     # What happens in the script ------------------------------------------------------------------
 
@@ -291,10 +291,10 @@ class _Search:
             self._set_mode(module)
 
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
-        is_in_vain = not has_closure and not has_gradient(optimizer)
-        self._num_in_vain = self._num_in_vain + 1 if is_in_vain else 0
+        is_without_effect = not has_closure and not has_gradient(optimizer)
+        self._num_without_effect = self._num_without_effect + 1 if is_without_effect else 0
 
-    def _on_steps_in_vain(self) -> None:
+    def _on_steps_without_effect(self) -> None:
         model = self._model()
         if model is None or not has_compiled_parts(model):
             self._is_idle = True
@@ -310,7 +310,7 @@ class _Search:
         if self._is_idle and self._takes_over(module):
             self._change_to(module, inputs)
             return
-        has_gradients = torch.is_grad_enabled() or self._is_trained_in_vain(module)
+        has_gradients = torch.is_grad_enabled() or self._is_trained_without_effect(module)
         may_be_model = self._is_open_to(module) and has_gradients
         if may_be_model and not self._passes_by(module) and self._is_found_in(module):
             hook, model = self._hook, self._model()
@@ -328,7 +328,7 @@ class _Search:
         elif self._hook is not None and type(module).__name__.endswith("Loss"):
             self._hook.register_loss(module)
         elif self._is_another(module):
-            self._remarks.meet_another(module, self._model())
+            self._unwatched.report_other_model(module, self._model())
 
     def _is_open_to(self, module: nn.Module) -> bool:
         """Return whether a module may be the model: there is none, or a part is tried out."""
@@ -344,15 +344,15 @@ class _Search:
             self._is_found_in(module)
 
     def _passes_by(self, module: nn.Module) -> bool:
-        is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
+        is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is reported
         is_beside = not is_scripted and self._optimizers.pass_by(module)
-        is_beside &= self._num_in_vain < MANY_IN_VAIN
+        is_beside &= self._num_without_effect < MANY_WITHOUT_EFFECT
         return is_beside or is_transformed(module) or is_being_made() or is_inferring_shapes()
 
-    def _is_trained_in_vain(self, module: nn.Module) -> bool:
+    def _is_trained_without_effect(self, module: nn.Module) -> bool:
         """Return whether optimizers train a module whose gradients are switched off."""
-        is_in_vain = self._num_in_vain >= MANY_IN_VAIN and self._hook is None
-        return is_in_vain and module.training and not self._optimizers.leave_out(module)
+        is_without_effect = self._num_without_effect >= MANY_WITHOUT_EFFECT and self._hook is None
+        return is_without_effect and module.training and not self._optimizers.leave_out(module)
 
     def _takes_over(self, module: nn.Module) -> bool:
         """Return whether a module was made anew, and optimizers still train the one before."""
@@ -365,7 +365,7 @@ class _Search:
         """Watch another model with the hook, for the one before is not called any more."""
         self._is_idle = False
         if self._hook is not None:
-            self._hook.loop.let_go_of_models()
+            self._hook.loop.release_models()
             self._parts.clear()
             self._watch(self._hook, without_wrapper(module))
             self._hook.forward_pre_hook(without_wrapper(module), inputs)
@@ -388,7 +388,7 @@ class _Search:
         if get_worker_info() is not None or not may_begin:
             self.end()
         elif isinstance(module, torch.jit.ScriptModule):
-            self._remarks.pass_over(module)
+            self._unwatched.report_scripted(module)
         elif is_trained(module):
             hook = spare or self.source.make(Hook, self._earlier)
             if hook is None:
@@ -402,7 +402,7 @@ class _Search:
         self._kind = type(model)
         hook.loop.on_others_train = self._on_others_train
         hook.loop.leaves_out = self._optimizers.leave_out
-        hook.loop.on_steps_in_vain = self._on_steps_in_vain
+        hook.loop.on_steps_without_effect = self._on_steps_without_effect
         if self._step_handle is not None:
             self._step_handle.remove()
             self._step_handle = None
@@ -427,7 +427,7 @@ class _Search:
         else:
             hook.look_for_losses()
             if not self._optimizers:
-                self._tried = BACKWARD.listen(self._settle, is_told_before=True)
+                self._tried = BACKWARD.listen(self._settle, is_before_call=True)
 
     def note_optimizer(self, optimizer: Optimizer) -> bool:
         """Note that an optimizer was made; say whether another training begins with it."""
@@ -465,8 +465,8 @@ class _Search:
     def _is_another(self, module: nn.Module) -> bool:
         """Return whether another model is trained, for the first time that one is seen."""
         is_settled = self._hook is not None and self._tried is None
-        is_to_be_told = is_settled and not self._remarks.has_met_another
-        if not is_to_be_told or isinstance(module, torch.jit.ScriptModule):
+        should_report = is_settled and not self._unwatched.has_other_model
+        if not should_report or isinstance(module, torch.jit.ScriptModule):
             return False
         if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
             return False

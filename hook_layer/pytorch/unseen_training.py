@@ -32,18 +32,18 @@ class UnseenTraining:
     Args:
         is_looked_for: Returns whether a model is still looked for.
         optimizers: The optimizers of the script.
-        remarks: What was said already.
+        unwatched: What was said already.
     """
 
     def __init__(
         self,
         is_looked_for: Callable[[], bool],
         optimizers: MadeOptimizers,
-        remarks: UnwatchedModels,
+        unwatched: UnwatchedModels,
     ) -> None:
         self._is_looked_for = is_looked_for
         self._optimizers = optimizers
-        self._remarks = remarks
+        self._unwatched = unwatched
         self._num_steps = self._num_backward = 0
         self._handles: list[Any] = []
 
@@ -51,7 +51,7 @@ class UnseenTraining:
         """Count from now on."""
         self._handles = [
             own_hooks.register(register_optimizer_step_post_hook, OptimizerCall(self._on_step)),
-            BACKWARD.listen(self._on_backward, is_told_before=True),
+            BACKWARD.listen(self._on_backward, is_before_call=True),
         ]
         atexit.register(self._say_why)
 
@@ -83,10 +83,10 @@ class UnseenTraining:
         """Return why no model was found; empty where nothing was trained."""
         if not (self._num_steps or self._num_backward):
             return ""
-        if self._remarks.passed_over:
+        if self._unwatched.scripted_class:
             return (
-                f"the model, a {self._remarks.passed_over}, is of torch.jit, which has no place "
-                "for a hook: train the module that it was made of"
+                f"the model, a {self._unwatched.scripted_class}, is of torch.jit, which has no "
+                "place for a hook: train the module that it was made of"
             )
         trained = self._optimizers.parameters()
         if trained and not any(parameter.requires_grad for parameter in trained):

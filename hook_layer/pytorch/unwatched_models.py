@@ -16,46 +16,46 @@ logger = logging.getLogger("stepwatch")
 
 
 class UnwatchedModels:
-    """Says what is not watched.
+    """Reports what is not watched.
 
     Attributes:
-        passed_over: Class of the torch.jit module that it has reported; empty for none.
-        has_met_another: Whether it has told of another model than the one that is watched, or may.
+        scripted_class: Class of the torch.jit module that it has reported; empty for none.
+        has_other_model: Whether it has reported another model than the one that is watched, or may.
     """
 
     def __init__(self) -> None:
-        self.passed_over = ""
-        self.has_met_another = False
+        self.scripted_class = ""
+        self.has_other_model = False
 
-    def pass_over(self, module: nn.Module) -> None:
+    def report_scripted(self, module: nn.Module) -> None:
         """Report a module of torch.jit."""
-        if not self.passed_over:
-            self.passed_over = getattr(module, "original_name", type(module).__name__)
+        if not self.scripted_class:
+            self.scripted_class = getattr(module, "original_name", type(module).__name__)
             logger.warning(
                 "a %s of torch.jit cannot have hooks and is not watched; train the module "
                 "that it was made from",
-                self.passed_over,
+                self.scripted_class,
             )
 
-    def meet_another(self, module: nn.Module, model: nn.Module | None) -> None:
+    def report_other_model(self, module: nn.Module, model: nn.Module | None) -> None:
         """Report another model, unless it returns a number: then it computes a loss.
 
         Args:
             module: The other model, which is about to be called.
             model: The one that is watched.
         """
-        self.has_met_another = True  # none of its parts is one
+        self.has_other_model = True  # none of its parts is one
         watched = type(model).__name__
 
-        def tell(module: nn.Module, _: Any, outputs: Any) -> None:
+        def report(module: nn.Module, _: Any, outputs: Any) -> None:
             handle.remove()
             values = tensors_in(outputs)
-            self.has_met_another = not values or any(value.numel() != 1 for value in values)
-            if self.has_met_another:
+            self.has_other_model = not values or any(value.numel() != 1 for value in values)
+            if self.has_other_model:
                 logger.warning(
                     "a %s is watched; the other model, a %s, is not",
                     watched,
                     type(module).__name__,
                 )
 
-        handle = own_hooks.register(module.register_forward_hook, tell)
+        handle = own_hooks.register(module.register_forward_hook, report)

@@ -21,7 +21,7 @@ from hook_layer.weak_method import WeakMethod
 __all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP", "Listening", "WatchedFunction"]
 
 
-class _Inside(threading.local):
+class _Nesting(threading.local):
     """Whether this thread is in the function: what it calls of itself tells nothing new."""
 
     value = False
@@ -31,7 +31,7 @@ class _Listener(NamedTuple):
     """Who is called, before or after the function."""
 
     method: WeakMethod[Callable[..., None]]
-    is_told_before: bool
+    is_before_call: bool
 
 
 class WatchedFunction:
@@ -45,7 +45,7 @@ class WatchedFunction:
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = owner
         self._name = name
-        self._inside = _Inside()
+        self._nesting = _Nesting()
         self._listeners: tuple[_Listener, ...] = ()
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
@@ -56,14 +56,14 @@ class WatchedFunction:
         """Whether the function is wrapped at present."""
         return self._is_wrapped
 
-    def listen(self, method: Callable[..., None], *, is_told_before: bool = False) -> Listening:
+    def listen(self, method: Callable[..., None], *, is_before_call: bool = False) -> Listening:
         """Call a method with the arguments of each call, and with its result.
 
         Args:
             method: Must not raise; its owner is known weakly.
-            is_told_before: Whether it is called before the function, with None for the result.
+            is_before_call: Whether it is called before the function, with None for the result.
         """
-        listener = _Listener(WeakMethod(method), is_told_before)
+        listener = _Listener(WeakMethod(method), is_before_call)
         self._listeners = (*self._listeners, listener)
         self._wrap()
         return Listening(self, listener)
@@ -90,33 +90,33 @@ class WatchedFunction:
         self._is_wrapped = False
 
     def _wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        inside = self._inside
-        tell = uncompiled(self._tell)
+        nesting = self._nesting
+        report = uncompiled(self._report)
 
         @wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            is_outermost, inside.value = not inside.value, True
+            is_outermost, nesting.value = not nesting.value, True
             try:
                 if not is_outermost:
                     return original(*args, **kwargs)
                 given = (*args, *kwargs.values())
-                tell(given, None, is_before=True)
+                report(given, None, is_before=True)
                 result = original(*args, **kwargs)
-                tell(given, result)
+                report(given, result)
                 return result  # noqa: TRY300 - one block for all ways
             except BaseException as error:
                 hide_frame(error)
                 raise
             finally:
-                inside.value = not is_outermost
+                nesting.value = not is_outermost
 
         # What it calls may be compiled, as without it, but not the wrapper itself.
         skipped: Callable[..., Any] = torch.compiler.disable(wrapper, recursive=False)  # type: ignore[no-untyped-call]
         return skipped
 
-    def _tell(self, args: tuple[Any, ...], result: Any, *, is_before: bool = False) -> None:
+    def _report(self, args: tuple[Any, ...], result: Any, *, is_before: bool = False) -> None:
         for listener in self._listeners:
-            if listener.is_told_before is not is_before:
+            if listener.is_before_call is not is_before:
                 continue
             method = listener.method()
             if method is None:

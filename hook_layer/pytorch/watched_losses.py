@@ -28,7 +28,7 @@ __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 
 _WARNINGS: Final = "_stepwatch_warnings"
 _OWN_FRAMES: Final = 2
-"""Frames between a function and its caller while somebody listens: the trampoline, and `told`."""
+"""Frames between a function and its caller while somebody listens: the trampoline, and `report`."""
 _SET_OTHERWISE: Final = ("size_average", "reduce")
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 
@@ -37,7 +37,7 @@ def _trampoline(*args: Any, **kwargs: Any) -> Any:
     """Stand in for a function: its code, with the names of that function's globals."""
     if torch.compiler.is_compiling():
         return _original(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
-    return _told(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+    return _reporting(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 class WatchedLoss(WatchedFunction):
@@ -82,12 +82,12 @@ class WatchedLoss(WatchedFunction):
 
     def reduced(self, given: Mapping[str, Any], reduction: str) -> Tensor:
         """Return the result of a call with another reduction, without a gradient or a warning."""
-        _inside.is_silent = True
+        _nesting.is_silent = True
         try:
-            with torch.no_grad(), _inside:
+            with torch.no_grad(), _nesting:
                 result: Tensor = self._watched(**{**given, "reduction": reduction})
         finally:
-            _inside.is_silent = False
+            _nesting.is_silent = False
         return result
 
     def _wrap(self) -> None:
@@ -109,11 +109,11 @@ class WatchedLoss(WatchedFunction):
         """Return the code that reports a call; what it uses goes into the function's globals."""
         function = self._watched
         name, code, names = function.__name__, function.__code__, function.__globals__
-        renamed = {"_original": f"_stepwatch_{name}", "_told": f"_stepwatch_told_{name}"}
+        renamed = {"_original": f"_stepwatch_{name}", "_reporting": f"_stepwatch_reporting_{name}"}
         names[renamed["_original"]] = FunctionType(code, names, name, function.__defaults__)
         names[_WARNINGS] = _WarningsOfCallers()
         deeper = _renamed(code, {"warnings": _WARNINGS})
-        names[renamed["_told"]] = self._told(
+        names[renamed["_reporting"]] = self._reporting(
             FunctionType(deeper, names, name, function.__defaults__)
         )
         own = _renamed(_trampoline.__code__, renamed)
@@ -124,23 +124,23 @@ class WatchedLoss(WatchedFunction):
             co_firstlineno=code.co_firstlineno,
         )
 
-    def _told(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        tell = uncompiled(self._tell)
+    def _reporting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        notify = uncompiled(self._report)
 
-        def told(*args: Any, **kwargs: Any) -> Any:
+        def report(*args: Any, **kwargs: Any) -> Any:
             # Tensors of other classes may call the function again, and torch.jit traces it.
             try:
-                if _inside.depth or _is_tracing():
+                if _nesting.depth or _is_tracing():
                     return original(*args, **kwargs)
-                with _inside:
+                with _nesting:
                     result = original(*args, **kwargs)
             except BaseException as error:
                 hide_frame(error)
                 raise
-            tell((self, args, kwargs), result)
+            notify((self, args, kwargs), result)
             return result
 
-        return told
+        return report
 
 
 class _WarningsOfCallers:
@@ -158,7 +158,7 @@ class _WarningsOfCallers:
         **kwargs: Any,
     ) -> None:
         """Warn as `warnings.warn` does where there is no trampoline."""
-        if not _inside.is_silent:
+        if not _nesting.is_silent:
             deeper = stacklevel + 1 + (_OWN_FRAMES if stacklevel > 1 else 0)
             warnings.warn(message, category, deeper, *args, **kwargs)
 
@@ -168,7 +168,7 @@ def _renamed(code: CodeType, names: Mapping[str, str]) -> CodeType:
     return code.replace(co_names=tuple(names.get(each, each) for each in code.co_names))
 
 
-class _Inside(threading.local):
+class _Nesting(threading.local):
     """Depth of nested loss functions in this thread that report nothing new."""
 
     depth = 0
@@ -181,7 +181,7 @@ class _Inside(threading.local):
         self.depth -= 1
 
 
-_inside: Final = _Inside()
+_nesting: Final = _Nesting()
 
 LOSS_FUNCTIONS: Final = (
     WatchedLoss("binary_cross_entropy", "BCELoss"),
