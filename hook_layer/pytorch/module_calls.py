@@ -82,7 +82,8 @@ class ModuleCalls:
         if not due:
             return
         tensors = [tensor for tensor, _ in due.values()]
-        may_wait = self._is_in_pass and not is_compiled and not tensors[0].is_inference()
+        may_wait = self._is_in_pass and not is_compiled
+        may_wait = may_wait and not any(tensor.is_inference() for tensor in tensors)
         if not may_wait or (tensors[0].is_cuda and _current_stream() != self._stream):
             self._tensors.capture_due(due)
             return

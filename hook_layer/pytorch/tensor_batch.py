@@ -52,10 +52,11 @@ def join(
             others[name] = planned
             continue
         if is_cpu or has_value:
-            num_bytes += value.nbytes
-            if value.nbytes >= SMALL_BYTES or num_bytes > _MOST_COPIED_BYTES:
+            nbytes = value.nbytes
+            if nbytes >= SMALL_BYTES or num_bytes + nbytes > _MOST_COPIED_BYTES:
                 others[name] = planned
                 continue
+            num_bytes += nbytes
         key = value.dtype if is_cpu else (value.dtype, value.device)
         batch = batches.get(key)
         if batch is None:

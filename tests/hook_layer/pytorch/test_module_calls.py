@@ -97,6 +97,18 @@ def test_inference_tensors_count_no_writes_so_they_are_captured_at_once() -> Non
         assert passes.values()["a_output_0"] == 1
 
 
+def test_an_inference_tensor_among_others_is_captured_at_once() -> None:
+    passes = Passes()
+    with torch.inference_mode():
+        mask = torch.ones(2)
+    for _ in range(2):
+        passes.sink.batches.clear()
+        passes.tensors.begin_step()
+        passes.calls.pass_begins()
+        passes.calls.add("a", (torch.zeros(2), mask), torch.ones(2), is_compiled=False)
+        assert passes.sink.names() == [["a_input_0", "a_input_1", "a_output_0"]]
+
+
 def test_little_memory_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hook_layer.pytorch.module_calls._MOST_HELD_BYTES", 10)
     passes = Passes()
