@@ -213,7 +213,8 @@ class CollectionManager(CollectionSet):
         state: list[int] = [len(self.include)]
         for collection in self.collections.values():  # in every step
             num_patterns = len(collection.include_regex)
-            state += (id(collection), num_patterns, not num_patterns and self._is_empty(collection))
+            is_empty = not num_patterns and self._is_empty(collection)
+            state += (id(collection), num_patterns, is_empty, id(collection.reduction_config))
         if state == self._prepared_for:
             return
         self.fill_known()

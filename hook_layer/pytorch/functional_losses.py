@@ -124,6 +124,13 @@ class FunctionalLosses:
         loss = LossCall(call[0].class_name, _inputs(call, with_inputs), own)
         self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
 
+    def divides_sum(self, loss: Tensor) -> bool:
+        """Return whether a loss [] is a sum that a call returned, multiplied or divided."""
+        calls = self._calls
+        terms = terms_of(loss, [call.node for call in calls])
+        sums = (calls[place].manner.reduction == "sum" for place in terms.signs)
+        return terms.is_multiplied and any(sums)
+
     def of_validation(self, call: _Call, value: Any, *, with_inputs: bool) -> LossCall | None:
         """Return a call of validation as a loss comparable with that of training.
 

@@ -17,18 +17,21 @@ __all__ = ["mean_of_share"]
 
 _IGNORED: Final = -100
 _SHIFTS_LABELS: Final = "ForCausalLMLoss"
-_MOST_NODES: Final = 8
-_DIVISION: Final = "DivBackward0"
+_MOST_COPIES: Final = 8
 _COMPILED: Final = "CompiledFunctionBackward"
 
 
-def mean_of_share(model: nn.Module, loss: Tensor, keywords: Mapping[str, Any]) -> Tensor:
+def mean_of_share(
+    model: nn.Module, loss: Tensor, keywords: Mapping[str, Any], *, divides_sum: bool
+) -> Tensor:
     """Return the mean loss [] over the targets that a batch itself has.
 
     Args:
         model: The model that computed the loss.
         loss: The loss [] that it returned.
         keywords: What it was called with by name.
+        divides_sum: Whether the loss is a sum that was divided: some models ignore the number of
+            targets. Of compiled code that is not known.
 
     Returns:
         The loss as it is, unless it was divided by the number of targets of more batches.
@@ -38,7 +41,7 @@ def mean_of_share(model: nn.Module, loss: Tensor, keywords: Mapping[str, Any]) -
         return loss
     is_causal = _name_of_loss(model) == _SHIFTS_LABELS
     targets = _targets(keywords, is_shifted=is_causal)
-    if targets is None or not _is_divided(loss, if_compiled=is_causal):
+    if targets is None or not (divides_sum or (is_causal and _is_compiled(loss))):
         return loss
     own = targets.ne(_IGNORED).sum().clamp(min=1)  # a batch without targets has a loss of 0
     mean: Tensor = loss.detach() * num_targets / own
@@ -63,16 +66,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
-def _is_divided(loss: Tensor, *, if_compiled: bool) -> bool:
-    """Return whether a division is among the last operations: some models ignore the number."""
-    waiting = [loss.grad_fn]
-    for _ in range(_MOST_NODES):
-        node: Any = waiting.pop(0) if waiting else None
-        if node is None:
-            continue
-        if node.name().startswith(_COMPILED):
-            return if_compiled
-        if node.name() == _DIVISION:
-            return True
-        waiting += [following for following, _ in node.next_functions]
-    return False
+def _is_compiled(loss: Tensor) -> bool:
+    """Return whether compiled code computed a loss, or what it is a copy of."""
+    node: Any = loss.grad_fn
+    for _ in range(_MOST_COPIES):
+        if node is None or node.name().startswith(_COMPILED):
+            break
+        node = node.next_functions[0][0] if node.next_functions else None
+    return node is not None and node.name().startswith(_COMPILED)

@@ -124,6 +124,10 @@ class LossTracer(Part):
             inputs = self._tensors.numbered(f"{UNNAMED}_input_", self._differences.take())
             self._tensors.capture(inputs, member_of=(LOSS_INPUTS,))
 
+    def divides_sum(self, loss: Tensor) -> bool:
+        """Return whether a loss is what a function of this pass summed up, times a factor."""
+        return self._functional.divides_sum(loss)
+
     def end_losses(self) -> None:
         """Forget what was computed up to now: no loss of this step is to come."""
         self._functional.forget()

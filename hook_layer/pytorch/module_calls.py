@@ -3,9 +3,14 @@
 A call only appends references to its tensors. They are captured by one call for all when the pass
 ends, or when they hold much memory. A tensor that is written to meanwhile would be captured as it
 is later. So the first time a module is called its tensors are captured at once, and so they always
-are if somebody wrote to them before the pass ended, as `nn.ReLU(inplace=True)` does. At once are
-also captured tensors of compiled code, which uses memory again without notice, of inference mode,
-which does not count writes, and of other CUDA streams than that of the pass.
+are if somebody wrote to them before the pass ended, as `nn.ReLU(inplace=True)` does. Torch counts
+writes, but for those to `tensor.data` and of kernels of others, such as Liger's cross entropy; the
+first time therefore also sums of the elements are compared. If a tensor is written to only in a
+later step, and torch counts it, the tensor is left out of that step and reported.
+
+At once are also captured tensors of compiled code, which uses memory again without notice, of
+inference mode, which does not count writes, of other CUDA streams than that of the pass, and those
+that are not dense.
 """
 
 from __future__ import annotations
@@ -14,14 +19,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
+from torch import Tensor
 
 from hook_layer.guard import FailureLog
+from hook_layer.pytorch.copies import PLAIN_TYPES
+from hook_layer.pytorch.host_copy import HostCopy
 from hook_layer.pytorch.step_tensors import PlannedTensor, StepTensors
+from hook_layer.pytorch.values import WHOLE
 
 __all__ = ["ModuleCalls"]
 
 _MOST_HELD_BYTES: Final = 128 << 20
 """Memory that references may hold which the forward pass would free."""
+_SUMMED: Final = PLAIN_TYPES | {torch.bfloat16, torch.int32, torch.int64}
 _WRITTEN_TO: Final = "it was written to during the forward pass; later steps capture it before"
 _raw_stream: Final[Callable[[int], int] | None] = getattr(
     torch._C,  # noqa: SLF001 - `torch.cuda.current_stream` takes ten times as long
@@ -31,12 +41,16 @@ _raw_stream: Final[Callable[[int], int] | None] = getattr(
 
 
 class _Call(NamedTuple):
-    """Tensors of one call, with the number of writes to each when the call ended."""
+    """Tensors of one call, with the number of writes to each when the call ended.
+
+    Attributes:
+        sums: Sums of their elements then; empty unless they are captured already.
+    """
 
     name: str
     tensors: Mapping[str, PlannedTensor]
     versions: list[int]
-    is_captured: bool
+    sums: list[Tensor]
 
 
 class ModuleCalls:
@@ -51,15 +65,18 @@ class ModuleCalls:
         self._tensors = tensors
         self._failures = failures
         self._calls: list[_Call] = []
+        self._held: set[int] = set()  # addresses of memory
         self._held_bytes = 0
         self._is_in_pass = False
         self._stream = 0
         self._unchanged: set[str] = set()  # modules whose tensors nobody wrote to
         self._changed: set[str] = set()
+        self._compared: list[tuple[str, list[HostCopy]]] = []
 
     def pass_begins(self) -> None:
         """Gather the calls from now on until the forward pass ends."""
         self.pass_ends()
+        self._learn()
         self._is_in_pass = True
         self._stream = _current_stream()
 
@@ -82,43 +99,66 @@ class ModuleCalls:
         if not due:
             return
         tensors = [tensor for tensor, _ in due.values()]
-        may_wait = self._is_in_pass and not is_compiled
-        may_wait = may_wait and not any(tensor.is_inference() for tensor in tensors)
-        if not may_wait or (tensors[0].is_cuda and _current_stream() != self._stream):
+        may_wait = self._is_in_pass and not is_compiled and _current_stream() == self._stream
+        if not may_wait or not all(map(_may_wait, tensors)):
             self._tensors.capture_due(due)
             return
-        is_captured = name not in self._unchanged
-        if is_captured:
+        sums: list[Tensor] = []
+        if name not in self._unchanged:
             self._tensors.capture_due(due)
             if name in self._changed:
                 return
+            sums = [_sum(tensor) for tensor in tensors]
         versions = [tensor._version for tensor in tensors]  # noqa: SLF001
-        self._calls.append(_Call(name, due, versions, is_captured))
-        self._held_bytes += sum([tensor.nbytes for tensor in tensors])
+        self._calls.append(_Call(name, due, versions, sums))
+        for tensor in tensors:
+            memory = tensor.untyped_storage()
+            if memory.data_ptr() not in self._held:
+                self._held.add(memory.data_ptr())
+                self._held_bytes += memory.nbytes()
         if self._held_bytes > _MOST_HELD_BYTES:
             self._capture()
 
     def forget(self) -> None:
         """Release what was gathered."""
         self._is_in_pass = False
-        self._calls, self._held_bytes = [], 0
+        self._take()
+
+    def _take(self) -> list[_Call]:
+        calls, self._calls = self._calls, []
+        self._held.clear()
+        self._held_bytes = 0
+        return calls
 
     def _capture(self) -> None:
         """Capture the tensors of all calls that nobody wrote to, and learn from the others."""
-        calls, self._calls, self._held_bytes = self._calls, [], 0
         found: dict[str, PlannedTensor] = {}
-        for call in calls:
-            versions = [tensor._version for tensor, _ in call.tensors.values()]  # noqa: SLF001
-            if versions == call.versions:
-                self._unchanged.add(call.name)
-                if not call.is_captured:
-                    found.update(call.tensors)
-                continue
-            self._changed.add(call.name)
-            if not call.is_captured:
-                self._keep_unchanged(call, versions, found)
-        self._unchanged -= self._changed
+        for call in self._take():
+            tensors = [tensor for tensor, _ in call.tensors.values()]
+            versions = [tensor._version for tensor in tensors]  # noqa: SLF001
+            if versions != call.versions:
+                self._changed.add(call.name)
+                if not call.sums:
+                    self._keep_unchanged(call, versions, found)
+            elif call.sums:
+                pairs = zip(call.sums, tensors, strict=True)
+                self._compared.append((call.name, [_is_same(*pair) for pair in pairs]))
+            else:
+                found.update(call.tensors)
+        self._learn()
         self._tensors.capture_due(found)
+
+    def _learn(self) -> None:
+        """Note the modules whose tensors were compared, as far as the results have arrived."""
+        compared, self._compared = self._compared, []
+        for name, results in compared:
+            if not all(result.has_arrived() for result in results):
+                self._compared.append((name, results))
+            elif all(bool(result.array()) for result in results):
+                self._unchanged.add(name)
+            else:
+                self._changed.add(name)
+        self._unchanged -= self._changed
 
     def _keep_unchanged(
         self,
@@ -133,6 +173,21 @@ class ModuleCalls:
                 found[name] = due
             else:
                 self._failures.tensor_failed(name, ValueError(_WRITTEN_TO))
+
+
+def _may_wait(tensor: Tensor) -> bool:
+    is_plain = type(tensor) in WHOLE and tensor.dtype in _SUMMED
+    return is_plain and tensor.layout is torch.strided and not tensor.is_inference()
+
+
+def _sum(tensor: Tensor) -> Tensor:
+    return tensor.detach().sum(dtype=torch.float32)
+
+
+def _is_same(before: Tensor, tensor: Tensor) -> HostCopy:
+    """Return whether a tensor has the sum that it had, known once a device has compared."""
+    same = torch.isclose(before, _sum(tensor), rtol=0.0, atol=0.0, equal_nan=True)
+    return HostCopy(same) if same.is_cuda else HostCopy.of_host(same.cpu())
 
 
 def _current_stream() -> int:

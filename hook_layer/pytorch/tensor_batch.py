@@ -57,7 +57,7 @@ def join(
                 others[name] = planned
                 continue
             num_bytes += nbytes
-        key = value.dtype if is_cpu else (value.dtype, value.device)
+        key = value.dtype if is_cpu else (value.dtype, value.device, has_value)
         batch = batches.get(key)
         if batch is None:
             batch = batches[key] = TorchBatch()

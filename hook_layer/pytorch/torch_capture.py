@@ -140,6 +140,10 @@ class TorchCapture(Part):
         with outside_of_transforms():
             self._capture_parameters_of(model)
         self._look_at_functions(model)
+        self._gather_calls()
+
+    @guarded("modules")
+    def _gather_calls(self) -> None:
         if not self.has_compiled:
             self._calls.pass_begins()
 

@@ -233,7 +233,8 @@ class TrainerDriver(Part):
         if first is not None and first.ndim == 0 and has_name:
             name = f"{self._capture.registered.models[model]}_loss_output_"
             if isinstance(inputs, Arguments):
-                first = mean_of_share(model, first, inputs.keywords)
+                divides_sum = self._losses.divides_sum(first)
+                first = mean_of_share(model, first, inputs.keywords, divides_sum=divides_sum)
             named = self._capture.tensors.numbered(name, first)
             self._capture.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 

@@ -128,3 +128,39 @@ def test_no_reference_is_kept_to_what_is_not_due() -> None:
     passes.calls.forget()
     passes.calls.pass_ends()
     assert passes.sink.names()[-1] == ["b_output_0"]
+
+
+def test_a_module_whose_output_is_written_to_without_torchs_notice_is_captured_at_once() -> None:
+    passes = Passes()
+    for _ in range(3):
+        passes.tensors.begin_step()
+        passes.sink.batches.clear()
+        passes.calls.pass_begins()
+        y = torch.ones(2)
+        passes.calls.add("a", (), y, is_compiled=False)
+        y.data.mul_(10)
+        passes.calls.pass_ends()
+        assert passes.values() == {"a_output_0": 1}
+
+
+def test_a_sparse_tensor_is_captured_at_once() -> None:
+    passes = Passes()
+    for _ in range(3):
+        passes.tensors.begin_step()
+        passes.sink.batches.clear()
+        passes.calls.pass_begins()
+        passes.calls.add("a", (torch.eye(2).to_sparse(),), torch.ones(2), is_compiled=False)
+        assert passes.sink.names() == [A]
+
+
+def test_little_of_much_memory_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hook_layer.pytorch.module_calls._MOST_HELD_BYTES", 100)
+    passes = Passes()
+    for expected in ([A], [A]):
+        passes.tensors.begin_step()
+        passes.sink.batches.clear()
+        passes.calls.pass_begins()
+        much = torch.zeros(100)
+        passes.calls.add("a", (much[:2],), much[2:4], is_compiled=False)
+        assert passes.sink.names() == expected
+        passes.calls.pass_ends()
