@@ -79,4 +79,5 @@ class Part:
     @property
     def is_active(self) -> bool:
         """Whether the hook does anything."""
-        return self.state.is_active
+        state = self.state  # its property would be another call in each guarded method
+        return state.is_enabled and not state.is_closed and this_process.pid == state.pid

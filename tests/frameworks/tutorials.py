@@ -10,13 +10,14 @@ __all__ = ["example"]
 TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
 
 
-def example(page: str) -> str:
-    """Return the first example of a tutorial.
+def example(page: str, number: int = 0) -> str:
+    """Return an example of a tutorial.
 
     Args:
         page: Name of the tutorial, such as `lightning`.
+        number: Which one, from 0.
     """
     text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
-    found = re.search(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert found is not None, page
-    return found[1]
+    found = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(found) > number, page
+    return str(found[number])

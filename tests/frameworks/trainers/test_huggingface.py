@@ -324,18 +324,23 @@ def test_a_script_without_a_callback_gets_one(
     assert "Loss_output_0" in WrittenTrial(str(tmp_path / "run")).names(0)
 
 
-def test_the_example_in_the_documentation(
+def test_the_examples_in_the_documentation(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = {
-        "Trainer": Trainer,
-        "model": BertForSequenceClassification(TINY),
-        "arguments": TrainingArguments(str(folder), max_steps=1, report_to=[], use_cpu=True),
-        "data": examples(8),
-    }
-    exec(example("huggingface"), given)
-    hook = get_hook()
-    assert hook is not None
-    hook.close()
+    for number in range(2):
+        given = {
+            "Trainer": Trainer,
+            "StepwatchCallback": StepwatchCallback,
+            "model": BertForSequenceClassification(TINY),
+            "arguments": TrainingArguments(str(folder), max_steps=1, report_to=[], use_cpu=True),
+            "data": examples(8),
+        }
+        exec(example("huggingface", number), given)
+        hook = get_hook()
+        assert hook is not None
+        hook.close()
+        del_hook()
     assert "Loss_output_0" in WrittenTrial("runs/bert-1").names(0)
+    recorded = {"Task_input_0", "Task_input_1", "Task_output_0"}
+    assert recorded <= WrittenTrial("runs/bert-2").names(0)
