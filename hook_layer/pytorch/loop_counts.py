@@ -189,7 +189,11 @@ class LoopCounts:
             counts["gradients_left"] = self._are_left
         if self._scale is not None:
             counts["loss_scale"] = self._scale
-        return {f"optimizer_steps/{name}": _as_tensor(count) for name, count in counts.items()}
+        # One tensor for all numbers, for each would take torch several calls.
+        numbers = {n: float(count) for n, count in counts.items() if not isinstance(count, Tensor)}
+        tensors = dict(zip(numbers, torch.tensor([*numbers.values()]).unbind(), strict=True))
+        tensors |= {n: c.detach().float() for n, c in counts.items() if isinstance(c, Tensor)}
+        return {f"optimizer_steps/{name}": tensors[name] for name in counts}
 
 
 def has_gradient(optimizer: Optimizer) -> bool:
@@ -221,7 +225,3 @@ def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
 
 def _largest(counts: Iterable[int | Tensor]) -> int | Tensor:
     return max((int(count) for count in counts), default=0)
-
-
-def _as_tensor(count: float | Tensor) -> Tensor:
-    return count.detach().float() if isinstance(count, Tensor) else torch.tensor(float(count))
