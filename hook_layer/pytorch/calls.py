@@ -208,15 +208,15 @@ def prepare_scripting() -> None:
 def _without_calls(*objects: Any) -> Iterator[None]:
     """Take our hooks away from modules and their parts, and put all back where they were."""
     parts = [part for obj in objects if isinstance(obj, nn.Module) for part in obj.modules()]
-    kept = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]  # noqa: SLF001
-    before = [dict(hooks) for hooks in kept]
-    for hooks in kept:
+    hooks_of = [h for part in parts for h in (part._forward_hooks, part._forward_pre_hooks)]  # noqa: SLF001
+    before = [dict(hooks) for hooks in hooks_of]
+    for hooks in hooks_of:
         for key in [key for key, hook in hooks.items() if isinstance(hook, ModuleCall)]:
             del hooks[key]
     try:
         yield
     finally:
-        for hooks, all_of_them in zip(kept, before, strict=True):
+        for hooks, all_of_them in zip(hooks_of, before, strict=True):
             hooks.clear()
             hooks.update(all_of_them)
 

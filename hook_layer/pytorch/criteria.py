@@ -43,13 +43,13 @@ class CriterionCall:
         module: The module, which may be gone.
         name: Name of its class.
         outputs: The numbers that it returned, detached.
-        is_told: Whether a backward pass has started from it.
+        has_backward: Whether a backward pass has started from it.
     """
 
     def __init__(self, module: nn.Module, inputs: Any, outputs: list[Tensor]) -> None:
         self.module = ref(module)
         self.name = type(module).__name__
-        self.is_told = False
+        self.has_backward = False
         self.outputs = [value.detach().clone() for value in outputs]  # scripts divide in place
         self._inputs = inputs
         self._versions = versions_of(tensors_in(inputs))
@@ -88,17 +88,17 @@ class Criteria:
                 known; its owner is known weakly.
             ends: Called with its inputs and outputs behind it, to pass them on to `note`; likewise.
         """
-        ahead, behind = WeakMethod(begins), WeakMethod(ends)
+        before, after = WeakMethod(begins), WeakMethod(ends)
 
         def on_begin(module: nn.Module, _: Any) -> None:
             if not torch.compiler.is_compiling():
-                method = ahead()
+                method = before()
                 if method is not None:
                     method(module)
 
         def on_end(module: nn.Module, inputs: Any, keywords: Any, outputs: Any) -> None:
             if not torch.compiler.is_compiling() and id(module) in self._begun:
-                method = behind()
+                method = after()
                 if method is not None:
                     method(module, Arguments((*inputs, *keywords.values())), outputs)
 
@@ -199,9 +199,9 @@ class Criteria:
             return None
         self._found += [owner for owner in owners if owner not in self._found]
         calls = dict.fromkeys(number.call for number in numbers if number.call.module in owners)
-        found = [call for call in calls if not call.is_told]
+        found = [call for call in calls if not call.has_backward]
         for call in found:
-            call.is_told = True
+            call.has_backward = True
         return found
 
 

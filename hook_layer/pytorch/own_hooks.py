@@ -81,11 +81,11 @@ def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[
     Args:
         is_dropped: Returns whether a hook must be dropped.
         hooks: Where they are, by number.
-        *flags: What else is kept by their numbers.
+        *flags: What else is registered under their numbers.
     """
     for number in [number for number, hook in hooks.items() if is_dropped(hook)]:
-        for kept in (hooks, *flags):
-            kept.pop(number, None)
+        for registered in (hooks, *flags):
+            registered.pop(number, None)
 
 
 @cache

@@ -47,15 +47,15 @@ def unwrapped_path(root: nn.Module, path: str) -> str:
     """
     if not any(attribute in path for attribute in _LEFT_OUT):
         return path
-    kept: list[str] = []
+    names: list[str] = []
     module: nn.Module | None = root
     for part in path.split("."):
         is_wrapped = module is not None and part == _attribute(module)
         # Some wrappers list parameters without their own part of the path.
         if not is_wrapped and (part == _PUBLIC or part not in _LEFT_OUT):
-            kept.append(part)
+            names.append(part)
         module = None if module is None else module._modules.get(part)  # noqa: SLF001
-    return ".".join(kept)
+    return ".".join(names)
 
 
 def _attribute(module: nn.Module) -> str | None:
