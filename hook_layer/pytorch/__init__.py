@@ -39,15 +39,13 @@ gradients nor the state of optimisers are saved.
 **Losses** that no registered module computes are known from the backward pass: in a step in which
 none was called every scalar that `backward` starts from is saved. If that is what one of torch's
 functions returned, as `F.cross_entropy(...)`, it is saved like the loss of the module that does the
-same, `CrossEntropyLoss_output_{i}`, with its inputs, as the function returned it, and so is that
-call in validation; see `hook_layer.pytorch.functional_losses`. Any other is `Loss_output_{i}`, as
-it is: divided, if the script divides it for accumulation; unscaled, if a `GradScaler` scaled it.
-Beside the first one of a step its inputs are saved if it is a distance that the script wrote, as
-`((model(x) - y) ** 2).mean()`: what the model returned, and the targets, as far as the difference
-tells them; see `hook_layer.pytorch.difference_losses`. The step is that of the hook whose model ran
-last. A loss gets a name of its own by `record_tensor_value`, and from then on those without a name
-are not saved. Not seen is a reference to `torch.autograd.backward` that was taken before the model
-was registered.
+same, `CrossEntropyLoss_output_{i}`, with its inputs, and so is that call in validation; see
+`hook_layer.pytorch.functional_losses`. Any other is `Loss_output_{i}`, as it is: divided, if the
+script divides it for accumulation; unscaled, if a `GradScaler` scaled it. What a squared difference
+compares is saved, too; see `hook_layer.pytorch.difference_losses`. `record_loss` saves any other
+loss with what it compares; from then on those that the hook finds by itself are not saved. The step
+is that of the hook whose model ran last. Not seen is a reference to `torch.autograd.backward` that
+was taken before the model was registered.
 
 **Gradients** are read when the backward pass has ended, before a script clips them. Where a
 `torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as
