@@ -47,19 +47,19 @@ def test_a_pass_trains_unless_the_mode_is_one_of_evaluation(
     passes.run(mode)
     assert passes.modes.is_evaluating == is_evaluating
     assert passes.modes.is_training != is_evaluating
-    assert not passes.modes.is_aside
+    assert not passes.modes.is_outside_steps
     assert not passes.modes.ignores_losses
 
 
-def test_passes_that_cannot_train_and_their_losses_are_aside_of_an_optimizers_steps() -> None:
+def test_passes_that_cannot_train_and_their_losses_are_outside_of_an_optimizers_steps() -> None:
     passes = Passes(has_optimizer=True)
     passes.net.eval()
     passes.run()
-    assert passes.modes.is_aside
+    assert passes.modes.is_outside_steps
     assert passes.modes.ignores_losses
     passes.net.train()
     passes.run()
-    assert not passes.modes.is_aside
+    assert not passes.modes.is_outside_steps
     assert not passes.modes.ignores_losses
 
 
@@ -76,7 +76,7 @@ def test_without_an_optimizer_a_pass_that_cannot_train_is_a_step() -> None:
     with torch.no_grad():
         passes.run()
         assert not passes.modes.is_training
-        assert not passes.modes.is_aside
+        assert not passes.modes.is_outside_steps
         assert not passes.modes.ignores_losses
 
 
@@ -85,5 +85,5 @@ def test_the_steps_may_be_decided_otherwise_from_now_on() -> None:
     passes.modes.steps = FollowedSteps()
     with torch.no_grad():
         passes.run()
-        assert passes.modes.is_aside
+        assert passes.modes.is_outside_steps
         assert passes.modes.ignores_losses
