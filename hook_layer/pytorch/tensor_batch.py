@@ -6,7 +6,7 @@ the writer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from hook_layer.statistics import segment_statistics
 __all__ = ["TorchBatch", "join"]
 
 _Planned = tuple[Tensor, TensorPlan]
+_Named = tuple[str, Tensor, TensorPlan]
 _MOST_COPIED_BYTES: Final = 64 << 20
 """Of the copies of one capture; tensors beyond are captured one by one."""
 
@@ -41,79 +42,72 @@ def join(
         tensors: The tensors with what is stored of each.
         has_values: Whether values may be stored whole.
     """
-    batches: dict[object, TorchBatch] = {}
+    joined: dict[object, list[_Named]] = {}
     others: dict[str, _Planned] = {}
     num_bytes = 0
     for name, planned in tensors.items():
         value, plan = planned
-        is_cpu, has_value = value.is_cpu, plan.raw
+        is_cpu, has_value, size = value.is_cpu, plan.raw, 0
         is_joined = plan.is_whole_parameter and has_values if has_value else plan.is_statistics
-        if not is_joined or not _is_plain(value):
+        is_joined = is_joined and _is_plain(value, is_cpu=is_cpu)
+        if is_joined and (is_cpu or has_value):  # which are copied
+            size = value.nbytes
+            is_joined = size < SMALL_BYTES and num_bytes + size <= _MOST_COPIED_BYTES
+        if not is_joined:
             others[name] = planned
             continue
-        if is_cpu or has_value:
-            nbytes = value.nbytes
-            if nbytes >= SMALL_BYTES or num_bytes + nbytes > _MOST_COPIED_BYTES:
-                others[name] = planned
-                continue
-            num_bytes += nbytes
+        num_bytes += size
         key = value.dtype if is_cpu else (value.dtype, value.device, has_value)
-        batch = batches.get(key)
-        if batch is None:
-            batch = batches[key] = TorchBatch()
-        batch.append(name, value, plan)
-    return [*batches.values()], others
+        if key in joined:
+            joined[key].append((name, value, plan))
+        else:
+            joined[key] = [(name, value, plan)]
+    return [TorchBatch(named) for named in joined.values()], others
 
 
-def _is_plain(value: Tensor) -> bool:
+def _is_plain(value: Tensor, *, is_cpu: bool) -> bool:
     """Return whether a tensor is dense, of torch's own class and of a type that numpy has."""
-    if type(value) not in WHOLE or value.dtype not in PLAIN_TYPES or value.is_neg():
+    if type(value) not in WHOLE or value.dtype not in PLAIN_TYPES:
         return False
-    if value.is_cpu:
+    if is_cpu:
         return value.layout is torch.strided
-    return value.is_cuda and value.is_contiguous() and value.numel() > 0
+    return value.is_cuda and value.is_contiguous() and value.numel() > 0 and not value.is_neg()
 
 
 class TorchBatch:
     """Tensors of one device and type.
+
+    Args:
+        named: The tensors with their names and plans, at least one.
 
     Attributes:
         nbytes: Memory of the copies.
     """
 
     __slots__ = (
-        *("_copy", "_dtype", "_names", "_places", "_plans", "_shapes", "_statistics", "_values"),
+        *("_copy", "_dtype", "_named", "_names", "_places", "_plans", "_shapes", "_statistics"),
         "nbytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, named: list[_Named]) -> None:
         self.nbytes = 0
-        self._names: list[str] = []
-        self._plans: list[TensorPlan] = []
-        self._values: dict[int, Tensor] = {}  # by their ids: one may have several names
-        self._places: list[int] = []
+        self._named = named
+        self._names: Sequence[str] = ()
+        self._plans: Sequence[TensorPlan] = ()
+        self._places: Sequence[int] = ()  # one tensor may have several names
         self._shapes: list[torch.Size] = []
-        self._dtype: torch.dtype | None = None
+        self._dtype = named[0][1].dtype
         self._copy: FlatCopy | None = None
         self._statistics: StatisticsBatch | None = None
 
     def __len__(self) -> int:
         """Return the number of tensors."""
-        return len(self._names)
-
-    def append(self, name: str, value: Tensor, plan: TensorPlan) -> None:
-        """Add a tensor."""
-        self._names.append(name)
-        self._plans.append(plan)
-        key = id(value)
-        if key not in self._values:
-            self._values[key] = value
-        self._places.append(key)
+        return len(self._named) or len(self._names)
 
     @property
     def is_cuda(self) -> bool:
         """Whether the tensors are on a CUDA device; known until they are captured."""
-        return next(iter(self._values.values())).is_cuda
+        return self._named[0][1].is_cuda
 
     def capture(self, batches: DeviceBatches) -> None:
         """Capture the tensors as they are now, and release them.
@@ -121,15 +115,14 @@ class TorchBatch:
         Args:
             batches: What statistics on devices join.
         """
-        values = [*self._values.values()]
-        if len(values) == len(self._places):
-            self._places = [*range(len(values))]
-        else:
-            places = {key: place for place, key in enumerate(self._values)}
-            self._places = [places[key] for key in self._places]
-        self._values = {}
+        self._names, tensors, self._plans = zip(*self._named, strict=True)
+        self._named = []
+        keys = [*map(id, tensors)]
+        by_key = dict(zip(keys, tensors, strict=True))
+        values = [*by_key.values()]
+        places = dict(zip(by_key, range(len(by_key)), strict=True))
+        self._places = [places[key] for key in keys]
         self._shapes = [value.shape for value in values]
-        self._dtype = values[0].dtype
         is_cuda = values[0].is_cuda
         if is_cuda:
             rows = DeviceRows(*batches.add([value.detach().view(-1) for value in values]))
@@ -145,7 +138,7 @@ class TorchBatch:
         statistics = self._statistics
         if statistics is None and copy is not None:
             statistics = _FlatStatistics(copy, [shape.numel() for shape in shapes])
-        dtype = "" if self._dtype is None else type_name(self._dtype)
+        dtype = type_name(self._dtype)
         shapes_as_tuples = [tuple(shape) for shape in shapes]
         return {
             name: CapturedTensor(
