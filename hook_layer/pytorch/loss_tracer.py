@@ -70,6 +70,7 @@ class LossTracer(Part):
         self._differences = DifferenceLosses()
         self._has_loss = False  # of a module, or one that the script names
         self._listening: list[Any] = []
+        self._asked: dict[tuple[Any, ...], bool] = {}
         self._modules = ModuleHooks(self._on_loss)
 
     # Steps and passes ----------------------------------------------------------------------------
@@ -270,9 +271,12 @@ class LossTracer(Part):
 
     def _asks_for_inputs(self, *names: str) -> bool:
         """Return whether any collection has what a loss of one of these names compares."""
-        wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
-        return any(
-            collection.name == LOSS_INPUTS or collection.matches(name)
-            for collection in self._collector.due
-            for name in wanted
-        )
+        key = (self._collector.due_key, names)
+        if key not in self._asked:
+            wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
+            self._asked[key] = any(
+                collection.name == LOSS_INPUTS or collection.matches(name)
+                for collection in self._collector.due
+                for name in wanted
+            )
+        return self._asked[key]
