@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -206,6 +207,7 @@ assert os.waitpid(child, 0)[1] == signal.SIGTERM"""
 
 
 def test_the_handler_is_there_as_long_as_a_hook_trains(trial: WrittenTrial) -> None:
+    gc.collect()  # hooks of other tests
     before = signal.getsignal(signal.SIGTERM)
     first, second = make_hook(trial), make_hook(trial)
     assert signal.getsignal(signal.SIGTERM) == before
