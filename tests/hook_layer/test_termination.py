@@ -207,7 +207,11 @@ assert os.waitpid(child, 0)[1] == signal.SIGTERM"""
 
 
 def test_the_handler_is_there_as_long_as_a_hook_trains(trial: WrittenTrial) -> None:
-    gc.collect()  # hooks of other tests
+    # The last hook that is closed takes the handler off, also that of hooks of other tests.
+    gc.collect()
+    earlier = make_hook(trial)
+    earlier.train(W)
+    earlier.close()
     before = signal.getsignal(signal.SIGTERM)
     first, second = make_hook(trial), make_hook(trial)
     assert signal.getsignal(signal.SIGTERM) == before
