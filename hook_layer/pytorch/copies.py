@@ -106,7 +106,7 @@ class _LargeSnapshot:
 
     def release(self) -> None:
         copy, self._copy = self._copy, None
-        # Anyone who drops a step must not wait for the device: torch frees memory behind the copy.
+        # A step that is dropped must not wait for the device: torch frees memory after the copy.
         with suppress(RuntimeError):  # a device that failed
             if copy is not None and copy.has_arrived():
                 self._pool.give_back(copy)

@@ -184,7 +184,7 @@ def _kind(constant: float, root: float, shape: Sequence[int]) -> float | None:
 
 
 def _may_be_compared(value: Tensor) -> bool:
-    """Return whether what a model returned can be learned, and told apart from probabilities.
+    """Return whether what a model returned can be learned, and is known not to be probabilities.
 
     Rules take dimension 1 of probabilities for that of the classes. Of a script's own distance it
     need not be.

@@ -112,7 +112,7 @@ class TrainingLoop(Part):
             self._watch_optimizers()
         own = None if self.pass_callback is None else self.pass_callback()
         call = ModuleCall(model, own or self.on_forward, self._on_compile)
-        # Ahead of FSDP's hook, which puts whole parameters in the place of their shards.
+        # Before FSDP's hook, which puts whole parameters in the place of their shards.
         handle = own_hooks.register(
             model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
         )

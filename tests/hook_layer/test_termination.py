@@ -225,7 +225,7 @@ def test_the_handler_is_there_as_long_as_a_hook_trains(trial: WrittenTrial) -> N
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-class Told:
+class Interrupted:
     def __init__(self) -> None:
         self.noted = 0
 
@@ -246,7 +246,7 @@ def handled() -> Iterator[list[int]]:
 
 
 def test_handlers_that_call_each_other_do_so_once(handled: list[int]) -> None:
-    handler, first, second = TerminationHandler(), Told(), Told()
+    handler, first, second = TerminationHandler(), Interrupted(), Interrupted()
     handler.add(first)
     ours = signal.getsignal(signal.SIGTERM)
     assert callable(ours)
@@ -266,14 +266,14 @@ def test_handlers_that_call_each_other_do_so_once(handled: list[int]) -> None:
 
 
 def test_other_threads_install_nothing(handled: list[int]) -> None:
-    handler, told = TerminationHandler(), Told()
+    handler, hook = TerminationHandler(), Interrupted()
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=handler.add, args=(told,))
+    thread = threading.Thread(target=handler.add, args=(hook,))
     thread.start()
     thread.join()
     os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
-    assert (handled, told.noted) == ([signal.SIGTERM], 0)
+    assert (handled, hook.noted) == ([signal.SIGTERM], 0)
 
 
 # A main thread that is stuck ---------------------------------------------------------------------
