@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from hook_layer.resuming.checkpoint_state import STATE_FILE, parse_states
 from hook_layer.stuck_thread import StuckThreadWatch
 from hook_layer.termination import TerminationHandler
 from hook_layer.testing.written_trial import WrittenTrial
-from tests.hook_layer.tiny_hook import W, make_hook
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -206,23 +204,23 @@ assert os.waitpid(child, 0)[1] == signal.SIGTERM"""
     assert trial.end_marker() is not None
 
 
-def test_the_handler_is_there_as_long_as_a_hook_trains(trial: WrittenTrial) -> None:
-    # The last hook that is closed takes the handler off, also that of hooks of other tests.
-    gc.collect()
-    earlier = make_hook(trial)
-    earlier.train(W)
-    earlier.close()
-    before = signal.getsignal(signal.SIGTERM)
-    first, second = make_hook(trial), make_hook(trial)
-    assert signal.getsignal(signal.SIGTERM) == before
-    first.train(W)
-    installed = signal.getsignal(signal.SIGTERM)
-    assert installed != before
-    second.train(W)
-    first.close()
-    assert signal.getsignal(signal.SIGTERM) == installed
-    second.close()
-    assert signal.getsignal(signal.SIGTERM) == before
+def test_the_handler_is_there_as_long_as_a_hook_trains(tmp_path: Path) -> None:
+    # In a process of its own: hooks of other tests may hold the handler of this one.
+    before = """
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+second = make_hook(WrittenTrial(out_dir + "-second"))
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+second.train(W)
+installed = signal.getsignal(signal.SIGTERM)
+assert installed is not signal.SIG_DFL"""
+    after = """
+second.close()
+assert signal.getsignal(signal.SIGTERM) is installed
+hook.close()
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL"""
+    done, trial = run(tmp_path, before=before, after=after)
+    assert done.returncode == 0, done.stderr
+    assert trial.end_marker() is not None
 
 
 class Interrupted:
