@@ -1,91 +1,6 @@
 """The hook for PyTorch: `from hook_layer.pytorch import Hook`.
 
-Where the hook looks in, in a training loop:
-
-    hook = Hook("s3://bucket/mnist-7")              # nothing is written before the first step
-    hook.register_module(model)
-    hook.register_loss(criterion)                   # where a module computes the loss
-    hook.register_optimizer(optimizer)              # where a step must be one of the optimiser
-    for inputs, labels in batches:
-        outputs = model(inputs)                     # STEP BEGINS, before the forward pass of the
-                                                    #   registered module: the step before is handed
-                                                    #   over if it is still open; a stop request is
-                                                    #   raised; weights and biases are captured
-                                                    # MODULE FORWARD: inputs and outputs of modules
-        loss = criterion(outputs, labels)           # LOSS FORWARD: loss and its inputs
-        optimizer.zero_grad()
-        loss.backward()                             # BACKWARD BEGINS: a loss that is a function
-                                                    # BACKWARD ENDED: gradients, as they are in
-                                                    #   `parameter.grad`
-        optimizer.step()                            # OPTIMISER STEPS: its state, as it was before
-                                                    # STEP IS CAPTURED: it is handed to the writer's
-                                                    #   thread
-        hook.save_scalar("lr", lr)                  # belongs to this step, too; see below
-    hook.close()                                    # also on exit: waits for the writer, end marker
-
-A **step** is one forward pass of the registered module. Under gradient accumulation each forward
-pass is a step then, and its gradients are the sums so far. With `register_optimizer` a step is one
-step of the optimiser (of several: until each has stepped), with all the forward passes that led to
-it; `hook_layer.pytorch.steps` says what that means for evaluation in between. What activation
-checkpointing repeats in the backward pass counts in neither case. Weights and the state of
-optimisers have the values before the step.
-
-In a loop without a `torch.optim` optimiser a step is captured when all gradients have arrived, and
-where neither happens (evaluation) it ends where the next one begins, at `set_mode` or at `close`.
-What is saved behind the optimiser's step keeps steps open until the next one begins, from the first
-time that it is seen; `hook_layer.core.recorder` says how. In the modes EVAL and PREDICT neither
-gradients nor the state of optimisers are saved.
-
-**Losses** that no registered module computes are known from the backward pass: in a step in which
-none was called every scalar that `backward` starts from is saved. If that is what one of torch's
-functions returned, as `F.cross_entropy(...)`, it is saved like the loss of the module that does the
-same, `CrossEntropyLoss_output_{i}`, with its inputs, and so is that call in validation; see
-`hook_layer.pytorch.functional_losses`. Any other is `Loss_output_{i}`, as it is: divided, if the
-script divides it for accumulation; unscaled, if a `GradScaler` scaled it. What a squared difference
-compares is saved, too; see `hook_layer.pytorch.difference_losses`. `record_loss` saves any other
-loss with what it compares; from then on those that the hook finds by itself are not saved. The step
-is that of the hook whose model ran last. Not seen is a reference to `torch.autograd.backward` that
-was taken before the model was registered.
-
-**Gradients** are read when the backward pass has ended, before a script clips them. Where a
-`torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as
-the optimiser uses them, hence clipped if the script clips them. Then a step that the scaler leaves
-out has none, and under accumulation only the last forward pass before the optimiser's step.
-
-**Compiled models** have the same tensors under the same names as before. A model may be registered
-before or after `torch.compile`, but before its first call: what is compiled by then does not see
-the hook (the first step of its optimiser logs that). The numbers that training computes are the
-same, but for one case: inputs and outputs of modules that are saved keep inductor from fusing what
-lies around them, so that it may round differently; in bfloat16 it does. For all models of a process
-`torch._dynamo.config.skip_nnmodule_hook_guards` is False from the first registered one on: compiled
-code looks at each call whether the hooks of its modules changed. `torch.jit.script` sees no hook of
-ours. A copy (`copy.deepcopy`, `pickle`, `torch.save`, another process) is as
-if the model had never been watched: see `hook_layer.pytorch.own_hooks`. A model or loss has one
-hook: a newer one that registers it replaces the older, which is closed when no model is left.
-
-**Several workers** of torch.distributed that are asked to stop do so before the same training
-step: `hook_layer.stop_agreement`. For that every rank needs a hook that registers its model,
-whichever ranks write. Steps of training are those whose forward pass computes gradients; all ranks
-must have as many.
-
-**Layers of a type** are found by the collections `relu_output`, `tanh_input` and the like, whatever
-they are called, and so is what functions get and return, as `F.relu`; the names of both are in
-`hook_layer.pytorch.collections`.
-
-**Subclasses** may override `forward_pre_hook`, `forward_hook`, `backward_hook`, `_write_inputs` and
-`_write_outputs`: these are then called as by the original, see
-`hook_layer.pytorch.overridden_methods`.
-
-**Sharded tensors** (DTensors of tensor parallel and FSDP2, parameters of FSDP1 and of ZeRO stage 3)
-are saved as this rank's shard. The index file says which part of which tensor that is, so readers
-merge the statistics of all ranks.
-
-Names are those of the model without wrappers such as DistributedDataParallel: parameters
-`{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs and outputs of
-modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under their class name),
-`scalar/{name}`, and, if the collection `optimizer_variables` is included,
-`optimizer_variables/{RootClass}_{parameter}/{state}`, e.g. `.../exp_avg`. Inputs that are passed by
-position are numbered first, then those by keyword.
+The page `docs/reference/frameworks.md` has the names of tensors and the order of events in a step.
 """
 
 from __future__ import annotations
@@ -139,7 +54,7 @@ logger = logging.getLogger("stepwatch")
 
 
 class Hook(OriginalHook, TorchHook):
-    """Captures tensors of a PyTorch training job; see this module for when and under which names.
+    """Captures tensors of a PyTorch training job.
 
     Args:
         out_dir: Folder, or `s3://bucket/prefix`.

@@ -1,7 +1,4 @@
-"""Follows a training loop: forward passes, backward passes and optimizer steps.
-
-`hook_layer.pytorch` shows which of them is what, and what is captured when.
-"""
+"""Follows a training loop: forward passes, backward passes and optimizer steps."""
 
 from __future__ import annotations
 
