@@ -33,7 +33,6 @@ from hook_layer.pytorch.torch_hook import TorchHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
-from hook_layer.weak_method import WeakMethod
 
 __all__ = [
     "Collection",
@@ -112,9 +111,8 @@ class Hook(OriginalHook, TorchHook):
         """
         model = self._registered.add_model(module)
         if self.is_active:
-            if self._overridden.begins_steps:
-                self.loop.pass_callback = WeakMethod(self._call_forward_pre_hook)
-            self.loop.watch_model(model)
+            is_overridden = self._overridden.begins_steps
+            self.loop.watch_model(model, self._call_forward_pre_hook if is_overridden else None)
             self.loop.keep(self._overridden.register(self, model, self._registered))
 
     def register_hook(self, module: nn.Module) -> None:

@@ -65,7 +65,6 @@ class TorchCapture(Part):
         has_compiled: Whether torch.compile was seen to compile a model.
         has_new_models: Whether a model was registered since modules got hooks.
         overridden: Which tensors a subclass of the hook captures.
-        needs_outputs: Whether the end of each pass is awaited, also of compiled models.
     """
 
     def __init__(  # noqa: PLR0917 - the parts that it uses
@@ -86,7 +85,7 @@ class TorchCapture(Part):
         collector.before_due(self._prepare_collections)
         self.tensors = StepTensors(collector, recorder)
         self.gradients = GradientReader()
-        self.has_compiled = self.has_new_models = self.needs_outputs = False
+        self.has_compiled = self.has_new_models = False
         self.overridden = OverriddenMethods()
         self._parameters = DueParameters(registered, collector)
         self._called_models: set[nn.Module] = set()
@@ -150,9 +149,8 @@ class TorchCapture(Part):
     @property
     def awaits_pass_end(self) -> bool:
         """Whether something of the pass is captured when it ends."""
-        if self.has_compiled:
-            return self.needs_outputs
-        return self.needs_outputs or self._modules.is_watching or self._activations.is_looking
+        is_watching = self._modules.is_watching or self._activations.is_looking
+        return is_watching and not self.has_compiled
 
     @guarded("modules")
     def end_pass(self) -> None:

@@ -13,7 +13,6 @@ from hook_layer.pytorch.mode_tracker import ModeTracker
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.ranks import TorchRanks
-from hook_layer.pytorch.run_control import RunControl
 from hook_layer.pytorch.step_size import StepSize
 from hook_layer.pytorch.tensor_source import TorchSource
 from hook_layer.pytorch.torch_capture import TorchCapture
@@ -64,5 +63,5 @@ class TorchHook(BaseHook):
         size = StepSize(self.clock, self.recorder, self.collector, options.queue_bytes)
         counts = LoopCounts()
         self._losses = losses = LossTracer(capture, self.own_tensors, size, counts)
-        self.loop = TrainingLoop(capture, losses, counts, size, RunControl(self, ranks))
+        self.loop = TrainingLoop(self, ranks, capture, losses, counts=counts, size=size)
         self.trainer = TrainerDriver(self, self.loop, capture, losses)

@@ -90,7 +90,6 @@ class TrainerDriver(Part):
         self._losses.captures_unnamed_too = True
         self._include_metrics()
         root = registered.add_model(model)
-        self._capture.needs_outputs = True
         loop.on_outputs = WeakMethod(self._on_outputs)
         loop.watch_model(root)
         for loss in (*losses, *(part for part in root.modules() if _is_loss(part))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -17,6 +17,7 @@ from torch.optim.optimizer import (
 
 from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.core.earlier_hooks import IDLE_STEPS
+from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded
 from hook_layer.pytorch import own_hooks
@@ -28,7 +29,7 @@ from hook_layer.pytorch.loss_turn import MANY_OTHERS
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.module_hooks import ModuleHooks
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
-from hook_layer.pytorch.run_control import RunControl
+from hook_layer.pytorch.ranks import TorchRanks
 from hook_layer.pytorch.step_size import StepSize
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.torch_capture import TorchCapture
@@ -36,52 +37,64 @@ from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.weak_method import WeakMethod
 
-__all__ = ["TrainingLoop"]
+__all__ = ["LoopObserver", "TrainingLoop"]
 
 logger = logging.getLogger("stepwatch")
+
+
+class LoopObserver:
+    """Is notified of what the optimizers of a script do; this one ignores it."""
+
+    def leaves_out(self, models: Iterable[nn.Module]) -> bool:  # noqa: ARG002
+        """Return whether no optimizer of the script holds parameters of any of these models."""
+        return False
+
+    def on_steps_without_effect(self) -> None:
+        """Note several steps in a row without a gradient, or without a call of the model."""
+
+    def on_others_train(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer of other parameters has stepped 20 times since the last pass."""
 
 
 class TrainingLoop(Part):
     """Follows the training loop of registered models.
 
     Args:
+        hook: The hook, known weakly: it owns this.
+        ranks: The ranks of the run.
         capture: Captures what a step of the models has.
         losses: Finds their losses.
         counts: Counts mistakes of the loop.
         size: Ends steps that hold too much.
-        run: Begins the steps.
 
     Attributes:
-        leaves_out: Returns whether no optimizer that was made holds parameters of a model; None
-            where not all of them are known.
-        on_steps_without_effect: Is called when several steps of optimizers in a row had no
-            gradient, or the model was not called for several steps.
-        on_others_train: Is called with an optimizer of other parameters that has stepped 20 times
-            since the model was called last.
-        pass_callback: Is called before a forward pass, instead of `on_forward`.
+        observer: Is notified of what the optimizers of the script do.
         on_outputs: Is called with a model, its inputs and outputs at the end of each pass of a
-            saved step.
+            saved step, also of compiled models.
     """
 
     def __init__(
         self,
+        hook: BaseHook,
+        ranks: TorchRanks,
         capture: TorchCapture,
         losses: LossTracer,
+        *,
         counts: LoopCounts,
         size: StepSize,
-        run: RunControl,
     ) -> None:
-        super().__init__(capture.state)
-        self.leaves_out: Callable[[nn.Module], bool] | None = None
-        self.on_steps_without_effect: Callable[[], None] | None = None
-        self.on_others_train: Callable[[Optimizer], None] | None = None
+        super().__init__(hook.state)
+        self.observer = LoopObserver()
         self.on_outputs: WeakMethod[ModuleCallback] | None = None
-        self.pass_callback: WeakMethod[ModuleCallback] | None = None
+        self._hook = ref(hook)
+        self._ranks = ranks
+        self._clock = hook.clock
+        self._session = hook.session
+        self._stop_listener = hook.stop_listener
         self._capture = capture
         self._losses = losses
         self._counts = counts
         self._size = size
-        self._run = run
         self._modes = capture.modes
         self._registered = capture.registered
         self._collector = capture.collector
@@ -100,21 +113,26 @@ class TrainingLoop(Part):
 
     # Models --------------------------------------------------------------------------------------
 
-    def watch_model(self, model: nn.Module) -> None:
-        """Follow the forward passes of a registered model."""
+    def watch_model(self, model: nn.Module, on_pass: ModuleCallback | None = None) -> None:
+        """Follow the forward passes of a registered model.
+
+        Args:
+            model: The model.
+            on_pass: Is called before each of them, instead of `on_forward`.
+        """
         self._capture.add_model()
         self._is_ours.clear()
         watch_alone(self, model)
         if len(self._registered.models) == 1:
             self._watch_optimizers()
-        own = None if self.pass_callback is None else self.pass_callback()
-        call = ModuleCall(model, own or self.on_forward, self._on_compile)
+        call = ModuleCall(model, on_pass or self.on_forward, self._on_compile)
         # Before FSDP's hook, which puts whole parameters in the place of their shards.
         handle = own_hooks.register(
             model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
         )
         self._handles.append(handle)
-        self._run.announce_start()
+        if self._session.all_write:
+            self._ranks.announce_start(self._session.chief_start)
 
     def keep(self, handles: Iterable[Any]) -> None:
         """Remove further hooks of torch, too, when the models are forgotten.
@@ -143,11 +161,13 @@ class TrainingLoop(Part):
         logger.info(
             "a newer hook watches this %s; the hook that writes to %s no longer does%s",
             type(module).__name__,
-            self._run.trial_uri,
+            self._session.store.uri,
             ", and is closed" if is_over else "",
         )
         if is_over:
-            self._run.close()
+            hook = self._hook()
+            if hook is not None:
+                hook.close()
         self._release_models()
         for owner in (self, self._capture, self._losses):
             drop_calls(module, owner)
@@ -171,8 +191,8 @@ class TrainingLoop(Part):
         Returns:
             Whether it could: not where that step has ended, or is not known from passes alone.
         """
-        clock = self._run.clock
-        is_open = self._recorder.record is not None or not self._run.is_writer
+        clock = self._clock
+        is_open = self._recorder.record is not None or not self._session.is_writer
         is_first = clock.num_steps == 0 or (clock.num_steps == 1 and is_open)
         if not self.is_active or self._modes.steps.knows_optimizers or not is_first:
             return False
@@ -226,7 +246,7 @@ class TrainingLoop(Part):
         turn, modes = self._losses.turn, self._modes
         turn.num_others = 0
         self._num_idle.clear()
-        kind = modes.steps.next_pass(self._run.clock.mode, model, inputs)
+        kind = modes.steps.next_pass(self._clock.mode, model, inputs)
         self._counts.pass_begins(model)
         if kind is Pass.OUTSIDE_STEPS:
             self._listen(is_on=self._counts.may_be_validation)
@@ -252,7 +272,8 @@ class TrainingLoop(Part):
         self._listen(is_on=True)
         self._capture.begin_pass(model)
         self._losses.begin_pass()
-        if self._capture.awaits_pass_end or self._losses.awaits_outputs:
+        awaits_outputs = self.on_outputs is not None or self._losses.awaits_outputs
+        if awaits_outputs or self._capture.awaits_pass_end:
             self._pass_end.watch_only({model})
 
     def _stop_looking(self) -> None:
@@ -281,7 +302,7 @@ class TrainingLoop(Part):
     @guarded("modules")
     def _on_compile(self, _: nn.Module) -> None:
         self._capture.note_compilation()
-        if self._capture.needs_outputs:
+        if self.on_outputs is not None:
             self._pass_end.keep(set(self._registered.models))
 
     @guarded("losses")
@@ -317,7 +338,10 @@ class TrainingLoop(Part):
     def _begin_step(self) -> None:
         if not self._has_begun:
             self._begin_run()
-        self._run.begin_step(is_training=self._modes.is_training)
+        self._stop_listener.is_training_step = self._modes.is_training
+        hook = self._hook()
+        if hook is not None:
+            hook.begin_step()
         self._modes.steps.step_begins()
         if not (self._collector.due or self._listening):
             return  # most steps
@@ -331,7 +355,9 @@ class TrainingLoop(Part):
         self._registered.look_for_flat_parts()
         known = self._collector.manager.collections.items()
         self._collected = {n: ((*c.include_regex,), (*c.tensor_names,)) for n, c in known}
-        self._run.agree_on_stop(" and ".join(self._registered.models.values()))
+        models = " and ".join(self._registered.models.values())
+        poll_s = self._session.options.stop_poll_s
+        self._ranks.agree_on_stop(self._stop_listener, models, poll_s)
 
     def _begin_capture(self) -> None:
         self._counts.recording_begins()
@@ -364,8 +390,7 @@ class TrainingLoop(Part):
             return
         if self._modes.is_evaluating:
             return
-        models, leaves_out = list(self._registered.models), self.leaves_out
-        are_of_others = leaves_out is not None and all(leaves_out(model) for model in models)
+        are_of_others = self.observer.leaves_out(self._registered.models)
         facts = self._counts.facts(are_all_of_others=are_of_others)
         # What always comes as late as this need not keep steps open.
         self._recorder.capture(self._collector.planned(facts), is_late=False)
@@ -423,7 +448,7 @@ class TrainingLoop(Part):
         self._has_optimizer = True
         self._stepping = ref(optimizer)
         self._modes.steps.optimizer_steps(optimizer)
-        if self._run.clock.num_steps == 0:
+        if self._clock.num_steps == 0:
             self._warn_if_unseen(optimizer)
         if not has_closure:
             self._recorder.step_continues()  # whatever else has stepped
@@ -445,8 +470,8 @@ class TrainingLoop(Part):
         self._modes.steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
         num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
         is_without_effect = MANY_WITHOUT_EFFECT in (num_idle, counts.without_gradient)
-        if is_without_effect and self._has_begun and self.on_steps_without_effect is not None:
-            self.on_steps_without_effect()
+        if is_without_effect and self._has_begun:
+            self.observer.on_steps_without_effect()
         self._on_optimizer_stepped(optimizer, is_ours=is_ours)
 
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
@@ -477,8 +502,8 @@ class TrainingLoop(Part):
             recorder.end_step()
             self._collector.clear()
             self._release_models()
-        if turn.num_others == IDLE_STEPS and self.on_others_train is not None:
-            self.on_others_train(optimizer)
+        if turn.num_others == IDLE_STEPS:
+            self.observer.on_others_train(optimizer)
 
     @guarded("steps")
     def note_optimizer(self, optimizer: Optimizer) -> bool:
@@ -491,7 +516,7 @@ class TrainingLoop(Part):
             models, which have been trained before.
         """
         # It may get parameters yet, so what it has now is not kept.
-        has_begun = self._run.clock.num_steps > 0
+        has_begun = self._clock.num_steps > 0
         if not self.is_active or not has_begun or self._has_parameters_of(optimizer):
             return False
         self._losses.turn.others_begin()

@@ -27,7 +27,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from weakref import WeakSet, WeakValueDictionary, ref
 
@@ -46,6 +46,7 @@ from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
+from hook_layer.pytorch.training_loop import LoopObserver
 from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.unseen_training import UnseenTraining
 from hook_layer.pytorch.unwatched_models import UnwatchedModels
@@ -181,7 +182,7 @@ class Trainings:
             self._newest.begin()
 
 
-class _Search:
+class _Search(LoopObserver):
     """Looks for the model of one training and for its losses.
 
     Args:
@@ -261,8 +262,7 @@ class _Search:
         hook, self._hook = self._hook, None
         self._model = self._entrance = lambda: None
         if hook is not None:
-            loop = hook.loop
-            loop.leaves_out = loop.on_steps_without_effect = loop.on_others_train = None
+            hook.loop.observer = LoopObserver()
 
     # What happens in the script ------------------------------------------------------------------
 
@@ -294,7 +294,16 @@ class _Search:
         is_without_effect = not has_closure and not has_gradient(optimizer)
         self._num_without_effect = self._num_without_effect + 1 if is_without_effect else 0
 
-    def _on_steps_without_effect(self) -> None:
+    def leaves_out(self, models: Iterable[nn.Module]) -> bool:
+        """Return whether no optimizer of the script holds parameters of any of these models."""
+        return all(map(self._optimizers.leave_out, list(models)))
+
+    def on_others_train(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer of another model steps while this one is not called."""
+        self._on_others_train(optimizer)
+
+    def on_steps_without_effect(self) -> None:
+        """Look for another model: the optimizers train nothing of this one."""
         model = self._model()
         if model is None or not has_compiled_parts(model):
             self._is_idle = True
@@ -400,9 +409,7 @@ class _Search:
         model = whole_of(entrance, self._optimizers)
         self._hook, self._model, self._entrance = hook, ref(model), ref(entrance)
         self._kind = type(model)
-        hook.loop.on_others_train = self._on_others_train
-        hook.loop.leaves_out = self._optimizers.leave_out
-        hook.loop.on_steps_without_effect = self._on_steps_without_effect
+        hook.loop.observer = self
         if self._step_handle is not None:
             self._step_handle.remove()
             self._step_handle = None
