@@ -89,7 +89,7 @@ class Hook(OriginalHook, TorchHook):
     def attach_to_first_model(self) -> None:
         """Watch the model that trains first, unless the script registers one by then."""
         if self.is_active:
-            from hook_layer.pytorch.attaching import attach_to_first_model  # noqa: PLC0415 - a cycle
+            from hook_layer.pytorch.unchanged import attach_to_first_model  # noqa: PLC0415 - a cycle
 
             self._may_attach = True
             attach_to_first_model(self)
@@ -156,7 +156,7 @@ class Hook(OriginalHook, TorchHook):
 
     def _is_attached_to(self, module: nn.Module) -> bool:
         """Return whether the hook found this model by itself; let any other one go."""
-        from hook_layer.pytorch.attaching import leave_to_script  # noqa: PLC0415 - a cycle
+        from hook_layer.pytorch.unchanged import leave_to_script  # noqa: PLC0415 - a cycle
 
         self._may_attach = False
         if not leave_to_script(self) or self._registered.has_model(module):

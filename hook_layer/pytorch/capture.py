@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -14,7 +14,6 @@ from hook_layer.capture import Snapshot, StatisticsBatch
 from hook_layer.pytorch.copies import BufferPool, copied, large_copy, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import torch_statistics
-from hook_layer.pytorch.tensor_batch import TorchBatch
 from hook_layer.pytorch.values import WHOLE, plain, type_name
 from hook_layer.reductions import Reduction
 
@@ -32,38 +31,22 @@ class TorchBackend:
 
     Args:
         pool: Where the memory of copies comes from.
+        batches: What statistics on devices join.
     """
 
-    def __init__(self, pool: BufferPool) -> None:
+    def __init__(self, pool: BufferPool, batches: DeviceBatches | None = None) -> None:
         self._pool = pool
-        self._batches = DeviceBatches()
+        self._batches = batches
 
     def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
         return type_name(value.dtype), tuple(map(int, value.shape))
-
-    def capture(self, batches: Iterable[TorchBatch]) -> None:
-        """Capture batches of tensors."""
-        for batch in batches:
-            batch.capture(self._batches)
 
     def statistics(
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
         """Compute the statistics of several tensors, or leave them to the writer."""
         return torch_statistics(values, copies, self._batches)
-
-    def send_statistics(self) -> bool:
-        """Send what devices computed to the host, in one copy; it waited there for others.
-
-        Returns:
-            False if a CUDA graph that is being recorded makes that impossible: they are lost.
-        """
-        return self._batches.send()
-
-    def forget_statistics(self) -> None:
-        """Release unreferenced results of devices."""
-        self._batches.forget()
 
     def snapshots(self, values: Sequence[Tensor], rows: Sequence[int | None]) -> Sequence[Snapshot]:
         """Copy tensors to the host, in C order; bfloat16 and 8-bit floats as float32."""

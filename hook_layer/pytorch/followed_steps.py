@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 from weakref import ref
 
-import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
@@ -36,12 +35,8 @@ class FollowedSteps(StepBounds):
         self._longest = _AT_FIRST
         self._num_since = 0  # passes since an optimiser completed a step
         self._stepped_at: dict[int, int] = {}  # of these, by optimiser, in the step that is open
-        self._is_lost = self._were_for_others = False
-
-    @property
-    def by_optimizer(self) -> bool:
-        """Whether a step is one of the optimisers'."""
-        return not self._is_lost
+        self._were_for_others = False
+        self.by_optimizer = True  # until they are lost
 
     @property
     def knows_optimizers(self) -> bool:
@@ -54,22 +49,16 @@ class FollowedSteps(StepBounds):
         self.is_outside_steps = False
         if mode in WITHOUT_TRAINING:
             return Pass.BEGINS
-        if not self.is_training and not self._is_lost:
+        if not self.is_training and self.by_optimizer:
             self.is_outside_steps = True
             return Pass.OUTSIDE_STEPS
         were_for_others, self._were_for_others = self._were_for_others, False
-        if were_for_others and self._is_open and not (self._is_lost or self._stepped_at):
+        if were_for_others and self.is_open and self.by_optimizer and not self._stepped_at:
             self._num_since = 1
             return Pass.BEGINS_ANEW
         self._num_since += 1
-        self._is_lost |= self._num_since > _PATIENCE * self._longest
-        return Pass.CONTINUES if self._is_open and not self._is_lost else Pass.BEGINS
-
-    def leaves_losses_out(self, mode: ModeKeys) -> bool:
-        """Return whether a loss that is computed now belongs to no step."""
-        if self.is_outside_steps:
-            return True
-        return mode not in WITHOUT_TRAINING and not (self._is_lost or torch.is_grad_enabled())
+        self.by_optimizer &= self._num_since <= _PATIENCE * self._longest
+        return Pass.CONTINUES if self.is_open and self.by_optimizer else Pass.BEGINS
 
     def step_begins(self) -> None:
         """Note that a step began."""
@@ -89,13 +78,13 @@ class FollowedSteps(StepBounds):
         key = id(optimizer)
         self._stepped[key] = ref(optimizer)
         self._were_for_others = False
-        if not (self._is_open or self._is_lost):
+        if self.by_optimizer and not self.is_open:
             return False
         is_again = self._stepped_at.get(key, self._num_since) < self._num_since
         self._stepped_at[key] = self._num_since
-        is_complete = is_again or self._is_lost or self._have_all_stepped()
+        is_complete = is_again or not self.by_optimizer or self._have_all_stepped()
         if is_complete:
             self._longest = max(self._longest, self._num_since)
             self._num_since = 0
-            self._is_lost = self._is_open = False
+            self.by_optimizer, self.is_open = True, False
         return is_complete

@@ -8,11 +8,16 @@ the sum over all paths, and in DistributedDataParallel over all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from weakref import ref
+from typing import TypeAlias
 
+import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = ["GradientReader"]
+
+_Version: TypeAlias = "tuple[int, StorageWeakRef, int] | None"
+"""Which tensor it is, which memory it has and how often it was written to; None without any."""
 
 
 class GradientReader:
@@ -50,17 +55,13 @@ class GradientReader:
     def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """Watch these parameters, by the names of their gradients, besides those watched."""
         self._watched.update(parameters)
-        self._known.update((n, _Version(p.grad)) for n, p in parameters.items())
-
-    def end_step(self) -> None:
-        """Look for no more gradients; torch swaps no tensor that has weak references."""
-        self._known.clear()
+        self._known.update((n, _version(p.grad)) for n, p in parameters.items())
 
     def unwatch(self) -> None:
         """Watch nothing."""
         self._watched = {}
+        self._known.clear()
         self.begin_step()
-        self.end_step()
 
     def backward_begins(self) -> None:
         """Note the gradients before a backward pass."""
@@ -95,8 +96,8 @@ class GradientReader:
             gradient = parameter.grad
             if gradient is None or name in self._announced:
                 continue
-            known, self._known[name] = self._known.get(name), _Version(gradient)
-            if known is None or not known.is_of(gradient):
+            known, self._known[name] = self._known.get(name), _version(gradient)
+            if known != self._known[name]:
                 self._found.add(name)
                 found[name] = gradient
         return found
@@ -117,19 +118,15 @@ class GradientReader:
         return gradients
 
 
-class _Version:
-    """Which tensor it is, and how often it was written to; does not keep it alive."""
-
-    __slots__ = ("_number", "_tensor")
-
-    def __init__(self, tensor: Tensor | None) -> None:
-        self._tensor = None if tensor is None else ref(tensor)
-        self._number = 0 if tensor is None else _num_writes(tensor)
-
-    def is_of(self, tensor: Tensor) -> bool:
-        """Return whether it is this tensor, and nobody wrote to it since."""
-        is_same = self._tensor is not None and self._tensor() is tensor
-        return is_same and _num_writes(tensor) == self._number
+def _version(gradient: Tensor | None) -> _Version:
+    # A weak reference to the tensor itself would keep torch from swapping it.
+    if gradient is None:
+        return None
+    values = gradient
+    if gradient.layout is not torch.strided:
+        values = gradient._values() if gradient.is_sparse else gradient.values()  # noqa: SLF001
+    memory = StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
+    return id(gradient), memory, _num_writes(gradient)
 
 
 def _num_writes(tensor: Tensor) -> int:

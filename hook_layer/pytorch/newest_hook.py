@@ -5,7 +5,7 @@ A cell of a notebook that makes a hook is run again and again, on the same model
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from torch import nn
@@ -15,30 +15,21 @@ from hook_layer.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
 
+if TYPE_CHECKING:
+    from hook_layer.pytorch.training_loop import TrainingLoop
+
 __all__ = ["drop_calls", "watch_alone"]
 
 
-class _Hook(Protocol):
-    @property
-    def is_active(self) -> bool: ...
-
-    def release(self, module: nn.Module) -> None: ...
+_loops: Final[WeakSet[TrainingLoop]] = WeakSet()
 
 
-_hooks: Final[WeakSet[_Hook]] = WeakSet()
-
-
-def watch_alone(hook: _Hook, module: nn.Module) -> None:
-    """Let older hooks watch a module no more, for another one is about to.
-
-    Args:
-        hook: The other one.
-        module: A model, or a loss.
-    """
-    for older in list(_hooks):
-        if older is not hook and older.is_active:
+def watch_alone(loop: TrainingLoop, module: nn.Module) -> None:
+    """Let the loops of older hooks follow a model or loss no more, for this one is about to."""
+    for older in list(_loops):
+        if older is not loop and older.is_active:
             older.release(module)
-    _hooks.add(hook)
+    _loops.add(loop)
     # What hooks have left that are gone: no garbage collector may change what a pass goes through.
     drop_calls(module, None)
     for hooks in (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks):  # noqa: SLF001

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import ModuleCall
 from hook_layer.pytorch.modules import RegisteredModules, is_a_key
 
-__all__ = ["OriginalMethods", "OverriddenMethods"]
+if TYPE_CHECKING:
+    from hook_layer.pytorch import Hook
+
+__all__ = ["OverriddenMethods"]
 
 _OF_MODULES = ("forward_hook", "_write_inputs", "_write_outputs")
-
-
-class OriginalMethods(Protocol):
-    """The methods of a hook that the original registers with torch."""
-
-    def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        """Capture inputs and outputs of a module."""
-        ...
-
-    def backward_hook(self, tname: str) -> Callable[[Tensor], Any]:
-        """Return a hook that captures the gradient of a parameter."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,7 @@ class OverriddenMethods:
         )
 
     def register(
-        self, hook: OriginalMethods, model: nn.Module, registered: RegisteredModules
+        self, hook: Hook, model: nn.Module, registered: RegisteredModules
     ) -> Iterator[Any]:
         """Register the overridden methods with a model, but for `forward_pre_hook`.
 
@@ -88,7 +79,7 @@ class OverriddenMethods:
                     method = hook.backward_hook(name)
                     yield own_hooks.register(parameter.register_hook, method)
 
-    def register_module(self, hook: OriginalMethods, module: nn.Module) -> Iterator[Any]:
+    def register_module(self, hook: Hook, module: nn.Module) -> Iterator[Any]:
         """Register the overridden methods with a module or a loss.
 
         Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 
@@ -21,16 +20,12 @@ class StepSize:
     """Notices a step that holds too much, as one whose optimizer never steps.
 
     Args:
-        clock: Numbers of the steps.
         recorder: Has the open step.
         collector: What is saved in it.
         max_bytes: Most bytes of a step.
     """
 
-    def __init__(
-        self, clock: StepClock, recorder: Recorder, collector: Collector, max_bytes: float
-    ) -> None:
-        self._clock = clock
+    def __init__(self, recorder: Recorder, collector: Collector, max_bytes: float) -> None:
         self._recorder = recorder
         self._collector = collector
         self._max_bytes = max_bytes
@@ -54,7 +49,7 @@ class StepSize:
             logger.warning(
                 "step %d ended before all optimizers stepped; its %d tensors fill "
                 "queue_bytes=%d. Save less, or raise queue_bytes.",
-                self._clock.step,
+                record.step,
                 record.num_tensors,
                 int(self._max_bytes),
             )

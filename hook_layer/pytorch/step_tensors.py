@@ -88,31 +88,19 @@ class StepTensors:
             counts[prefix] = number
         return found
 
-    def due(
-        self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()
-    ) -> dict[str, PlannedTensor]:
-        """Return the tensors that are due and can be read, with their plans.
+    def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
+        """Capture those of the tensors that are due and can be read.
 
         Args:
             tensors: Tensors by name.
             member_of: Collections that they belong to, whatever their names.
         """
-        plan = self._collector.plan
-        planned = ((name, tensor, plan(name, member_of)) for name, tensor in tensors.items())
-        return {
-            name: (tensor, known)
-            for name, tensor, known in planned
-            if known is not None and is_capturable(tensor)
-        }
-
-    def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
-        """Capture those of the tensors that are due; arguments as of `due`."""
-        self.capture_due(self.due(tensors, member_of))
+        planned = self._collector.planned(tensors, member_of).items()
+        self.capture_due({name: due for name, due in planned if is_capturable(due[0])})
 
     def capture_due(self, tensors: Mapping[str, PlannedTensor]) -> None:
-        """Capture tensors that `due` returned."""
-        if tensors:
-            self._recorder.capture(tensors)
+        """Capture tensors that `due_of_call` returned."""
+        self._recorder.capture(tensors)
 
     def _warn(self, prefix: str) -> None:
         if not self._has_warned:

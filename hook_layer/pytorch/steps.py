@@ -60,36 +60,30 @@ class StepBounds:
     Attributes:
         is_outside_steps: Whether the newest forward pass belongs to no step.
         is_training: Whether it can be one of training.
+        is_open: Whether a step began and did not end.
+        by_optimizer: Whether a step is one of the optimisers'.
+        begins_before_closure: Whether a step has begun before an optimizer calls the closure that
+            has its passes.
         trains_without_gradient: Whether the optimizers step though no gradients are computed, so
             that a forward pass without gradients counts as one of training.
     """
 
     def __init__(self) -> None:
         self.is_outside_steps = self.is_training = self.trains_without_gradient = False
+        self.is_open = self.by_optimizer = self.begins_before_closure = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
         # By each of them, as numbers: torch swaps no parameter that has weak references.
         self._trained: dict[int, frozenset[int]] = {}
-        self._by_optimizer = False
         # In this step, and in the last one that any did in. By number: some may have no hash.
         self._stepped: dict[int, ReferenceType[Optimizer]] = {}
         self._stepped_before: dict[int, ReferenceType[Optimizer]] = {}
         self._num_optimizer_steps = self._num_passes = self._num_shared = 0
-        self._is_open = self._trains_in_evaluation = self._was_in_evaluation = False
-
-    @property
-    def by_optimizer(self) -> bool:
-        """Whether a step is one of the optimisers'."""
-        return self._by_optimizer
+        self._trains_in_evaluation = self._was_in_evaluation = False
 
     @property
     def knows_optimizers(self) -> bool:
         """Whether it decides by itself which optimisers count."""
-        return self._by_optimizer
-
-    @property
-    def begins_before_closure(self) -> bool:
-        """Whether a step has begun before an optimizer calls the closure that has its passes."""
-        return False
+        return self.by_optimizer
 
     def others_stepped(self) -> None:
         """Note that an optimizer has stepped that trains none of our parameters."""
@@ -103,7 +97,7 @@ class StepBounds:
         plain = _unwrapped(optimizer)
         if not isinstance(plain, Optimizer):
             raise HookConfigurationError(f"optimizer={optimizer!r} must be a torch.optim.Optimizer")
-        self._by_optimizer = True
+        self.by_optimizer = True
         alive = {id(other) for other in self._optimizers}
         for key in self._sharing(plain) - alive:
             del self._trained[key]
@@ -114,19 +108,19 @@ class StepBounds:
         """Return what the forward pass that is about to begin is to the steps."""
         self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
         self.is_outside_steps = False
-        if mode in WITHOUT_TRAINING or not self._by_optimizer:
+        if mode in WITHOUT_TRAINING or not self.by_optimizer:
             self._num_passes += self.is_training
             return Pass.BEGINS
         if not self.is_training:
             self.is_outside_steps = True
             return Pass.OUTSIDE_STEPS
-        return Pass.CONTINUES if self._is_open else Pass.BEGINS
+        return Pass.CONTINUES if self.is_open else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
         """Return whether a loss that is computed now belongs to no step."""
         if self.is_outside_steps:
             return True
-        if mode in WITHOUT_TRAINING or not self._by_optimizer:
+        if mode in WITHOUT_TRAINING or not self.by_optimizer:
             return False
         return not torch.is_grad_enabled()
 
@@ -135,17 +129,17 @@ class StepBounds:
         if self._stepped:
             self._stepped_before, self._stepped = self._stepped, {}
         self._num_optimizer_steps = 0
-        self._is_open = True
+        self.is_open = True
 
     def step_ends(self) -> None:
         """Note that the step ended, complete or not: the next pass begins another one."""
-        self._is_open = False
+        self.is_open = False
 
     def optimizer_steps(self, optimizer: Optimizer) -> None:
         """Note that an optimiser is about to step: so the pass before was one of training."""
         if self._was_in_evaluation and not self._trains_in_evaluation:
             self._trains_in_evaluation = True
-            if optimizer in self._optimizers and not self._is_open:
+            if optimizer in self._optimizers and not self.is_open:
                 logger.warning(
                     "the model trained in evaluation mode (model.eval()); earlier passes "
                     "are not steps, passes from now on are"
@@ -156,11 +150,11 @@ class StepBounds:
 
         By default it does once all have that stepped in the step before.
         """
-        if not self._by_optimizer:
+        if not self.by_optimizer:
             self._advise()
             self._stepped[id(optimizer)] = ref(optimizer)
             return self._have_all_stepped()
-        if not self._is_open:
+        if not self.is_open:
             return False
         is_registered = optimizer in self._optimizers
         sharing = set() if is_registered else self._sharing(optimizer)
@@ -175,7 +169,7 @@ class StepBounds:
         if missing and not is_patient:
             self._give_up(missing)
             missing = []
-        self._is_open = bool(missing)
+        self.is_open = bool(missing)
         return not missing
 
     def _have_all_stepped(self) -> bool:

@@ -18,6 +18,7 @@ from hook_layer.format.statistics_block import Shard
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch.capture import TorchBackend
 from hook_layer.pytorch.copies import BufferPool
+from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
@@ -51,7 +52,8 @@ class TorchSource(TensorSource):
         is_only_writer: bool,
     ) -> None:
         super().__init__(failures)
-        self._backend = TorchBackend(BufferPool(queue_bytes))
+        self._on_devices = DeviceBatches()
+        self._backend = TorchBackend(BufferPool(queue_bytes), self._on_devices)
         self._registered = registered
         self._is_only_writer = is_only_writer
         self._has_warned_of_shards = self._has_warned_of_recording = False
@@ -78,7 +80,8 @@ class TorchSource(TensorSource):
             return (), tensors
         try:
             with not_disturbing_recordings() if is_cuda else nullcontext():
-                self._backend.capture(batches)
+                for batch in batches:
+                    batch.capture(self._on_devices)
         except Exception:  # noqa: BLE001 - those that cannot be captured are found one by one
             return (), tensors
         return batches, others
@@ -104,12 +107,12 @@ class TorchSource(TensorSource):
 
     def send_statistics(self) -> None:
         """Send the statistics that devices computed to the host."""
-        if not self._backend.send_statistics():
+        if not self._on_devices.send():
             self._warn_of_recording()
 
     def forget_statistics(self) -> None:
         """Release statistics on devices that nobody refers to."""
-        self._backend.forget_statistics()
+        self._on_devices.forget()
 
     def _capture_shards(
         self, tensors: PlannedTensors, capture: CaptureTensors

@@ -60,7 +60,7 @@ class TorchHook(BaseHook):
             self.state, registered, self.collector, self.recorder, source, modes
         )
         capture.overridden = self._overridden
-        size = StepSize(self.clock, self.recorder, self.collector, options.queue_bytes)
+        size = StepSize(self.recorder, self.collector, options.queue_bytes)
         counts = LoopCounts()
         self._losses = losses = LossTracer(capture, self.own_tensors, size, counts)
         self.loop = TrainingLoop(self, ranks, capture, losses, counts=counts, size=size)

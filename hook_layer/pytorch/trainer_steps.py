@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.format.modes import ModeKeys
-from hook_layer.pytorch.steps import Pass, StepBounds
+from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds
 
 __all__ = ["ModeOfPass", "TrainerSteps"]
 
 ModeOfPass: TypeAlias = Callable[[], ModeKeys | None]
 """Tells in which mode a forward pass between two steps begins one; None: it begins none."""
-
-_WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 class TrainerSteps(StepBounds):
@@ -35,26 +33,7 @@ class TrainerSteps(StepBounds):
         self.has_stepped = False
         self._mode_of_pass = mode_of_pass
         self._announced: ModeKeys | None = None
-
-    @property
-    def by_optimizer(self) -> bool:
-        """Whether the backward pass does not complete a step: never before the trainer says so."""
-        return True
-
-    @property
-    def knows_optimizers(self) -> bool:
-        """Whether it tells by itself which optimisers count: the trainer has its own."""
-        return True
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a step continues."""
-        return self._is_open
-
-    @property
-    def begins_before_closure(self) -> bool:
-        """Whether a step has begun before an optimizer calls the closure that has its passes."""
-        return True
+        self.by_optimizer = self.begins_before_closure = True
 
     def announce(self, mode: ModeKeys) -> None:
         """Let the next pass begin a step of this mode, or belong to the step that continues."""
@@ -64,16 +43,16 @@ class TrainerSteps(StepBounds):
         """Return what a forward pass is to the steps."""
         announced, self._announced = self._announced, None
         self.is_outside_steps = False
-        if self._is_open:
+        if self.is_open:
             return Pass.CONTINUES
         begun = announced or self._mode_of_pass()
         self.is_outside_steps = begun is None
-        self.is_training = begun is not None and begun not in _WITHOUT_TRAINING
+        self.is_training = begun is not None and begun not in WITHOUT_TRAINING
         return Pass.OUTSIDE_STEPS if begun is None else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
         """Return whether a loss that is computed now belongs to no step."""
-        return not self._is_open or (mode not in _WITHOUT_TRAINING and not torch.is_grad_enabled())
+        return not self.is_open or (mode not in WITHOUT_TRAINING and not torch.is_grad_enabled())
 
     def step_begins(self) -> None:
         """Note that a step began."""

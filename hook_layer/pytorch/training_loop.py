@@ -380,7 +380,6 @@ class TrainingLoop(Part):
             self._capture.capture_gradients(self._losses.scaling)
             self._capture_counts()
             self._capture.send_statistics()
-        self._capture.gradients.end_step()
         self._modes.steps.step_ends()
 
     @guarded("optimizer steps")
@@ -490,7 +489,6 @@ class TrainingLoop(Part):
             steps.others_stepped()
             self._others_stepped(optimizer)
         elif steps.optimizer_stepped(optimizer) and self._recorder.record is not None:
-            self._capture.gradients.end_step()
             self._recorder.step_is_captured()
 
     def _others_stepped(self, optimizer: Optimizer) -> None:

@@ -38,6 +38,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from torch.utils.data import get_worker_info
 
+from hook_layer.autopatch.hook_of_script import HookOfScript
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
@@ -64,11 +65,13 @@ from hook_layer.pytorch.whole_models import (
     without_wrapper,
 )
 
-__all__ = ["Trainings", "watch_unchanged"]
+__all__ = ["Trainings", "attach_to_first_model", "leave_to_script", "watch_unchanged"]
 
 logger = logging.getLogger("stepwatch")
 
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_of_scripts: Final[list[Trainings]] = []
+"""Those of hooks that scripts make, once for all of them: they patch functions of torch."""
 _MAX_PASSES: Final = 2
 """Forward passes of the model in training during which losses are looked for."""
 _MAX_CALLS: Final = 50
@@ -82,6 +85,21 @@ def watch_unchanged(source: HookSource) -> None:
         source: Where the hooks come from.
     """
     Trainings(source).begin()
+
+
+def attach_to_first_model(hook: Hook) -> None:
+    """Look for the model of a hook that a script made, which is known weakly."""
+    source = HookOfScript(hook=ref(hook))
+    if _of_scripts:
+        _of_scripts[0].look_for(source)
+        return
+    _of_scripts.append(Trainings(source))
+    _of_scripts[0].begin()
+
+
+def leave_to_script(hook: Hook) -> bool:
+    """Look for no model of a hook any more; return whether one was found."""
+    return _of_scripts[0].leave(hook)
 
 
 class Trainings:

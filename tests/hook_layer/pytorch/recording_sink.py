@@ -33,7 +33,8 @@ class RecordingSink:
         return None if self._leaves_out in name else TensorPlan(raw=True)
 
     def capture(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> None:
-        self.batches.append({name: value.detach().clone() for name, (value, _) in tensors.items()})
+        copies = {name: value.detach().clone() for name, (value, _) in tensors.items()}
+        self.batches += [copies] if copies else []
 
     def names(self) -> list[list[str]]:
         """Return the names of each capture."""

@@ -217,7 +217,10 @@ def test_a_forked_child_captures_nothing(
     assert not caplog.text
 
 
-def test_a_model_is_converted_between_steps_by_swapping_its_tensors(trial: WrittenTrial) -> None:
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_a_model_is_converted_by_swapping_its_tensors(
+    trial: WrittenTrial, has_gradients: bool
+) -> None:
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
         hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), save_all=True)
@@ -227,8 +230,10 @@ def test_a_model_is_converted_between_steps_by_swapping_its_tensors(trial: Writt
         hook.register_optimizer(optimizer)
         for dtype in (torch.float32, torch.float64, torch.float32):
             net.to(dtype)  # raises if anything else refers to a parameter or gradient
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=not has_gradients)
             loss(net(torch.ones(5, 3, dtype=dtype)), torch.zeros(5, 2, dtype=dtype)).backward()
+            if has_gradients:
+                net.double()
             optimizer.step()
         hook.close()
     finally:

@@ -15,7 +15,7 @@ SMALL, LARGE = torch.ones(4), torch.ones(MAX_BYTES // 4)
 
 
 def make_size(step: OpenStep) -> StepSize:
-    return StepSize(step.clock, step.recorder, step.collector, MAX_BYTES)
+    return StepSize(step.recorder, step.collector, MAX_BYTES)
 
 
 def test_a_step_is_full_once_its_tensors_fill_the_queue() -> None:
