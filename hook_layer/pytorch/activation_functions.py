@@ -114,11 +114,7 @@ class ActivationFunctions:
         return bool(self._entrances) or self._mode is not None
 
     def look(self, model: nn.Module) -> None:
-        """Look at what this thread calls from now on, until the forward pass of a model is over.
-
-        Args:
-            model: The model, which is being called.
-        """
+        """Look at what this thread calls from now on, until the forward pass of a model is over."""
         self.stop()
         if self._mode is not None or not torch.is_grad_enabled():
             return

@@ -98,13 +98,7 @@ def _hook_of(
 
 
 def call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
-    """Call something with the object whenever a method of a class is called, before that.
-
-    Args:
-        kind: The class.
-        name: Name of the method.
-        callback: What to call; its errors are logged and go no further.
-    """
+    """Call back with the object before each call of a method; errors of the callback are logged."""
     original = getattr(kind, name)
 
     @wraps(original)

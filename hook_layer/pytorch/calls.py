@@ -1,19 +1,7 @@
 """What is registered with torch's modules and optimisers as hooks.
 
-Modules get a `ModuleCall`, which knows its owner weakly: models may outlive their hook. No copy of
-a module has it, see `hook_layer.pytorch.own_hooks`.
-
-torch.compile traces hooks into its graphs, and Python code has no place in them. There a call
-becomes the operator `stepwatch::module_called`, which the compiler treats as a black box: the hook
-decides at run time what to save, and no graph is broken, so `fullgraph=True` works, too. The
-operator is declared to change a token, so that it is neither left out as useless nor moved past
-another one. The hooks of a module whose call itself is compiled are met outside of a graph, and
-must not become graphs of their own. So that compiled code is not used for a module whose hooks are
-others than those it was made with, `torch._dynamo.config.skip_nnmodule_hook_guards` is set to False
-when the first module is registered.
-
-Nothing is called in a model that torch.jit traces or torch.export exports: that is no training.
-torch.jit.script would compile the hooks of a module with it; they are set aside while it does.
+In a graph of torch.compile a call becomes the operator `stepwatch::module_called`, a black box for
+the compiler: the hook decides at run time what to save, and no graph breaks.
 """
 
 from __future__ import annotations
@@ -76,6 +64,8 @@ class CompiledInputs(list[Tensor]):
 
 class ModuleCall:
     """A forward hook, or forward pre-hook, that calls a method with its module.
+
+    It does nothing in a model that torch.jit traces or torch.export exports: that is no training.
 
     Args:
         module: The module that it is registered with.
@@ -226,6 +216,7 @@ def _prepare_compiler() -> None:
     # Importing it takes seconds; every optimiser does it, too.
     from torch._dynamo import config  # noqa: PLC0415
 
+    # Else compiled code is used for a module whose hooks are others than when it was made.
     config.skip_nnmodule_hook_guards = False
     # To be compiled as a part of a graph around it, but not as it stands.
     skip_compilation(ModuleCall.__call__)

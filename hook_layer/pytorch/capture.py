@@ -27,12 +27,7 @@ _NORMS: Final = {"l1": 1, "l2": 2}
 
 
 class TorchBackend:
-    """Captures torch tensors.
-
-    Args:
-        pool: Where the memory of copies comes from.
-        batches: What statistics on devices join.
-    """
+    """Captures torch tensors."""
 
     def __init__(self, pool: BufferPool, batches: DeviceBatches | None = None) -> None:
         self._pool = pool

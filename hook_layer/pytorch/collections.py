@@ -95,12 +95,7 @@ def included(manager: CollectionManager) -> list[BaseCollection]:
 
 
 def is_layer(layer_type: str, module: nn.Module) -> bool:
-    """Return whether a module is one of a type.
-
-    Args:
-        layer_type: `relu`, `sigmoid` or `tanh`.
-        module: The module.
-    """
+    """Return whether a module is one of a type: `relu`, `sigmoid` or `tanh`."""
     return isinstance(module, _LAYER_TYPES[layer_type])
 
 

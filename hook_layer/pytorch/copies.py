@@ -141,11 +141,7 @@ class FlatCopy:
         return self._array
 
     def segments(self, shapes: Sequence[torch.Size]) -> list[Snapshot]:
-        """Return the copy of each tensor.
-
-        Args:
-            shapes: Shapes of all tensors, in their order.
-        """
+        """Return the copy of each tensor."""
         sizes = [shape.numel() for shape in shapes]
         bytes_of_one = self.nbytes // (sum(sizes) or 1)
         places = zip(accumulate(sizes, initial=0), sizes, shapes, strict=False)
@@ -174,12 +170,7 @@ class _Segment:
 
 
 def copied(tensors: Sequence[Tensor], pool: BufferPool) -> list[Snapshot]:
-    """Copy tensors to the host.
-
-    Args:
-        tensors: Tensors that `storable` returned.
-        pool: Where the memory for large ones comes from.
-    """
+    """Copy tensors that `storable` returned to the host, large ones into buffers of a pool."""
     small = [tensor for tensor in tensors if is_small(tensor)]
     together = iter(copied_together(small))
     return [next(together) if is_small(t) else large_copy(t, pool) for t in tensors]
@@ -211,11 +202,7 @@ def is_small(tensor: Tensor) -> bool:
 
 
 def storable(tensor: Tensor) -> Tensor:
-    """Return a tensor as it is stored: dense, of a type that numpy has.
-
-    Args:
-        tensor: Any tensor; its memory is shared if possible.
-    """
+    """Return a tensor as it is stored: dense, of a type that numpy has, shared if possible."""
     is_dense = type(tensor) in WHOLE and tensor.layout is torch.strided
     if is_dense and tensor.dtype in PLAIN_TYPES and not tensor.is_neg():
         return tensor

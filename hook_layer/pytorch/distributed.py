@@ -80,12 +80,7 @@ class HookGroup:
 
 
 class SharedText:
-    """A text that rank 0 chooses, in every rank.
-
-    Args:
-        group: The ranks.
-        wait: How long the other ranks wait for rank 0.
-    """
+    """A text that rank 0 chooses, in every rank."""
 
     def __init__(self, group: HookGroup, wait: timedelta = _WAIT) -> None:
         self._key = f"{group.key}/start"
@@ -93,11 +88,7 @@ class SharedText:
         self._announced: str | None = None
 
     def announce(self, text: Callable[[], str]) -> None:
-        """Tell the other ranks, if this is rank 0 and there are others; only once.
-
-        Args:
-            text: Makes the text if it is needed.
-        """
+        """Send the text to the other ranks once, if this is rank 0 and there are others."""
         rank, size = rank_and_size()
         if rank == 0 and size > 1 and self._announced is None:
             self._announced = text()

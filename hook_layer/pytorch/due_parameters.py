@@ -22,12 +22,7 @@ _Due = dict[str, tuple[nn.Parameter, TensorPlan]]
 
 
 class DueParameters:
-    """Finds the parameters that are due themselves, and those whose gradients are.
-
-    Args:
-        registered: The models.
-        collector: What is saved in the step.
-    """
+    """Finds the parameters that are due themselves, and those whose gradients are."""
 
     def __init__(self, registered: RegisteredModules, collector: Collector) -> None:
         self._registered = registered
@@ -44,22 +39,13 @@ class DueParameters:
         self._known.clear()
 
     def parameters(self, model: nn.Module, key: tuple[Any, ...]) -> _Due:
-        """Return the parameters of a model that are due, by their names.
-
-        Args:
-            model: A registered model.
-            key: Names the collections that are due.
-        """
+        """Return the parameters of a model that are due, by their names."""
         return self._of(model, key, "")
 
     def gradients(self, model: nn.Module, key: tuple[Any, ...]) -> _Due:
         """Return the parameters of a model whose gradients are due, by the names of these.
 
         Frozen parameters are left out: no gradient of theirs will come.
-
-        Args:
-            model: A registered model.
-            key: Names the collections that are due.
         """
         return self._of(model, key, GRADIENT_PREFIX)
 

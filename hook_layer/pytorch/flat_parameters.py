@@ -85,12 +85,7 @@ class FlatParts:
                 self._original[id(parameter)] = replace(part, flat_size=None)
 
     def named(self, path: str, parameter: nn.Parameter) -> dict[str, FlatPart | None]:
-        """Return the parameters that one in a model stands for, by path; None for a plain one.
-
-        Args:
-            path: Its path in the model.
-            parameter: The parameter.
-        """
+        """Return the parameters that one in a model stands for, by path; None for a plain one."""
         flat = self._flat.get(id(parameter))
         if flat is None:
             return {path: self._original.get(id(parameter))}

@@ -87,9 +87,6 @@ class GradientReader:
 
         Scripts may assign what `torch.autograd.grad` returns, FSDP2 what it reduced, and an
         optimizer may step within the backward pass.
-
-        Args:
-            parameters: Those to look at, by the names of their gradients.
         """
         found = {}
         for name, parameter in parameters.items():
@@ -103,11 +100,7 @@ class GradientReader:
         return found
 
     def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
-        """Return the gradients that arrived and were not taken yet, by name.
-
-        Args:
-            only: Leave those of other parameters where they are.
-        """
+        """Return the gradients that arrived and were not taken, by name, `only` those of some."""
         arrived, self._arrived = self._arrived, {}
         if only is not None:
             chosen = {id(parameter) for parameter in only}

@@ -91,11 +91,7 @@ class HostCopy:
 
     @classmethod
     def of_host(cls, buffer: Tensor) -> HostCopy:
-        """Return a copy that is in the host's memory already.
-
-        Args:
-            buffer: The copy.
-        """
+        """Return a copy that is in the host's memory already."""
         known = cls.__new__(cls)
         known._event = None  # noqa: SLF001 - of this class
         known.buffer = buffer

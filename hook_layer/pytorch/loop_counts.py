@@ -63,11 +63,7 @@ class LoopCounts:
         self._validated: ReferenceType[nn.Module] | None = None  # without gradients, by mistake
 
     def backward_begins(self, *, is_recorded: bool) -> None:
-        """Note that a backward pass begins.
-
-        Args:
-            is_recorded: Whether this step is saved.
-        """
+        """Note that a backward pass begins."""
         is_first, self._has_backward = not self._has_backward, True
         # A step that is recorded may begin amid an accumulation.
         is_amid = is_first and self._passes_before_recording > 0
@@ -122,13 +118,7 @@ class LoopCounts:
         self._had_gradient = has_gradient(optimizer)
 
     def step_ended(self, optimizer: Optimizer, *, is_ours: bool, is_recorded: bool) -> None:
-        """Note that an optimizer has stepped.
-
-        Args:
-            optimizer: The optimizer.
-            is_ours: Whether it holds parameters of the watched model.
-            is_recorded: Whether this step is saved.
-        """
+        """Note that an optimizer has stepped."""
         # A closure computes gradients within the step; some optimizers free them there.
         is_without_effect = not self._had_gradient and not has_gradient(optimizer)
         self.without_gradient = self.without_gradient + 1 if is_without_effect else 0

@@ -23,9 +23,6 @@ def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
 
     Dimensions of the mesh that divide nothing, such as those of pipeline stages and replicas, have
     one group at each of their places.
-
-    Args:
-        parameters: The parameters of a model.
     """
     divided: dict[int, tuple[Any, set[str]]] = {}
     for each in parameters:
@@ -44,11 +41,7 @@ def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
 
 
 def stage_of(model: nn.Module) -> int | None:
-    """Return the number of the pipeline stage that a model is; None if it is none.
-
-    Args:
-        model: The model.
-    """
+    """Return the number of the pipeline stage that a model is; None if it is none."""
     kind = getattr(sys.modules.get(_PIPELINE), "_PipelineStageBase", None)
     if kind is None:
         return None

@@ -54,12 +54,7 @@ class _Call(NamedTuple):
 
 
 class ModuleCalls:
-    """Gathers the calls of modules in a step.
-
-    Args:
-        tensors: What names and captures the tensors.
-        failures: Counts tensors that were written to before they were captured.
-    """
+    """Gathers the calls of modules in a step."""
 
     def __init__(self, tensors: StepTensors, failures: FailureLog) -> None:
         self._tensors = tensors
@@ -87,14 +82,7 @@ class ModuleCalls:
             self._capture()
 
     def add(self, name: str, inputs: Any, outputs: Any, *, is_compiled: bool) -> None:
-        """Note a call of a module.
-
-        Args:
-            name: Name of the module.
-            inputs: Its inputs.
-            outputs: Its outputs.
-            is_compiled: Whether compiled code calls, which may use their memory again.
-        """
+        """Note a call of a module; compiled code may soon use the memory of its tensors again."""
         due = self._tensors.due_of_call(name, inputs, outputs)
         if not due:
             return

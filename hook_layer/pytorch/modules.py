@@ -135,19 +135,11 @@ class RegisteredModules:
         return bool(self._parts)
 
     def part_of(self, name: str) -> FlatPart | None:
-        """Return what this rank has of a flat parameter's original one; None of a plain one.
-
-        Args:
-            name: Full name of the parameter.
-        """
+        """Return what this rank has of a flat parameter's original one; None of a plain one."""
         return self._parts.get(name)
 
     def adopt_unregistered(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """Add and return those parameters that got a gradient though the model lacks them.
-
-        Args:
-            model: A registered model, that was called before.
-        """
+        """Add and return the parameters that got a gradient though a model lacks them."""
         if model not in self._unregistered:
             self._unregistered[model] = unregistered_parameters(model)
         waiting = self._unregistered[model]

@@ -26,12 +26,7 @@ _NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
 def state_tensors(
     optimizer: Optimizer, named: Iterable[tuple[str, nn.Parameter]]
 ) -> dict[str, Tensor]:
-    """Return the tensors of an optimiser's state by name.
-
-    Args:
-        optimizer: The optimiser.
-        named: Parameters with their names. One may have several; others are left out.
-    """
+    """Return the tensors of an optimiser's state by name, of the parameters that have names."""
     names: dict[int, list[str]] = {}
     for name, parameter in named:
         names.setdefault(id(parameter), []).append(name)

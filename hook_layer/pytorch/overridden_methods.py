@@ -41,12 +41,7 @@ class OverriddenMethods:
 
     @classmethod
     def of(cls, hook_type: type, base: type) -> OverriddenMethods:
-        """Return what a subclass overrides.
-
-        Args:
-            hook_type: The subclass.
-            base: The class that has the methods.
-        """
+        """Return what a subclass overrides."""
 
         def overrides(*names: str) -> bool:
             return any(getattr(hook_type, name) is not getattr(base, name) for name in names)
@@ -59,11 +54,6 @@ class OverriddenMethods:
         self, hook: Hook, model: nn.Module, registered: RegisteredModules
     ) -> Iterator[Any]:
         """Register the overridden methods with a model, but for `forward_pre_hook`.
-
-        Args:
-            hook: The hook.
-            model: The model.
-            registered: Names of its modules and parameters.
 
         Yields:
             torch's handles.
@@ -81,10 +71,6 @@ class OverriddenMethods:
 
     def register_module(self, hook: Hook, module: nn.Module) -> Iterator[Any]:
         """Register the overridden methods with a module or a loss.
-
-        Args:
-            hook: The hook.
-            module: The module.
 
         Yields:
             torch's handles.

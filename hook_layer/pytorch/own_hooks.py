@@ -26,12 +26,7 @@ _numbers = itertools.count(_FIRST)
 
 
 def register(function: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> Any:
-    """Register a hook of ours.
-
-    Args:
-        function: What registers a hook, and returns torch's handle.
-        hook: The hook.
-        **options: Further arguments of the function.
+    """Register a hook of ours by a function of torch, and return torch's handle.
 
     Returns:
         The handle.
@@ -46,13 +41,9 @@ def register(function: Callable[..., Any], hook: Callable[..., Any], **options: 
 
 
 def put(module: nn.Module, hook: Callable[..., Any]) -> int:
-    """Put a forward hook of ours, called with keyword arguments, on a module.
+    """Put a forward hook of ours, called with keyword arguments, on a module; return its number.
 
     torch's own way takes ten times as long, and a saved step puts hundreds.
-
-    Args:
-        module: The module.
-        hook: The hook.
 
     Returns:
         Its number, for `take`.
@@ -65,24 +56,13 @@ def put(module: nn.Module, hook: Callable[..., Any]) -> int:
 
 
 def take(module: nn.Module, number: int) -> None:
-    """Take off what `put` has put there.
-
-    Args:
-        module: The module.
-        number: What `put` returned.
-    """
+    """Take off the hook that `put` gave this number."""
     module._forward_hooks.pop(number, None)  # noqa: SLF001
     module._forward_hooks_with_kwargs.pop(number, None)  # noqa: SLF001
 
 
 def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]) -> None:
-    """Drop hooks of ours.
-
-    Args:
-        is_dropped: Returns whether a hook must be dropped.
-        hooks: Where they are, by number.
-        *flags: What else is registered under their numbers.
-    """
+    """Drop some hooks of ours, and the flags that are registered under their numbers."""
     for number in [number for number, hook in hooks.items() if is_dropped(hook)]:
         for registered in (hooks, *flags):
             registered.pop(number, None)

@@ -22,11 +22,7 @@ __all__ = ["TorchRanks"]
 
 
 class TorchRanks(Workers):
-    """The ranks of a run that torch.distributed runs.
-
-    Args:
-        registered: The models, which know their shards and pipeline stages.
-    """
+    """The ranks of a run that torch.distributed runs."""
 
     supports_auto = True
 
@@ -36,31 +32,17 @@ class TorchRanks(Workers):
         self._announcement: SharedText | None = None
 
     def form_group(self, name: str) -> None:
-        """Make this hook one of a group with a hook in each rank.
-
-        Args:
-            name: What all ranks call the group.
-        """
+        """Make this hook one of a group, which has a hook of the same name in each rank."""
         self._group = HookGroup(name)
         self._announcement = SharedText(self._group)
 
     def announce_start(self, start: Callable[[], RunStart]) -> None:
-        """Let other ranks that begin earlier than this one not wait.
-
-        Args:
-            start: Returns where the run begins, as rank 0 decides it.
-        """
+        """Let other ranks that begin earlier than this one not wait."""
         if self._announcement is not None:
             self._announcement.announce(lambda: start().to_json())
 
     def agree_on_stop(self, listener: StopListener, model: str, poll_s: float) -> None:
-        """Let the run stop in all ranks before the same step, if there are several.
-
-        Args:
-            listener: Decides whether the run stops.
-            model: What is trained; the same in all ranks.
-            poll_s: Seconds between two looks for a request.
-        """
+        """Let the run stop in all ranks before the same step; `model` is the same in all."""
         group = None if self._group is None else self._group.stop_group(model)
         if group is None:
             return
@@ -74,11 +56,7 @@ class TorchRanks(Workers):
         return rank_and_size()
 
     def shared_start(self, start: RunStart) -> RunStart:
-        """Return where all ranks begin.
-
-        Args:
-            start: What rank 0 decided; other ranks ignore theirs.
-        """
+        """Return where all ranks begin: what rank 0 decided."""
         if self._announcement is None:
             return start
         return RunStart.from_json(self._announcement.get(start.to_json))

@@ -58,12 +58,7 @@ class _DeviceRow:
 
 
 class TorchStatistics:
-    """Statistics that are known, or come of snapshots or from devices when they are asked for.
-
-    Args:
-        entries: For each tensor where its row comes from.
-        nbytes: Memory of the host that those on their way from devices take up.
-    """
+    """Statistics that are known, or come of snapshots or from devices when they are asked for."""
 
     __slots__ = ("_entries", "_known", "nbytes")
 

@@ -17,13 +17,7 @@ _CHECKED_AGAIN: Final = 1.1
 
 
 class StepSize:
-    """Notices a step that holds too much, as one whose optimizer never steps.
-
-    Args:
-        recorder: Has the open step.
-        collector: What is saved in it.
-        max_bytes: Most bytes of a step.
-    """
+    """Notices a step that holds too much, as one whose optimizer never steps."""
 
     def __init__(self, recorder: Recorder, collector: Collector, max_bytes: float) -> None:
         self._recorder = recorder

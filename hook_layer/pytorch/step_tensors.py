@@ -25,12 +25,7 @@ MAX_CALLS_A_STEP: Final = 10_000
 
 
 class StepTensors:
-    """Names the tensors of a step, and captures those that are due.
-
-    Args:
-        collector: What is saved in the step.
-        recorder: Records the tensors.
-    """
+    """Names the tensors of a step, and captures those that are due."""
 
     def __init__(self, collector: Collector, recorder: Recorder) -> None:
         self._collector = collector
@@ -51,10 +46,6 @@ class StepTensors:
 
         There are at most `MAX_CALLS_A_STEP`: a loss that another model continues with, after the
         last step of this one, would fill that step without end.
-
-        Args:
-            prefix: What the names begin with.
-            value: Tensors, in nested sequences and dicts.
         """
         tensors = tensors_in(value)
         first = self._counts.get(prefix, 0)
@@ -65,13 +56,7 @@ class StepTensors:
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
 
     def due_of_call(self, name: str, inputs: Any, outputs: Any) -> dict[str, PlannedTensor]:
-        """Return inputs and outputs of a call that are due and can be read, with their plans.
-
-        Args:
-            name: Name of the module.
-            inputs: Its inputs.
-            outputs: Its outputs.
-        """
+        """Return inputs and outputs of a call that are due and can be read, with their plans."""
         found: dict[str, PlannedTensor] = {}
         plan, counts = self._collector.plan, self._counts
         for prefix, value in ((f"{name}_input_", inputs), (f"{name}_output_", outputs)):
@@ -89,12 +74,7 @@ class StepTensors:
         return found
 
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
-        """Capture those of the tensors that are due and can be read.
-
-        Args:
-            tensors: Tensors by name.
-            member_of: Collections that they belong to, whatever their names.
-        """
+        """Capture those of the tensors that are due and can be read."""
         planned = self._collector.planned(tensors, member_of).items()
         self.capture_due({name: due for name, due in planned if is_capturable(due[0])})
 

@@ -1,19 +1,4 @@
-"""Which forward passes make a step.
-
-Each forward pass of a registered model does, unless optimisers are registered. Then a step is one
-step of these optimisers: it begins with the first forward pass behind the one before, and is
-complete when every optimiser has stepped at least once, or was about to and left out by a
-`GradScaler`. So all passes whose gradients are accumulated are one step, and so are those of a loop
-with several models or optimisers. A pass that cannot train belongs to no step then: without
-gradients, or of a model in evaluation mode. In the modes EVAL and PREDICT no optimiser steps, and
-each forward pass is a step again.
-
-A registered optimiser is not waited for without end. Where it is gone, or does not step any more,
-one that is not registered but trains parameters of it takes its place; where it never steps while
-the others go on, they make the steps without it.
-
-A forward pass that is repeated within the backward pass (activation checkpointing) never counts.
-"""
+"""Decides which forward passes make a step."""
 
 from __future__ import annotations
 
@@ -56,6 +41,13 @@ class Pass(Enum):
 
 class StepBounds:
     """Decides where steps begin and end.
+
+    Each forward pass of a registered model is a step, unless optimisers are registered. Then a step
+    begins with the first pass after the one before, and is complete when every optimiser has
+    stepped, or was about to and a `GradScaler` skipped it. Passes that cannot train belong to no
+    step then: without gradients, or of a model in evaluation mode. Without end no optimiser is
+    waited for: one that is gone is replaced by another that trains its parameters, and one that
+    never steps is left out. In the modes EVAL and PREDICT each pass is a step.
 
     Attributes:
         is_outside_steps: Whether the newest forward pass belongs to no step.

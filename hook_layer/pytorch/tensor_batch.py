@@ -37,10 +37,6 @@ def join(
 
     Together are dense ones of torch's own class whose statistics are stored. Their values may be
     stored if they are whole, and those of parameters: others share the number of their rows.
-
-    Args:
-        tensors: The tensors with what is stored of each.
-        has_values: Whether values may be stored whole.
     """
     joined: dict[object, list[_Named]] = {}
     others: dict[str, _Planned] = {}
@@ -77,9 +73,6 @@ def _is_plain(value: Tensor, *, is_cpu: bool) -> bool:
 class TorchBatch:
     """Tensors of one device and type.
 
-    Args:
-        named: The tensors with their names and plans, at least one.
-
     Attributes:
         nbytes: Memory of the copies.
     """
@@ -110,11 +103,7 @@ class TorchBatch:
         return self._named[0][1].is_cuda
 
     def capture(self, batches: DeviceBatches) -> None:
-        """Capture the tensors as they are now, and release them.
-
-        Args:
-            batches: What statistics on devices join.
-        """
+        """Capture the tensors as they are now, and release them."""
         self._names, tensors, self._plans = zip(*self._named, strict=True)
         self._named = []
         keys = [*map(id, tensors)]

@@ -65,13 +65,7 @@ class TorchSource(TensorSource):
     def batches(
         self, tensors: PlannedTensors, *, has_values: bool, has_statistics: bool
     ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
-        """Capture those tensors together that can be, and return the others.
-
-        Args:
-            tensors: The tensors.
-            has_values: Whether values are allowed in a batch, because no limit applies to them.
-            has_statistics: Whether each tensor gets statistics.
-        """
+        """Capture those tensors together that can be, and return the others."""
         if not has_statistics or self._has_parts:
             return (), tensors
         batches, others = join(tensors, has_values=has_values)
@@ -89,12 +83,7 @@ class TorchSource(TensorSource):
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
-        """Capture tensors, unless a CUDA graph of them is being captured.
-
-        Args:
-            tensors: The tensors; at least one.
-            capture: Captures tensors that are prepared; at least one.
-        """
+        """Capture tensors, unless a CUDA graph of them is being captured."""
         if not any(isinstance(value, Tensor) and value.is_cuda for value, _ in tensors.values()):
             return self._capture_shards(tensors, capture)
         if torch.cuda.is_current_stream_capturing():

@@ -47,14 +47,6 @@ _MOST_CALLS: Final = 8
 class TorchCapture(Part):
     """Captures what a step of registered models has.
 
-    Args:
-        state: The state of the hook.
-        registered: The models.
-        collector: What is saved in the open step.
-        recorder: Records the tensors.
-        source: Captures torch tensors.
-        modes: Which forward passes belong to steps.
-
     Attributes:
         registered: The models.
         collector: What is saved in the open step.
@@ -263,13 +255,7 @@ class TorchCapture(Part):
 
     @guarded("gradients")
     def capture_gradients(self, scaling: LossScaling, optimizer: Optimizer | None = None) -> None:
-        """Capture the gradients that arrived.
-
-        Args:
-            scaling: Knows whether they are scaled: then they are captured before the optimizer
-                steps, which is when their scale is known.
-            optimizer: The optimizer that is about to step, if any.
-        """
+        """Capture the gradients that arrived; scaled ones before the optimizer steps, unscaled."""
         if not scaling.is_scaling:
             arrived = self.gradients.take()
             self._num_gradients += len(arrived)

@@ -27,9 +27,6 @@ _ONE_WRITER = "one"
 class TorchHook(BaseHook):
     """A hook with the parts for PyTorch.
 
-    Args:
-        setup: What the hook is made of.
-
     Attributes:
         loop: Follows the training loop.
         trainer: Begins and ends steps where a trainer's callback says.

@@ -39,20 +39,13 @@ _SCALAR: Final = "scalar/"
 
 
 class TrainerDriver(Part):
-    """Begins and ends steps where a trainer's callback says.
-
-    Args:
-        hook: The hook, known weakly: it owns this.
-        loop: Follows the training loop.
-        capture: Captures tensors.
-        losses: Finds losses.
-    """
+    """Begins and ends steps where a trainer's callback says."""
 
     def __init__(
         self, hook: BaseHook, loop: TrainingLoop, capture: TorchCapture, losses: LossTracer
     ) -> None:
         super().__init__(hook.state)
-        self._hook = ref(hook)
+        self._hook = ref(hook)  # which owns this
         self._loop = loop
         self._capture = capture
         self._losses = losses

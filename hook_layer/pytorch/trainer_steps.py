@@ -21,9 +21,6 @@ ModeOfPass: TypeAlias = Callable[[], ModeKeys | None]
 class TrainerSteps(StepBounds):
     """Steps that begin and end where a trainer says.
 
-    Args:
-        mode_of_pass: Is asked about each forward pass between two steps.
-
     Attributes:
         has_stepped: Whether an optimiser has stepped since the step began.
     """

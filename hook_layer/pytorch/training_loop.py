@@ -59,14 +59,6 @@ class LoopObserver:
 class TrainingLoop(Part):
     """Follows the training loop of registered models.
 
-    Args:
-        hook: The hook, known weakly: it owns this.
-        ranks: The ranks of the run.
-        capture: Captures what a step of the models has.
-        losses: Finds their losses.
-        counts: Counts mistakes of the loop.
-        size: Ends steps that hold too much.
-
     Attributes:
         observer: Is notified of what the optimizers of the script do.
         on_outputs: Is called with a model, its inputs and outputs at the end of each pass of a
@@ -86,7 +78,7 @@ class TrainingLoop(Part):
         super().__init__(hook.state)
         self.observer = LoopObserver()
         self.on_outputs: WeakMethod[ModuleCallback] | None = None
-        self._hook = ref(hook)
+        self._hook = ref(hook)  # which owns this
         self._ranks = ranks
         self._clock = hook.clock
         self._session = hook.session
@@ -114,12 +106,7 @@ class TrainingLoop(Part):
     # Models --------------------------------------------------------------------------------------
 
     def watch_model(self, model: nn.Module, on_pass: ModuleCallback | None = None) -> None:
-        """Follow the forward passes of a registered model.
-
-        Args:
-            model: The model.
-            on_pass: Is called before each of them, instead of `on_forward`.
-        """
+        """Follow a registered model; `on_pass` is called before its passes, else `on_forward`."""
         self._capture.add_model()
         self._is_ours.clear()
         watch_alone(self, model)
@@ -135,11 +122,7 @@ class TrainingLoop(Part):
             self._ranks.announce_start(self._session.chief_start)
 
     def keep(self, handles: Iterable[Any]) -> None:
-        """Remove further hooks of torch, too, when the models are forgotten.
-
-        Args:
-            handles: The handles of the hooks.
-        """
+        """Remove further hooks of torch, too, when the models are forgotten."""
         self._handles += handles
 
     def watch_loss(self, loss: nn.Module) -> None:
@@ -149,11 +132,7 @@ class TrainingLoop(Part):
             self._losses.listen(is_on=True)
 
     def release(self, module: nn.Module) -> None:
-        """Watch a model or a loss no more, for a newer hook does; without any model left, close.
-
-        Args:
-            module: What the newer hook watches.
-        """
+        """Watch a model or a loss no more, for a newer hook does; without any model left, close."""
         had_models = bool(self._registered.models)
         if not self._registered.remove(module):
             return

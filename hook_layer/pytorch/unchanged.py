@@ -1,24 +1,7 @@
-"""Finding the model and the losses of a PyTorch script that has no hook.
+"""Finds the model and the losses of a PyTorch script that has no hook.
 
-The model is the outermost module with parameters to train whose forward pass is the first to run
-with gradients: a pass under `torch.no_grad()` may be that of a network that only makes features,
-and one within the `__init__` of another module only tells it of a shape. So does one before any
-backward pass and optimiser, where an optimiser of more is made then, or a module is called that it
-is a part of. Nor is one the model of which no optimiser trains anything, where there are any, until
-what they train changes. Of a model whose methods are called instead of itself the first part that
-is called stands for it. Layers of Keras, which are modules where it computes by torch, are left to
-Keras's adapter; what a worker of a DataLoader calls is no model. The hook is made, and registers
-it, right before that pass. A module of `torch.jit` has no place for a hook, and is skipped.
-The losses are the modules of `torch.nn` that the script makes, any outside of the model whose class
-is called `...Loss`, and what `Hook.look_for_losses` finds; one without a module is known from the
-backward pass, as always. Where parts of the model are compiled nothing looks at other modules: each
-graph would be made twice. A step is one of the optimisers, if any was made before that pass: so
-several passes of one step, as of two inputs that are compared, or of accumulated gradients, are
-one. The mode is the model's own: TRAIN after `model.train()`, EVAL after `model.eval()`. Once
-training continues, nothing looks at other modules any more, unless optimizers step in vain. Where
-they find no gradient in several steps, the model is the first module in training mode, called with
-or without gradients, that they train, or one with gradients that they do not. Where the model that
-is watched is not called any more, it is one of the same class that no optimizer trains.
+The model is the outermost module with trainable parameters whose forward pass is the first to run
+with gradients; the page `docs/architecture.md` lists the exceptions.
 """
 
 from __future__ import annotations
@@ -79,11 +62,7 @@ _MAX_CALLS: Final = 50
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for each training of this process.
-
-    Args:
-        source: Where the hooks come from.
-    """
+    """Make a hook for each training of this process."""
     Trainings(source).begin()
 
 
@@ -108,9 +87,6 @@ class Trainings:
     Another one begins where an optimizer is made that trains no parameter of the models so far,
     after those were trained: the next model of a search, the next fold. The hook before continues
     as long as its model does.
-
-    Args:
-        source: Where the hooks come from.
     """
 
     def __init__(self, source: HookSource) -> None:
@@ -137,11 +113,7 @@ class Trainings:
         self._newest.begin()
 
     def look_for(self, source: HookSource) -> None:
-        """Look for the next training, with another source of hooks.
-
-        Args:
-            source: The source.
-        """
+        """Look for the next training, with another source of hooks."""
         self._source = source
         self._newest.end()
         watching = [search for search in self._searches if search.is_watching]
@@ -149,11 +121,7 @@ class Trainings:
         self._newest.begin()
 
     def leave(self, hook: Hook) -> bool:
-        """Look for no model of a hook any more; say whether it had one.
-
-        Args:
-            hook: The hook.
-        """
+        """Look for no model of a hook any more; say whether it had one."""
         had_model = any(search.hook is hook for search in self._searches)
         for search in self._searches:
             if search.hook is hook or search.source.offers(hook):

@@ -23,9 +23,6 @@ _OWN: Final = frozenset(vars(nn.Module()))
 def unregistered_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return parameters in plain lists, tuples and dictionaries, that the model does not list.
 
-    Args:
-        model: The model.
-
     Returns:
         The parameters by the names that they would have, were they listed: `blocks.0.weight`.
     """

@@ -27,13 +27,7 @@ _PATIENCE: Final = 50
 
 
 class UnseenTraining:
-    """Counts optimizer steps and backward passes until a model is found.
-
-    Args:
-        is_looked_for: Returns whether a model is still looked for.
-        optimizers: The optimizers of the script.
-        unwatched: What was said already.
-    """
+    """Counts optimizer steps and backward passes until a model is found."""
 
     def __init__(
         self,

@@ -38,12 +38,7 @@ class UnwatchedModels:
             )
 
     def report_other_model(self, module: nn.Module, model: nn.Module | None) -> None:
-        """Report another model, unless it returns a number: then it computes a loss.
-
-        Args:
-            module: The other model, which is about to be called.
-            model: The one that is watched.
-        """
+        """Report another model, unless its next call returns a number: then it computes a loss."""
         self.has_other_model = True  # none of its parts is one
         watched = type(model).__name__
 

@@ -39,12 +39,7 @@ def unwrapped_class(module: nn.Module) -> str:
 
 
 def unwrapped_path(root: nn.Module, path: str) -> str:
-    """Return the path of a part or parameter as it is without wrappers.
-
-    Args:
-        root: The module that the path begins at.
-        path: The path, as `named_modules` and `named_parameters` return it.
-    """
+    """Return the path of a part or parameter as it is without wrappers."""
     if not any(attribute in path for attribute in _LEFT_OUT):
         return path
     names: list[str] = []

@@ -17,11 +17,7 @@ __all__ = ["zero_part"]
 
 
 def zero_part(parameter: Tensor) -> tuple[Tensor, Shard | None] | None:
-    """Return what this rank has of a parameter, and which part that is; None if it is a plain one.
-
-    Args:
-        parameter: The parameter.
-    """
+    """Return what this rank has of a parameter, and which part it is; None of a plain one."""
     known: Any = parameter
     part = getattr(known, "ds_tensor", None)
     if part is None:
