@@ -182,7 +182,7 @@ class CollectionManager(CollectionSet):
         """
         for collection in self._saved:
             if collection.name in member_of or collection.matches(name):
-                collection.add_tensor_name(name)
+                collection.tensor_names.add(name)
         plan = self._plan_for([c for c in due if c.has_tensor_name(name)])
         if plan is not None and plan.raw:
             plan = replace(plan, is_of_parameter=self._is_of_parameter(name))
@@ -196,7 +196,7 @@ class CollectionManager(CollectionSet):
         """Make a tensor part of every saved collection that its name matches."""
         for collection in self._saved:
             if collection.matches(name):
-                collection.add_tensor_name(name)
+                collection.tensor_names.add(name)
 
     def to_file(self) -> CollectionsFile:
         """Return the collections as they are written beside the tensors."""
@@ -215,6 +215,7 @@ class CollectionManager(CollectionSet):
             num_patterns = len(collection.include_regex)
             is_empty = not num_patterns and self._is_empty(collection)
             state += (id(collection), num_patterns, is_empty, id(collection.reduction_config))
+            state.append(collection.num_name_changes)
         if state == self._prepared_for:
             return
         self.fill_known()

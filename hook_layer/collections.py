@@ -93,7 +93,12 @@ class Collection:
         reduction_config: What is stored of its tensors (default: the hook's).
         save_config: When they are stored (default: the hook's).
         save_histogram: Whether TensorBoard gets histograms of them.
+
+    Attributes:
+        num_name_changes: How often a name was added or taken out, other than of a tensor seen.
     """
+
+    num_name_changes = 0
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
@@ -147,10 +152,12 @@ class Collection:
 
     def add_tensor_name(self, tname: str) -> None:
         """Add a tensor by its name."""
+        self.num_name_changes += tname not in self.tensor_names
         self.tensor_names.add(tname)
 
     def remove_tensor_name(self, tname: str) -> None:
         """Take a name out; no error when it is not in."""
+        self.num_name_changes += tname in self.tensor_names
         self.tensor_names.discard(tname)
 
     def has_tensor_name(self, tname: str) -> bool:

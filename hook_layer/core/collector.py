@@ -19,6 +19,8 @@ AlsoDue: TypeAlias = Callable[[CollectionManager, ModeKeys, int], Iterable[Colle
 PrepareCollections: TypeAlias = Callable[[CollectionManager, OnMistake | None], None]
 """Makes the collections fit the model; the second argument is that of `CollectionManager.due`."""
 _Value = TypeVar("_Value")
+_Plans: TypeAlias = "dict[str | tuple[str, ...], TensorPlan | None]"
+"""Of tensors by name, or by name and the collections that they belong to whatever their names."""
 _UNPLANNED: Final[Any] = object()
 
 
@@ -55,8 +57,8 @@ class Collector:
         self._failures = failures
         self._also_due = also_due
         self._prepare: WeakMethod[PrepareCollections] | None = None
-        self._plans: dict[str, TensorPlan | None] = {}
-        self._plans_by_key: dict[tuple[Any, ...], dict[str, TensorPlan | None]] = {}
+        self._plans: _Plans = {}
+        self._plans_by_key: dict[tuple[Any, ...], _Plans] = {}
         self._version = 0
 
     def before_due(self, prepare: PrepareCollections) -> None:
@@ -106,11 +108,11 @@ class Collector:
         """
         if not self.due:
             return None
-        plan = self._plans.get(name, _UNPLANNED)
-        if plan is not _UNPLANNED:
-            return plan  # type: ignore[no-any-return]  # the default is of any type
-        plan = self._plans[name] = self.manager.plan(name, self.due, member_of=member_of)
-        return plan
+        key = (name, *member_of) if member_of else name
+        plan = self._plans.get(key, _UNPLANNED)
+        if plan is _UNPLANNED:
+            plan = self._plans[key] = self.manager.plan(name, self.due, member_of=member_of)
+        return plan  # type: ignore[no-any-return]  # the default is of any type
 
     def planned(
         self, tensors: Mapping[str, _Value], member_of: Sequence[str] = ()

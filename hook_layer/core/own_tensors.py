@@ -91,7 +91,7 @@ class OwnTensors(Part):
             return
         found = [self._manager.get(collection) for collection in names]
         for collection in found:
-            collection.add_tensor_name(name)
+            collection.tensor_names.add(name)
         if not self._recorder.is_step_unsaved:
             self._save(name, value, self._manager.plan_in(found), None)
 

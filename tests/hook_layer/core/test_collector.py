@@ -112,6 +112,27 @@ def test_a_pattern_that_is_added_applies_to_the_next_saved_step() -> None:
     assert collector.due_key != key
 
 
+def test_a_name_that_is_added_or_removed_applies_to_the_next_saved_step() -> None:
+    collector = make_collector(weights(), Collection("more", ["m"]))
+    due(collector, 0)
+    assert collector.plan("x") is None
+    collector.manager.get("more").add_tensor_name("x")
+    due(collector, 10)
+    assert collector.plan("x") is not None
+    collector.manager.get("more").remove_tensor_name("x")
+    due(collector, 20)
+    assert collector.plan("x") is None
+
+
+def test_a_tensor_that_is_seen_changes_no_plan() -> None:
+    collector = make_collector(weights())
+    due(collector, 0)
+    key = collector.due_key
+    assert collector.plan("w1") is not None
+    due(collector, 10)
+    assert collector.due_key == key
+
+
 def test_collections_of_training_are_not_saved_in_evaluation() -> None:
     collector = make_collector(weights(), Collection("gradients", ["g"]))
     assert due(collector, 0, EVAL) == ["weights"]
@@ -156,6 +177,7 @@ def test_a_tensor_is_planned_once_per_kind_of_step(monkeypatch: pytest.MonkeyPat
 def test_a_tensor_may_be_a_member_whatever_its_name() -> None:
     collector = make_collector(weights(), interval=1)
     due(collector, 0)
+    assert collector.planned({"x": 1}) == {}
     assert collector.planned({"x": 1}, ("weights",))["x"][0] == 1
 
 
