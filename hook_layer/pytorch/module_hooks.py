@@ -19,10 +19,15 @@ class ModuleHooks:
 
     Compiled code neither notices hooks that come later nor is made anew when they go. So where
     torch.compile meets a hook, that hook stays.
+
+    Args:
+        callback: Its owner is known weakly.
+        always_call: Whether it is called after passes that raise, too; then outputs are None.
     """
 
-    def __init__(self, callback: ModuleCallback) -> None:
+    def __init__(self, callback: ModuleCallback, *, always_call: bool = False) -> None:
         self._callback = WeakMethod(callback)  # its owner owns this
+        self._always_call = always_call
         self._numbers: dict[nn.Module, int] = {}
         self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
         self._compiled: set[nn.Module] = set()
@@ -56,7 +61,8 @@ class ModuleHooks:
             call = self._calls.get(module)
             if call is None:
                 call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
-            self._numbers[module] = own_hooks.put(module, call)
+            always_call = self._always_call and module not in self._compiled
+            self._numbers[module] = own_hooks.put(module, call, always_call=always_call)
 
     def _keep_one(self, module: nn.Module) -> None:
         self.keep({module})

@@ -44,5 +44,6 @@ def drop_calls(module: nn.Module, owner: object) -> None:
         return isinstance(hook, ModuleCall) and hook.is_of(owner)
 
     for part in module.modules():
-        own_hooks.drop(is_dropped, part._forward_hooks, part._forward_hooks_with_kwargs)  # noqa: SLF001
+        flags = part._forward_hooks_with_kwargs, part._forward_hooks_always_called  # noqa: SLF001
+        own_hooks.drop(is_dropped, part._forward_hooks, *flags)  # noqa: SLF001
         own_hooks.drop(is_dropped, part._forward_pre_hooks, part._forward_pre_hooks_with_kwargs)  # noqa: SLF001

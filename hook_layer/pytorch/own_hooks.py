@@ -40,7 +40,7 @@ def register(function: Callable[..., Any], hook: Callable[..., Any], **options: 
         RemovableHandle.next_id = others
 
 
-def put(module: nn.Module, hook: Callable[..., Any]) -> int:
+def put(module: nn.Module, hook: Callable[..., Any], *, always_call: bool = False) -> int:
     """Put a forward hook of ours, called with keyword arguments, on a module; return its number.
 
     torch's own way takes ten times as long, and a saved step puts hundreds.
@@ -52,6 +52,8 @@ def put(module: nn.Module, hook: Callable[..., Any]) -> int:
     number = next(_numbers)
     module._forward_hooks[number] = hook  # noqa: SLF001
     module._forward_hooks_with_kwargs[number] = True  # noqa: SLF001
+    if always_call:  # also where the pass raises an exception
+        module._forward_hooks_always_called[number] = True  # noqa: SLF001
     return number
 
 
@@ -59,6 +61,7 @@ def take(module: nn.Module, number: int) -> None:
     """Take off the hook that `put` gave this number."""
     module._forward_hooks.pop(number, None)  # noqa: SLF001
     module._forward_hooks_with_kwargs.pop(number, None)  # noqa: SLF001
+    module._forward_hooks_always_called.pop(number, None)  # noqa: SLF001
 
 
 def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]) -> None:

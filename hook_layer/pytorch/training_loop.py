@@ -91,7 +91,7 @@ class TrainingLoop(Part):
         self._registered = capture.registered
         self._collector = capture.collector
         self._recorder = capture.recorder
-        self._pass_end = ModuleHooks(self._on_pass_end)
+        self._pass_end = ModuleHooks(self._on_pass_end, always_call=True)
         self._handles: list[Any] = []
         self._listening: list[Any] = []
         self._num_idle: dict[int, int] = {}  # steps of each optimizer since the model was called
@@ -270,6 +270,9 @@ class TrainingLoop(Part):
     @guarded("modules")
     def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
         if is_recomputing():
+            return
+        if outputs is None:  # torch still goes through the hooks of a pass that raised
+            self._capture.end_pass()
             return
         self._pass_end.watch_only(frozenset())
         self._capture.end_pass()

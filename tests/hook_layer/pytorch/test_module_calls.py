@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 import pytest
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from torch import Tensor  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
+import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.guard import FailureLog  # noqa: E402
 from hook_layer.pytorch.module_calls import ModuleCalls  # noqa: E402
 from hook_layer.pytorch.step_tensors import StepTensors  # noqa: E402
+from hook_layer.testing.written_trial import WrittenTrial  # noqa: E402
 from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
 
 
@@ -164,3 +168,28 @@ def test_little_of_much_memory_is_not_held(monkeypatch: pytest.MonkeyPatch) -> N
         passes.calls.add("a", (much[:2],), much[2:4], is_compiled=False)
         assert passes.sink.names() == expected
         passes.calls.pass_ends()
+
+
+def test_a_pass_that_raises_keeps_no_activation(trial: WrittenTrial) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            outputs.append(ref(x))
+            if len(outputs) > 2:
+                raise ValueError("broken")
+            return x
+
+    outputs: list[ref[Tensor]] = []
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), Broken())
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), save_all=True)
+    hook.register_module(net)
+    for _ in range(2):
+        net(torch.ones(3, 2)).sum().backward()
+    with pytest.raises(ValueError, match="broken"):
+        net(torch.ones(3, 2))
+    assert outputs[-1]() is None
+    net[2] = nn.Identity()
+    net(torch.ones(3, 2)).sum().backward()
+    hook.close()
+    assert list(trial.indexes()) == [0, 1, 2, 3]
+    assert "1_output_0" in trial.names(2)
+    assert not hook.report().errors
