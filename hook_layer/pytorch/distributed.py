@@ -17,7 +17,7 @@ import torch
 
 from hook_layer.stop_agreement import StopGroup
 
-__all__ = ["HookGroup", "SharedText", "let_reductions_end", "rank_and_size"]
+__all__ = ["HookGroup", "let_reductions_end", "rank_and_size"]
 
 _WAIT: Final = timedelta(seconds=60)
 _UNTIL_REDUCTIONS_END_S: Final = 0.1
@@ -60,10 +60,13 @@ class HookGroup:
 
     Args:
         name: What all ranks call the group, e.g. the URI of the trial's root.
+        wait: How long the other ranks wait for a text of rank 0.
     """
 
-    def __init__(self, name: str) -> None:
-        self.key = f"stepwatch/{_num_groups[name]}/{name}"
+    def __init__(self, name: str, wait: timedelta = _WAIT) -> None:
+        self._key = f"stepwatch/{_num_groups[name]}/{name}"
+        self._wait = wait
+        self._announced: str | None = None
         _num_groups[name] += 1
 
     def stop_group(self, name: str) -> StopGroup | None:
@@ -76,25 +79,16 @@ class HookGroup:
         if size == 1:
             return None
         is_alive = torch.distributed.is_initialized
-        return StopGroup(_store(), f"{self.key}/stop", rank, size, name, is_alive)
-
-
-class SharedText:
-    """A text that rank 0 chooses, in every rank."""
-
-    def __init__(self, group: HookGroup, wait: timedelta = _WAIT) -> None:
-        self._key = f"{group.key}/start"
-        self._wait = wait
-        self._announced: str | None = None
+        return StopGroup(_store(), f"{self._key}/stop", rank, size, name, is_alive)
 
     def announce(self, text: Callable[[], str]) -> None:
-        """Send the text to the other ranks once, if this is rank 0 and there are others."""
+        """Send a text to the other ranks once, if this is rank 0 and there are others."""
         rank, size = rank_and_size()
         if rank == 0 and size > 1 and self._announced is None:
             self._announced = text()
-            _store().set(self._key, self._announced)
+            _store().set(f"{self._key}/start", self._announced)
 
-    def get(self, text: Callable[[], str]) -> str:
+    def shared_text(self, text: Callable[[], str]) -> str:
         """Return what rank 0 announced; in rank 0 that is `text()`, unless it was done before.
 
         Raises:
@@ -104,16 +98,16 @@ class SharedText:
         if rank == 0 or size == 1:
             self.announce(text)
             return text() if self._announced is None else self._announced
-        store = _store()
+        store, key = _store(), f"{self._key}/start"
         try:
-            store.wait([self._key], self._wait)
+            store.wait([key], self._wait)
         except RuntimeError as error:
             raise TimeoutError(
                 f"rank {rank} waited {self._wait.total_seconds():g} s for rank 0 and saves "
                 "nothing. Give every rank a hook with the same out_dir and a registered "
                 "model, or set include_workers='one'."
             ) from error
-        return bytes(store.get(self._key)).decode()
+        return bytes(store.get(key)).decode()
 
 
 def _store() -> Any:

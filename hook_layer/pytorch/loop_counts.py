@@ -7,7 +7,7 @@ validation runs in training mode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
@@ -163,7 +163,7 @@ class LoopCounts:
         counts: dict[str, float | Tensor] = {
             "without_gradient": self.without_gradient,
             "of_other_parameters": self._of_others if are_all_of_others else 0,
-            "skipped": _largest(self._skipped.values()),
+            "skipped": max(map(int, self._skipped.values()), default=0),
             "validation_passes_in_training_mode": self._in_training_mode,
         }
         if self._num_steps:
@@ -211,7 +211,3 @@ def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
             continue
         if is_capturable(gradient):
             yield own_shard(gradient.detach())
-
-
-def _largest(counts: Iterable[int | Tensor]) -> int | Tensor:
-    return max((int(count) for count in counts), default=0)

@@ -7,12 +7,7 @@ from weakref import finalize
 
 from hook_layer.core.stop_listener import StopListener
 from hook_layer.core.workers import Workers
-from hook_layer.pytorch.distributed import (
-    HookGroup,
-    SharedText,
-    let_reductions_end,
-    rank_and_size,
-)
+from hook_layer.pytorch.distributed import HookGroup, let_reductions_end, rank_and_size
 from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.resuming.checkpoint import RunStart
@@ -29,17 +24,15 @@ class TorchRanks(Workers):
     def __init__(self, registered: RegisteredModules) -> None:
         self._registered = registered
         self._group: HookGroup | None = None
-        self._announcement: SharedText | None = None
 
     def form_group(self, name: str) -> None:
         """Make this hook one of a group, which has a hook of the same name in each rank."""
         self._group = HookGroup(name)
-        self._announcement = SharedText(self._group)
 
     def announce_start(self, start: Callable[[], RunStart]) -> None:
         """Let other ranks that begin earlier than this one not wait."""
-        if self._announcement is not None:
-            self._announcement.announce(lambda: start().to_json())
+        if self._group is not None:
+            self._group.announce(lambda: start().to_json())
 
     def agree_on_stop(self, listener: StopListener, model: str, poll_s: float) -> None:
         """Let the run stop in all ranks before the same step; `model` is the same in all."""
@@ -57,9 +50,9 @@ class TorchRanks(Workers):
 
     def shared_start(self, start: RunStart) -> RunStart:
         """Return where all ranks begin: what rank 0 decided."""
-        if self._announcement is None:
+        if self._group is None:
             return start
-        return RunStart.from_json(self._announcement.get(start.to_json))
+        return RunStart.from_json(self._group.shared_text(start.to_json))
 
     def rank_groups(self) -> Iterable[int]:
         """Return one rank of each pipeline stage and shard group, where they are known."""

@@ -101,7 +101,8 @@ class TrainingLoop(Part):
         self._has_warned_of_unseen_steps = False
         self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._recorder.before_end(self._before_end)
-        self.state.when_closed(self._detach)
+        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimizers.
+        self.state.when_closed(self.forget_models)
 
     # Models --------------------------------------------------------------------------------------
 
@@ -211,10 +212,6 @@ class TrainingLoop(Part):
         self._capture.release_models()
         self._pass_end.watch_only(frozenset())
         self._stop_listening()
-
-    def _detach(self) -> None:
-        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimizers.
-        self.forget_models()
 
     # Forward passes ------------------------------------------------------------------------------
 

@@ -32,8 +32,7 @@ from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.training_loop import LoopObserver
 from hook_layer.pytorch.transforms import is_transformed
-from hook_layer.pytorch.unseen_training import UnseenTraining
-from hook_layer.pytorch.unwatched_models import UnwatchedModels
+from hook_layer.pytorch.unseen_training import UnseenTraining, UnwatchedModels
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import (
     MadeOptimizers,
@@ -171,6 +170,9 @@ class Trainings:
 class _Search(LoopObserver):
     """Looks for the model of one training and for its losses.
 
+    Attributes:
+        hook: The hook of the training; None before the model was found.
+
     Args:
         source: Where the hook comes from.
         losses: The losses that were made in this process.
@@ -190,7 +192,7 @@ class _Search(LoopObserver):
         self._on_others_train = on_others_train
         self._earlier = earlier
         self._parts: WeakSet[nn.Module] = WeakSet()
-        self._hook: Hook | None = None
+        self.hook: Hook | None = None
         self._spare: Hook | None = None  # of a model that turned out to be none
         self._tried: Any = None  # listens as long as the model may turn out to be none
         self._model: Callable[[], nn.Module | None] = lambda: None
@@ -216,19 +218,14 @@ class _Search(LoopObserver):
             UnseenTraining(self._is_unseen, self._optimizers, self._unwatched).begin()
 
     @property
-    def hook(self) -> Hook | None:
-        """The hook of the training; None before the model was found."""
-        return self._hook
-
-    @property
     def is_watching(self) -> bool:
         """Whether the model was found and its training continues."""
-        return self._hook is not None and self._hook.is_active
+        return self.hook is not None and self.hook.is_active
 
     @property
     def _is_looking(self) -> bool:
         """Whether the model is still looked for, or only tried out."""
-        return (self._hook is None or self._tried is not None) and self._handle is not None
+        return (self.hook is None or self._tried is not None) and self._handle is not None
 
     def _listen(self) -> None:
         self._handle = own_hooks.register(register_module_forward_pre_hook, self._on_forward)
@@ -245,7 +242,7 @@ class _Search(LoopObserver):
         """Look at no further module, and leave the hook alone."""
         self._settle()
         self.end()
-        hook, self._hook = self._hook, None
+        hook, self.hook = self.hook, None
         self._model = self._entrance = lambda: None
         if hook is not None:
             hook.loop.observer = LoopObserver()
@@ -268,12 +265,12 @@ class _Search(LoopObserver):
 
     def note_loss(self, loss: nn.Module) -> None:
         """Watch a loss that is made while the training continues."""
-        if self._hook is not None and self._hook.is_active and self._handle is not None:
-            self._hook.register_loss(loss)
+        if self.hook is not None and self.hook.is_active and self._handle is not None:
+            self.hook.register_loss(loss)
 
     def note_mode(self, module: nn.Module) -> None:
         """Follow the mode of the model."""
-        if self._hook is not None and module is self._model():
+        if self.hook is not None and module is self._model():
             self._set_mode(module)
 
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
@@ -308,7 +305,7 @@ class _Search(LoopObserver):
         has_gradients = torch.is_grad_enabled() or self._is_trained_without_effect(module)
         may_be_model = self._is_open_to(module) and has_gradients
         if may_be_model and not self._passes_by(module) and self._is_found_in(module):
-            hook, model = self._hook, self._model()
+            hook, model = self.hook, self._model()
             if hook is not None and model is not None and module is self._entrance():
                 # torch listed the hooks of this call before this one was among them.
                 hook.forward_pre_hook(model, inputs)
@@ -320,15 +317,15 @@ class _Search(LoopObserver):
                 self.end()
         elif module in self._parts:
             return
-        elif self._hook is not None and type(module).__name__.endswith("Loss"):
-            self._hook.register_loss(module)
+        elif self.hook is not None and type(module).__name__.endswith("Loss"):
+            self.hook.register_loss(module)
         elif self._is_another(module):
             self._unwatched.report_other_model(module, self._model())
 
     def _is_open_to(self, module: nn.Module) -> bool:
         """Return whether a module may be the model: there is none, or a part is tried out."""
         is_whole = self._tried is not None and is_around(module, self._model())
-        return self._hook is None or is_whole
+        return self.hook is None or is_whole
 
     def _look_at_compiled(self, module: nn.Module) -> None:
         if _is_tracing() or not is_a_key(module) or self._passes_by(module):
@@ -346,7 +343,7 @@ class _Search(LoopObserver):
 
     def _is_trained_without_effect(self, module: nn.Module) -> bool:
         """Return whether optimizers train a module whose gradients are switched off."""
-        is_without_effect = self._num_without_effect >= MANY_WITHOUT_EFFECT and self._hook is None
+        is_without_effect = self._num_without_effect >= MANY_WITHOUT_EFFECT and self.hook is None
         return is_without_effect and module.training and not self._optimizers.leave_out(module)
 
     def _takes_over(self, module: nn.Module) -> bool:
@@ -359,11 +356,11 @@ class _Search(LoopObserver):
     def _change_to(self, module: nn.Module, inputs: Any) -> None:
         """Watch another model with the hook, for the one before is not called any more."""
         self._is_idle = False
-        if self._hook is not None:
-            self._hook.loop.release_models()
+        if self.hook is not None:
+            self.hook.loop.release_models()
             self._parts.clear()
-            self._watch(self._hook, without_wrapper(module))
-            self._hook.forward_pre_hook(without_wrapper(module), inputs)
+            self._watch(self.hook, without_wrapper(module))
+            self.hook.forward_pre_hook(without_wrapper(module), inputs)
 
     def _is_found_in(self, module: nn.Module) -> bool:
         """Look whether a module is the model, and say whether it is now, or a part of it."""
@@ -373,7 +370,7 @@ class _Search(LoopObserver):
             if not (self._is_open_to(module) and self._has_none()):
                 return False
             self._look_for_model(module)
-            return self._hook is not None
+            return self.hook is not None
         finally:
             self._lock.release()
 
@@ -393,7 +390,7 @@ class _Search(LoopObserver):
 
     def _watch(self, hook: Hook, entrance: nn.Module) -> None:
         model = whole_of(entrance, self._optimizers)
-        self._hook, self._model, self._entrance = hook, ref(model), ref(entrance)
+        self.hook, self._model, self._entrance = hook, ref(model), ref(entrance)
         self._kind = type(model)
         hook.loop.observer = self
         if self._step_handle is not None:
@@ -425,7 +422,7 @@ class _Search(LoopObserver):
     def note_optimizer(self, optimizer: Optimizer) -> bool:
         """Note that an optimizer was made; say whether another training begins with it."""
         self._optimizers.add(optimizer)
-        hook, model = self._hook, self._model()
+        hook, model = self.hook, self._model()
         if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
             self._has_none()
             return False
@@ -443,21 +440,21 @@ class _Search(LoopObserver):
     def _has_none(self) -> bool:
         """Return whether there is no model, after forgetting the one that was only tried out."""
         self._settle()
-        if self._hook is not None and self._handle is not None and self._hook.loop.start_over():
-            self._spare, self._hook = self._hook, None
+        if self.hook is not None and self._handle is not None and self.hook.loop.start_over():
+            self._spare, self.hook = self.hook, None
             self._model = self._entrance = lambda: None
             self._parts.clear()
             self._num_passes = self._num_calls = 0
-        return self._hook is None
+        return self.hook is None
 
     def _on_entrance(self, _: nn.Module, inputs: Any, __: Any) -> None:
-        hook, model = self._hook, self._model()
+        hook, model = self.hook, self._model()
         if hook is not None and model is not None and not is_called_within(model):
             hook.forward_pre_hook(model, inputs)
 
     def _is_another(self, module: nn.Module) -> bool:
         """Return whether another model is trained, for the first time that one is seen."""
-        is_settled = self._hook is not None and self._tried is None
+        is_settled = self.hook is not None and self._tried is None
         should_report = is_settled and not self._unwatched.has_other_model
         if not should_report or isinstance(module, torch.jit.ScriptModule):
             return False
@@ -467,15 +464,15 @@ class _Search(LoopObserver):
 
     def _is_unseen(self) -> bool:
         """Return whether no model was found so far, nor any other hook is made."""
-        is_needed = self._hook is None and self._is_looking
+        is_needed = self.hook is None and self._is_looking
         return is_needed and self.source.is_needed(self._earlier)
 
     def _set_mode(self, model: nn.Module) -> None:
         mode = modes.TRAIN if model.training else modes.EVAL
         if not self.source.decides_steps:
             return
-        if self._hook is not None and self._hook.mode is not mode:
-            self._hook.set_mode(mode)
+        if self.hook is not None and self.hook.mode is not mode:
+            self.hook.set_mode(mode)
 
     def _try(self, function: Callable[..., object], *arguments: object) -> None:
         if not _try(function, *arguments):

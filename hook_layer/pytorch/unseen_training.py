@@ -1,4 +1,4 @@
-"""Says why nothing is captured of a script that trains without a model that a hook can watch."""
+"""Reports models of a script that are not watched, and why nothing is captured of a script."""
 
 from __future__ import annotations
 
@@ -13,17 +13,57 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hook_layer.autopatch.uncaptured import say_why
 from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.calls import OptimizerCall
-from hook_layer.pytorch.unwatched_models import UnwatchedModels
+from hook_layer.pytorch.calls import OptimizerCall, tensors_in
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import MadeOptimizers, has_graphs
 
-__all__ = ["UnseenTraining"]
+__all__ = ["UnseenTraining", "UnwatchedModels"]
 
 logger = logging.getLogger("stepwatch")
 
 _PATIENCE: Final = 50
 """Optimizer steps after which the reason is given; backward passes where no optimizer steps."""
+
+
+class UnwatchedModels:
+    """Reports what is not watched.
+
+    Attributes:
+        scripted_class: Class of the torch.jit module that it has reported; empty for none.
+        has_other_model: Whether it has reported another model than the one that is watched, or may.
+    """
+
+    def __init__(self) -> None:
+        self.scripted_class = ""
+        self.has_other_model = False
+
+    def report_scripted(self, module: nn.Module) -> None:
+        """Report a module of torch.jit."""
+        if not self.scripted_class:
+            self.scripted_class = getattr(module, "original_name", type(module).__name__)
+            logger.warning(
+                "a %s of torch.jit cannot have hooks and is not watched; train the module "
+                "that it was made from",
+                self.scripted_class,
+            )
+
+    def report_other_model(self, module: nn.Module, model: nn.Module | None) -> None:
+        """Report another model, unless its next call returns a number: then it computes a loss."""
+        self.has_other_model = True  # none of its parts is one
+        watched = type(model).__name__
+
+        def report(module: nn.Module, _: Any, outputs: Any) -> None:
+            handle.remove()
+            values = tensors_in(outputs)
+            self.has_other_model = not values or any(value.numel() != 1 for value in values)
+            if self.has_other_model:
+                logger.warning(
+                    "a %s is watched; the other model, a %s, is not",
+                    watched,
+                    type(module).__name__,
+                )
+
+        handle = own_hooks.register(module.register_forward_hook, report)
 
 
 class UnseenTraining:

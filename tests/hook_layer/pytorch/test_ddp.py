@@ -135,12 +135,11 @@ def _close_before_the_first_step(rank: int, root: Path) -> None:
 def _miss_rank_0(rank: int, root: Path) -> None:
     """Begin a step in rank 1 only: it waits a moment, and trains on without saving."""
     import hook_layer.pytorch as smd
-    from hook_layer.pytorch.distributed import SharedText
 
     hook = smd.Hook(str(root / "missed"), include_workers="all")
     ranks = hook._ranks
     assert ranks._group is not None
-    ranks._announcement = SharedText(ranks._group, timedelta(milliseconds=200))
+    ranks._group._wait = timedelta(milliseconds=200)
     if rank == 0:
         return
     records: list[logging.LogRecord] = []
