@@ -1,13 +1,8 @@
-"""Activations that are called as functions, as `torch.relu(x)`: what goes in and comes out.
+"""Finds activations that are called as functions, as `torch.relu(x)`, and changes nothing.
 
-No module reports them. So a mode of this thread (`TorchFunctionMode`) looks at every function of
-torch that is called, and changes nothing. That takes time. So it looks at the whole forward pass in
-the first passes only, and now and then later; in all others only at modules in which a function was
-found. Modules are noted meanwhile as they are called: the innermost one gives a tensor its name.
-
-Nothing is looked at once the process has compiled anything (compiled code is made anew under a
-mode), without gradients or where layers of attention are in evaluation (a mode keeps them from
-their fast way, which rounds otherwise), nor in what a function of torch calls in turn.
+A `TorchFunctionMode` looks at whole forward passes in the first passes and now and then later, in
+all others only at modules in which a function was found. It is off where it would change more than
+time: with compiled code, without gradients, and with layers of attention in evaluation.
 """
 
 from __future__ import annotations

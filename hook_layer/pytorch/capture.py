@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
-from hook_layer.pytorch.copies import BufferPool, copied, large_copy, storable
+from hook_layer.pytorch.copies import BufferPool, LargeCopy, copied, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import torch_statistics
 from hook_layer.pytorch.values import WHOLE, plain, type_name
@@ -57,7 +57,7 @@ class TorchBackend:
                 values = values.double()
             if absolute and values.dtype != torch.bool:
                 values = values.abs()
-            return large_copy(_reduced(values, name), self._pool)
+            return LargeCopy(_reduced(values, name).detach(), self._pool)
 
 
 def _reduced(values: Tensor, name: str) -> Tensor:

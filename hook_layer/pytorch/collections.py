@@ -1,11 +1,7 @@
 """The collections that exist for PyTorch, and how they find modules.
 
-A collection of one of the names `relu_input`, `relu_output`, `sigmoid_input`, `sigmoid_output`,
-`tanh_input` and `tanh_output` takes the inputs or outputs of all modules of that type, whatever
-they are called, besides what its user put into it. There is none unless its user makes it or asks
-for it; where it is asked for, it may stay empty. It takes as well what goes into functions such as
-`F.relu` and comes out of them, as `{module}/relu_output/{i}`, of the module that calls them: in
-training, and unless the process compiles something.
+`relu_output`, `tanh_input` and the like take the outputs or inputs of all modules of that type, and
+of functions such as `F.relu`, as `{module}/relu_output/{i}` of the module that calls them.
 """
 
 from __future__ import annotations

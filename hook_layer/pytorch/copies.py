@@ -23,10 +23,10 @@ __all__ = [
     "SMALL_BYTES",
     "BufferPool",
     "FlatCopy",
+    "LargeCopy",
     "copied",
     "copied_together",
     "is_small",
-    "large_copy",
     "storable",
 ]
 
@@ -88,8 +88,8 @@ class BufferPool:
         return copy
 
 
-class _LargeSnapshot:
-    """A copy on the host, possibly still on its way from a device."""
+class LargeCopy:
+    """A copy on the host in a buffer of a pool, possibly still on its way from a device."""
 
     __slots__ = ("_copy", "_pool", "nbytes")
 
@@ -100,11 +100,13 @@ class _LargeSnapshot:
         self.nbytes = buffer.nbytes
 
     def array(self) -> NDArray[Any]:
+        """Return the elements; waits for the device."""
         if self._copy is None:
             raise RuntimeError("the snapshot was released")
         return self._copy.array()
 
     def release(self) -> None:
+        """Give the buffer back."""
         copy, self._copy = self._copy, None
         # A step that is dropped must not wait for the device: torch frees memory after the copy.
         with suppress(RuntimeError):  # a device that failed
@@ -173,7 +175,7 @@ def copied(tensors: Sequence[Tensor], pool: BufferPool) -> list[Snapshot]:
     """Copy tensors that `storable` returned to the host, large ones into buffers of a pool."""
     small = [tensor for tensor in tensors if is_small(tensor)]
     together = iter(copied_together(small))
-    return [next(together) if is_small(t) else large_copy(t, pool) for t in tensors]
+    return [next(together) if is_small(t) else LargeCopy(t.detach(), pool) for t in tensors]
 
 
 def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:
@@ -187,11 +189,6 @@ def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:
         segments = FlatCopy(group).segments([tensor.shape for tensor in group])
         copies.update(zip(positions, segments, strict=True))
     return [copies[position] for position in range(len(tensors))]
-
-
-def large_copy(tensor: Tensor, pool: BufferPool) -> Snapshot:
-    """Copy one tensor to the host, into a buffer of a pool."""
-    return _LargeSnapshot(tensor.detach(), pool)
 
 
 def is_small(tensor: Tensor) -> bool:

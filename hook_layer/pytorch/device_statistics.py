@@ -40,7 +40,7 @@ logger = logging.getLogger("stepwatch")
 ROW: Final = 8192
 _MAX_ROWS: Final = 1024  # reduced at a time: what that needs of a device's memory is bounded
 _COMPUTED_IN_FLOAT32: Final = frozenset(
-    getattr(torch, name) for name in ("float16", "bfloat16", "float32", "bool", "uint8", "int8")
+    {torch.float16, torch.bfloat16, torch.float32, torch.bool, torch.uint8, torch.int8}
 )
 
 

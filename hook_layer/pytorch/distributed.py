@@ -60,12 +60,11 @@ class HookGroup:
 
     Args:
         name: What all ranks call the group, e.g. the URI of the trial's root.
-        wait: How long the other ranks wait for a text of rank 0.
     """
 
-    def __init__(self, name: str, wait: timedelta = _WAIT) -> None:
+    def __init__(self, name: str) -> None:
         self._key = f"stepwatch/{_num_groups[name]}/{name}"
-        self._wait = wait
+        self._wait = _WAIT
         self._announced: str | None = None
         _num_groups[name] += 1
 

@@ -1,9 +1,4 @@
-"""Counts what goes wrong in a training loop, for rules: the collection `optimizer_steps`.
-
-The counts show why no weight changes (the optimizer got no gradient, it trains other parameters, or
-a `GradScaler` skipped its steps), whether gradients of earlier steps were cleared, and whether
-validation runs in training mode.
-"""
+"""Counts what goes wrong in a training loop, for rules: the collection `optimizer_steps`."""
 
 from __future__ import annotations
 

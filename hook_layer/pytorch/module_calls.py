@@ -1,16 +1,8 @@
-"""Inputs and outputs of modules, captured together at the end of a forward pass.
+"""Captures inputs and outputs of modules together, at the end of a forward pass.
 
-A call only appends references to its tensors. They are captured by one call for all when the pass
-ends, or when they hold much memory. A tensor that is written to meanwhile would be captured as it
-is later. So the first time a module is called its tensors are captured at once, and so they always
-are if somebody wrote to them before the pass ended, as `nn.ReLU(inplace=True)` does. Torch counts
-writes, but for those to `tensor.data` and of kernels of others, such as Liger's cross entropy; the
-first time therefore also sums of the elements are compared. If a tensor is written to only in a
-later step, and torch counts it, the tensor is left out of that step and reported.
-
-At once are also captured tensors of compiled code, which uses memory again without notice, of
-inference mode, which does not count writes, of other CUDA streams than that of the pass, and those
-that are not dense.
+A call only appends references, with the number of writes to each tensor. The first call of a module
+captures at once and compares sums at the end of the pass, because torch does not count writes to
+`tensor.data` and of kernels of others. Modules whose tensors are written to are captured at once.
 """
 
 from __future__ import annotations
@@ -54,7 +46,12 @@ class _Call(NamedTuple):
 
 
 class ModuleCalls:
-    """Gathers the calls of modules in a step."""
+    """Gathers the calls of modules in a step.
+
+    At once are also captured tensors of compiled code, which uses memory again without notice, of
+    inference mode, which counts no writes, of other CUDA streams than that of the pass, and those
+    that are not dense. A tensor that is written to only in a later step is reported and left out.
+    """
 
     def __init__(self, tensors: StepTensors, failures: FailureLog) -> None:
         self._tensors = tensors

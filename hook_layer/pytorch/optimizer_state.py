@@ -1,10 +1,6 @@
-"""What an optimiser remembers of each parameter, e.g. Adam's averages, and its names.
+"""What an optimiser remembers of each parameter, as `optimizer_variables/Net_fc.weight/exp_avg`.
 
-The original client does not save it for PyTorch. Here the state `exp_avg` of the parameter
-`Net_fc.weight` is `optimizer_variables/Net_fc.weight/exp_avg`, of the collection
-`optimizer_variables`. Such names hold those of parameters, which the regular expressions of the
-collections `weights` and `biases` would find; so these leave the prefix out where the state is
-saved, and are the original's where it is not.
+The expressions of the collections `weights` and `biases` leave this prefix out if it is saved.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The summaries of many torch tensors at once.
+"""The statistics of many torch tensors at once.
 
-Small tensors in the host's memory are copied together, by one call, and the writer computes their
-statistics; large ones are read in place (`hook_layer.statistics`). Tensors on an accelerator are
-reduced there, all together, and only the writer waits for the results
-(`hook_layer.pytorch.device_statistics`).
+The writer computes those of small tensors on the host, of one copy. Large ones are read in place,
+and those on an accelerator are computed there, all together.
 """
 
 from __future__ import annotations

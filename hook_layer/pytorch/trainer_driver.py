@@ -1,10 +1,7 @@
 """Lets the callback of a trainer, of Lightning or Hugging Face, begin and end the steps of a hook.
 
-A trainer has a loop of its own. Its model need not be called where a step begins, or at all
-(Lightning calls `training_step`), and its validation calls the model as training does. So steps are
-not known from forward passes and optimizers: they begin with `begin_step` and end with `end_step`.
-What is captured in between, and under which names, is the same as ever. A trainer also ends in its
-own way: a stop request does not raise, and the callback asks `stop_reason`.
+A trainer need not call its model where a step begins, and its validation calls the model, too. So
+steps are not known from forward passes and optimizers. A stop request does not raise.
 """
 
 from __future__ import annotations

@@ -207,11 +207,9 @@ class TrainingLoop(Part):
 
     def _release_models(self) -> None:
         """Keep no model alive; one that is called again begins a step, and is watched as before."""
+        self._stop_looking()
         self._losses.forget()
-        self._losses.stop_listening()
         self._capture.release_models()
-        self._pass_end.watch_only(frozenset())
-        self._stop_listening()
 
     # Forward passes ------------------------------------------------------------------------------
 

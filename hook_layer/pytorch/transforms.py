@@ -19,18 +19,7 @@ __all__ = ["is_transformed", "outside_of_transforms"]
 
 logger = logging.getLogger("stepwatch")
 
-# No public way, and none at all in old versions.
-_transform: Final[Callable[[], object]] = getattr(
-    getattr(torch._C, "_functorch", None),  # noqa: SLF001
-    "peek_interpreter_stack",
-    lambda: None,
-)
-
-_Suspended: Final[Callable[[], AbstractContextManager[object]]] = getattr(
-    torch._C,  # noqa: SLF001
-    "_DisableFuncTorch",
-    nullcontext,
-)
+_transform: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - no public way
 _ALWAYS: Final = nullcontext()
 
 
@@ -51,7 +40,7 @@ def outside_of_transforms() -> AbstractContextManager[object]:
     Within one, whatever is computed of a model's own parameters belongs to the transform as well,
     and has no values.
     """
-    return _ALWAYS if _transform() is None else _Suspended()
+    return _ALWAYS if _transform() is None else torch._C._DisableFuncTorch()  # noqa: SLF001
 
 
 @cache

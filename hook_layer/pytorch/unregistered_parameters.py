@@ -1,9 +1,7 @@
-"""Parameters that a model uses and does not list.
+"""Finds parameters that a model uses and does not list, as of layers in a plain list.
 
-A layer that is kept in a plain list, tuple or dictionary, instead of `nn.ModuleList` or
-`nn.ModuleDict`, is called and gets gradients, but `model.parameters()` lacks it: no optimiser moves
-it, `state_dict` forgets it, and nothing says so. Some keep a frozen teacher so on purpose; it gets
-no gradient. The flat parameter of FSDP1 is left out: the listed ones are views of it.
+No optimiser moves them and `state_dict` lacks them. The flat parameter of FSDP1 is left out: the
+listed ones are views of it.
 """
 
 from __future__ import annotations

@@ -24,9 +24,8 @@ __all__ = [
 ]
 
 SAVED_AS_FLOAT32: Final = frozenset(
-    getattr(torch, name)
-    for name in ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-    if hasattr(torch, name)
+    {torch.bfloat16, torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2}
+    | {torch.float8_e5m2fnuz}
 )
 """Types that numpy does not have."""
 WHOLE: Final = frozenset({Tensor, nn.Parameter})
