@@ -38,22 +38,22 @@ class DueParameters:
         """Forget what is known of the models."""
         self._known.clear()
 
-    def parameters(self, model: nn.Module, key: tuple[Any, ...]) -> _Due:
+    def parameters(self, model: nn.Module) -> _Due:
         """Return the parameters of a model that are due, by their names."""
-        return self._of(model, key, "")
+        return self._of(model, "")
 
-    def gradients(self, model: nn.Module, key: tuple[Any, ...]) -> _Due:
+    def gradients(self, model: nn.Module) -> _Due:
         """Return the parameters of a model whose gradients are due, by the names of these.
 
         Frozen parameters are left out: no gradient of theirs will come.
         """
-        return self._of(model, key, GRADIENT_PREFIX)
+        return self._of(model, GRADIENT_PREFIX)
 
-    def _of(self, model: nn.Module, key: tuple[Any, ...], prefix: str) -> _Due:
+    def _of(self, model: nn.Module, prefix: str) -> _Due:
         known = self._known.get(model)
         if known is None or not known.is_current():
             known = self._known[model] = _Model(model)
-        key = (prefix, *key)
+        key = (prefix, *self._collector.due_key)
         due = known.due.get(key)
         if due is None:
             named = {prefix + n: p for n, p in self._registered.named_parameters(model)}

@@ -81,7 +81,6 @@ class TorchCapture(Part):
         self.overridden = OverriddenMethods()
         self._parameters = DueParameters(registered, collector)
         self._called_models: set[nn.Module] = set()
-        self._num_gradients = 0
         self._with_state: set[int] = set()
         self._modules = ModuleHooks(self._on_module_forward)
         self._calls = ModuleCalls(self.tensors, self.failures)
@@ -104,7 +103,6 @@ class TorchCapture(Part):
         self._parameters.look_again()
         self._called_models.clear()
         self.tensors.begin_step()
-        self._num_gradients = 0
         self._with_state.clear()
 
     def end_step(self) -> None:
@@ -239,30 +237,22 @@ class TorchCapture(Part):
 
     @guarded("parameters")
     def _capture_parameters(self, model: nn.Module) -> None:
-        self.tensors.capture_due(self._parameters.parameters(model, self.collector.due_key))
+        self.tensors.capture_due(self._parameters.parameters(model))
 
     @guarded("gradients")
     def _watch_gradients(self, model: nn.Module) -> None:
         if self.overridden.captures_gradients:
             return
-        due = self._parameters.gradients(model, self.collector.due_key)
+        due = self._parameters.gradients(model)
         self.gradients.watch({name: parameter for name, (parameter, _) in due.items()})
-
-    @property
-    def are_all_gradients_captured(self) -> bool:
-        """Whether the gradients of all watched parameters have arrived."""
-        return self._num_gradients >= self.gradients.num_watched
 
     @guarded("gradients")
     def capture_gradients(self, scaling: LossScaling, optimizer: Optimizer | None = None) -> None:
         """Capture the gradients that arrived; scaled ones before the optimizer steps, unscaled."""
         if not scaling.is_scaling:
-            arrived = self.gradients.take()
-            self._num_gradients += len(arrived)
-            self.tensors.capture(arrived | self._found_gradients(optimizer))
+            self.tensors.capture(self.gradients.take() | self._found_gradients(optimizer))
         elif optimizer is not None:
             arrived = self.gradients.take(parameters_of(optimizer))
-            self._num_gradients += len(arrived)
             gradients = arrived | self._found_gradients(optimizer)
             self.tensors.capture(unscaled(optimizer, gradients))
 
@@ -272,8 +262,7 @@ class TorchCapture(Part):
             return {}
         chosen = {id(parameter) for parameter in parameters_of(optimizer)}
         self._parameters.look_again()  # FSDP2 has whole parameters during the forward pass
-        key = self.collector.due_key
-        due = [self._parameters.gradients(model, key) for model in self._called_models]
+        due = [self._parameters.gradients(model) for model in self._called_models]
         named = {name: p for each in due for name, (p, _) in each.items()}
         return self.gradients.find({name: p for name, p in named.items() if id(p) in chosen})
 

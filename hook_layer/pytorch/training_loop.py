@@ -411,7 +411,7 @@ class TrainingLoop(Part):
         self._capture.send_statistics()
         if self._has_optimizer or self._modes.steps.by_optimizer:
             return
-        if self._capture.are_all_gradients_captured:
+        if gradients.all_announced:
             self._recorder.step_is_captured()
 
     # Optimizer steps -----------------------------------------------------------------------------

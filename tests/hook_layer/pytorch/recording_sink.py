@@ -19,9 +19,12 @@ class RecordingSink:
         leaves_out: Returns whether a tensor is not due.
 
     Attributes:
+        due_key: Identifies what is due: always the same.
         batches: The tensors of each capture, by name, as they were then.
         num_planned: How often a plan was asked for.
     """
+
+    due_key = ("mine",)
 
     def __init__(self, leaves_out: str = "nothing") -> None:
         self.batches: list[dict[str, Tensor]] = []

@@ -17,8 +17,6 @@ from hook_layer.pytorch.due_parameters import DueParameters  # noqa: E402
 from hook_layer.pytorch.modules import RegisteredModules  # noqa: E402
 from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
 
-KEY = ("weights",)
-
 
 class Model:
     """A registered model, and what is due of it."""
@@ -33,8 +31,8 @@ class Model:
     def names(self) -> list[str]:
         """Return the names of what is due in another step."""
         self.due.look_again()
-        parameters = self.due.parameters(self.net, KEY)
-        gradients = self.due.gradients(self.net, KEY)
+        parameters = self.due.parameters(self.net)
+        gradients = self.due.gradients(self.net)
         for name, (parameter, _) in parameters.items():
             assert parameter is self.net.get_parameter(name.partition("_")[2])
         return [*parameters, *gradients]

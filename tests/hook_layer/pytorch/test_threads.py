@@ -75,7 +75,7 @@ def test_of_models_that_begin_in_several_threads_at_once_one_gets_the_hook(
         search.end()
     assert SlowSource.num_made == 1
     assert not has_waited
-    hook = cast(Any, search._hook)
+    hook = cast(Any, search.hook)
     hook.close()
     assert trial.names(0) == {"Loss_output_0"}
     assert "failed" not in caplog.text
