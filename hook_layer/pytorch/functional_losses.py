@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from hook_layer.pytorch.calls import versions_of
-from hook_layer.pytorch.loss_graph import terms_of
+from hook_layer.pytorch.loss_graph import Terms, terms_of
 from hook_layer.pytorch.loss_ratios import LossRatios
 from hook_layer.pytorch.watched_losses import WatchedLoss
 
@@ -179,48 +179,36 @@ class FunctionalLosses:
         calls, self._calls = self._calls, []
         terms = terms_of(loss, [each.node for each in calls], is_scaled=is_scaled)
         parts = [calls[at] for at in terms.signs]
-        if not parts or any(
-            each.versions != versions_of(each.loss.inputs.values()) for each in parts
-        ):
+        if not parts or any(part.was_overwritten for part in parts):
             return None
         self._calls = calls[max(terms.signs) + 1 :]
-        is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
-        if is_own and (terms.is_multiplied or terms.is_partial):
+        if not self._stand_for(unscaled, parts, terms):
             return None
-        if not self._accepts(parts, unscaled, is_part=terms.is_partial, is_own=is_own):
-            return None
+        if all(part.is_number for part in parts):
+            self._trained_by = [part.manner for part in parts]
         if len(parts) > 1:
             return None
-        is_average = parts[0].manner.reduction != "mean" and terms.is_multiplied
-        if not parts[0].is_number or (is_average and not terms.is_partial):
-            self._trained_by = []
-            return LossCall(UNNAMED, parts[0].loss.inputs, parts[0].loss.value)
-        return parts[0].loss
+        found, reduction = parts[0].loss, parts[0].manner.reduction
+        is_average = reduction != "mean" and terms.is_multiplied and not terms.is_partial
+        if parts[0].is_number and not is_average:
+            return found
+        self._trained_by = []
+        return LossCall(UNNAMED, found.inputs, found.value)
 
-    def _accepts(
-        self, parts: list[_NotedCall], loss: Tensor, *, is_part: bool, is_own: bool
-    ) -> bool:
-        """Return whether calls stand for a loss, and note that training goes by them.
-
-        Args:
-            parts: The calls.
-            loss: The loss, one element.
-            is_part: Whether it has other parts.
-            is_own: Whether the script makes an average of its own of what they returned.
-        """
+    def _stand_for(self, loss: Tensor, parts: list[_NotedCall], terms: Terms) -> bool:
+        """Return whether calls stand for a loss [] that they are terms of."""
+        is_one = len(parts) == 1
+        is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
+        if (terms.is_partial and (is_own or not is_one)) or (terms.is_multiplied and is_own):
+            return False
         key = tuple((part.manner.function, part.manner.place) for part in parts)
         total = torch.stack([part.loss.value.double().sum() for part in parts]).sum()
-        is_one = len(parts) == 1
-        if is_part and not is_one:
-            return False
         may_vary = is_one and not is_own
-        if not self._ratios.accepts(key, loss, total, is_part=is_part, may_vary=may_vary):
-            return False
-        self._trained_by = (
-            [part.manner for part in parts] if all(p.is_number for p in parts) else []
+        is_loss = self._ratios.accepts(
+            key, loss, total, is_part=terms.is_partial, may_vary=may_vary
         )
         self._factor = self._ratios.first(key)
-        return True
+        return is_loss
 
     def _manner(self, call: _Call) -> _Manner | None:
         function, given = call
@@ -244,6 +232,11 @@ class _NotedCall:
         self.loss = loss
         self.node = node
         self.versions = versions_of(loss.inputs.values())
+
+    @property
+    def was_overwritten(self) -> bool:
+        """Whether what it compares was written to since."""
+        return self.versions != versions_of(self.loss.inputs.values())
 
     @property
     def is_number(self) -> bool:

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["LINEAR", "RESHAPES", "Terms", "terms_of"]
+__all__ = ["Terms", "terms_of"]
 
-RESHAPES: Final = frozenset(
+_RESHAPES: Final = frozenset(
     f"{name}Backward{number}"
     for name, numbers in (
         *((name, (0,)) for name in ("View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Alias")),
@@ -27,7 +27,7 @@ _REDUCTIONS: Final = frozenset(f"{name}Backward{n}" for name in ("Mean", "Sum") 
 _PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
 _NEGATIVES: Final = frozenset({"NegBackward0", "RsubBackward1"})
 _SUMS: Final = frozenset({"AddBackward0", "SubBackward0"})
-LINEAR: Final = RESHAPES | _REDUCTIONS | _PRODUCTS | _NEGATIVES | _SUMS
+_LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _NEGATIVES | _SUMS
 """Nodes of what a loss may be computed by of its terms."""
 _MOST_NODES: Final = 64
 
@@ -76,7 +76,7 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
 def _linear(node: Any) -> list[tuple[Any, int]]:
     """Return what a node is a sum of, with signs; nothing if it computes something else."""
     name = "" if node is None else node.name()
-    if name not in LINEAR:
+    if name not in _LINEAR:
         return []
     signs = (-1, -1) if name in _NEGATIVES else (1, -1 if name == "SubBackward0" else 1)
     pairs = zip(node.next_functions, signs, strict=False)

@@ -17,7 +17,6 @@ from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.criteria import Criteria
-from hook_layer.pytorch.difference_losses import DifferenceLosses
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, outputs_first
 from hook_layer.pytorch.loop_counts import LoopCounts
 from hook_layer.pytorch.loss_turn import LossTurn
@@ -67,7 +66,6 @@ class LossTracer(Part):
         self._counts = counts
         self._functional = FunctionalLosses()
         self._criteria = Criteria()
-        self._differences = DifferenceLosses()
         self._has_loss = False  # of a module, or one that the script names
         self._listening: list[Any] = []
         self._asked: dict[tuple[Any, ...], bool] = {}
@@ -88,42 +86,12 @@ class LossTracer(Part):
         """Forget what was computed before; the losses that follow are of a model's outputs."""
         self._functional.pass_begins()
         self._criteria.forget()
-        self._differences.forget()
-        is_training = self.turn.has_graph and self._modes.is_training
-        has_names = self._own_tensors.has_losses or self._capture.has_compiled
-        # What the model returns may be all that shows what a loss compares.
-        if is_training and not has_names and self._asks_for_inputs(UNNAMED):
-            self._differences.await_outputs()
-
-    @property
-    def awaits_outputs(self) -> bool:
-        """Whether the output of the model is awaited."""
-        return self._differences.is_waiting
-
-    @property
-    def awaits_gradient(self) -> bool:
-        """Whether the backward pass shows what a loss compares."""
-        return self._differences.awaits_gradient
-
-    @guarded("losses")
-    def end_pass(self, outputs: Any) -> None:
-        """Keep what the model returned, if that is awaited."""
-        self._differences.note(outputs)
 
     @guarded("losses")
     def begin_backward(self, args: tuple[Any, ...]) -> None:
         """Capture what a backward pass is about to start from, if it has no name yet."""
         self._capture_roots(args[:1])
-        if not self.awaits_gradient:
-            self._differences.forget()
         self.scaling.backward_began()
-
-    @guarded("losses")
-    def end_backward(self) -> None:
-        """Capture what the loss of the backward pass compares, if that is known by now."""
-        if self.awaits_gradient:
-            inputs = self._tensors.numbered(f"{UNNAMED}_input_", self._differences.take())
-            self._tensors.capture(inputs, member_of=(LOSS_INPUTS,))
 
     def divides_sum(self, loss: Tensor) -> bool:
         """Return whether a loss is what a function of this pass summed up, times a factor."""
@@ -132,13 +100,11 @@ class LossTracer(Part):
     def end_losses(self) -> None:
         """Forget what was computed up to now: no loss of this step is to come."""
         self._functional.forget()
-        self._differences.forget()
 
     def forget(self) -> None:
         """Forget what a loss could be of, and which calls training goes by."""
         self._functional.forget_all()
         self._criteria.forget()
-        self._differences.forget()
 
     # Listening -----------------------------------------------------------------------------------
 
@@ -167,7 +133,7 @@ class LossTracer(Part):
 
     def look_for_modules(self) -> None:
         """Look, in the first saved steps, for modules that backward passes start from."""
-        self._criteria.look(self._on_call, self._on_criterion)
+        self._criteria.look(self._on_criterion)
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
         if not self.turn.is_in_thread or self.turn.is_over or self.turn.trains_another(outputs):
@@ -176,17 +142,12 @@ class LossTracer(Part):
             self.capture(self._registered.loss_name(loss), inputs, outputs)
 
     @guarded("criteria")
-    def _on_call(self, module: nn.Module) -> None:
-        # Replicas are of one pass of a model that is not theirs, in a thread of their own.
-        if not self._collector.due or not is_a_key(module):
-            return
-        if getattr(module, "_is_replica", False):
-            return
-        if module not in self._registered.names and module not in self._registered.losses:
-            self._criteria.begin(module)
-
-    @guarded("criteria")
     def _on_criterion(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        # Replicas are of one pass of a model that is not theirs, in a thread of their own.
+        if not is_a_key(module) or getattr(module, "_is_replica", False):
+            return
+        if module in self._registered.names or module in self._registered.losses:
+            return
         if self._modes.is_training and not is_recomputing() and self.turn.is_newest:
             self._criteria.note(module, inputs, outputs)
 
@@ -258,8 +219,6 @@ class LossTracer(Part):
             self._capture_named(call.name, call.inputs, call.value)
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
-            if call is None and not self._tensors.count(f"{UNNAMED}_output_"):
-                self._differences.watch(loss, unscaled)
             self._capture_named(UNNAMED, inputs, unscaled)
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:

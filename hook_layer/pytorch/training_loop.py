@@ -246,8 +246,7 @@ class TrainingLoop(Part):
         self._listen(is_on=True)
         self._capture.begin_pass(model)
         self._losses.begin_pass()
-        awaits_outputs = self.on_outputs is not None or self._losses.awaits_outputs
-        if awaits_outputs or self._capture.awaits_pass_end:
+        if self.on_outputs is not None or self._capture.awaits_pass_end:
             self._pass_end.watch_only({model})
 
     def _stop_looking(self) -> None:
@@ -271,7 +270,6 @@ class TrainingLoop(Part):
             return
         self._pass_end.watch_only(frozenset())
         self._capture.end_pass()
-        self._losses.end_pass(outputs)
         on_outputs = None if self.on_outputs is None else self.on_outputs()
         if on_outputs is not None:
             on_outputs(model, inputs, outputs)
@@ -391,7 +389,6 @@ class TrainingLoop(Part):
             self._modes.steps.by_optimizer
             or self._capture.overridden.captures_gradients
             or self._capture.gradients.num_watched > 0
-            or self._losses.awaits_gradient
             or CollectionKeys.OPTIMIZER_VARIABLES in self._collector.due_key
         )
 
@@ -401,9 +398,7 @@ class TrainingLoop(Part):
             return
         gradients = self._capture.gradients
         gradients.backward_ends()
-        awaited_gradient = self._losses.awaits_gradient
-        self._losses.end_backward()
-        if not (gradients.have_arrived or awaited_gradient):
+        if not gradients.have_arrived:
             return
         if self._has_optimizer:  # another step of it follows
             self._recorder.step_continues()

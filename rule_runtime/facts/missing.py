@@ -53,7 +53,8 @@ _ADVICE: Final = {
         "record it by name in training and validation: "
         "get_hook().record_tensor_value('loss', loss)",
         loss_inputs="compute the loss with one of torch, such as nn.CrossEntropyLoss or "
-        "F.cross_entropy; the hook does not see all inputs of other losses",
+        "F.cross_entropy, or record what your own compares: "
+        "get_hook().record_loss(outputs, targets, loss)",
     ),
     Framework.KERAS: _Advice(
         validation="pass validation_data= or validation_split= to `fit`, or call `evaluate` "
