@@ -210,8 +210,6 @@ def _hook(run: Run, loop: Loop) -> Hook:
     torch.set_num_threads(1)
     hook = Hook.create_from_json_file(hook_configuration(run, loop.save_interval))
     hook.register_module(loop.model)
-    if loop.is_own_module:
-        hook.look_for_losses()
-    elif not loop.is_functional:
+    if not (loop.is_functional or loop.is_own_module):
         hook.register_loss(loop.criterion)
     return hook

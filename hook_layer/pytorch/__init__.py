@@ -130,16 +130,6 @@ class Hook(OriginalHook, TorchHook):
             self.loop.watch_loss(loss)
             self.loop.keep(self._overridden.register_module(self, loss))
 
-    def look_for_losses(self) -> None:
-        """Register, in the first steps, modules that backward passes start from as losses.
-
-        They are modules without parameters that are called outside of models and return nothing but
-        numbers, whatever their class is called. In these steps every module that is called is
-        looked at.
-        """
-        if self.is_active:
-            self._losses.look_for_modules()
-
     def register_optimizer(self, optimizer: Optimizer) -> None:
         """Make a step one step of this optimiser, and of all others that are registered.
 

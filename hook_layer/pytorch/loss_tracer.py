@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import torch
 from torch import Tensor, nn
 
 from hook_layer.collections import LOSS_INPUTS, CollectionKeys
@@ -16,12 +15,10 @@ from hook_layer.core.state import Part
 from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, outputs_first
 from hook_layer.pytorch.loop_counts import LoopCounts
 from hook_layer.pytorch.loss_turn import LossTurn
 from hook_layer.pytorch.module_hooks import ModuleHooks
-from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.step_size import StepSize
 from hook_layer.pytorch.steps import is_recomputing
 from hook_layer.pytorch.torch_capture import TorchCapture
@@ -65,7 +62,6 @@ class LossTracer(Part):
         self._size = size
         self._counts = counts
         self._functional = FunctionalLosses()
-        self._criteria = Criteria()
         self._has_loss = False  # of a module, or one that the script names
         self._listening: list[Any] = []
         self._asked: dict[tuple[Any, ...], bool] = {}
@@ -73,19 +69,16 @@ class LossTracer(Part):
 
     # Steps and passes ----------------------------------------------------------------------------
 
-    def begin_step(self) -> list[nn.Module]:
-        """Forget the losses of the step before, and return loss modules that were found in it."""
+    def begin_step(self) -> None:
+        """Forget the losses of the step before."""
         self._has_loss = False
         self.scaling.begin_step()
         self._functional.forget()
-        is_due = bool(self._collector.due) and torch.is_grad_enabled()
-        return self._criteria.step_begins(is_due=is_due)
 
     @guarded("losses")
     def begin_pass(self) -> None:
         """Forget what was computed before; the losses that follow are of a model's outputs."""
         self._functional.pass_begins()
-        self._criteria.forget()
 
     @guarded("losses")
     def begin_backward(self, args: tuple[Any, ...]) -> None:
@@ -104,7 +97,6 @@ class LossTracer(Part):
     def forget(self) -> None:
         """Forget what a loss could be of, and which calls training goes by."""
         self._functional.forget_all()
-        self._criteria.forget()
 
     # Listening -----------------------------------------------------------------------------------
 
@@ -129,27 +121,12 @@ class LossTracer(Part):
         self.forget()
         self.stop_listening()
         self._modules.stop()
-        self._criteria.stop()
-
-    def look_for_modules(self) -> None:
-        """Look, in the first saved steps, for modules that backward passes start from."""
-        self._criteria.look(self._on_criterion)
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
         if not self.turn.is_in_thread or self.turn.is_over or self.turn.trains_another(outputs):
             return
         if self.is_active and not is_recomputing():
             self.capture(self._registered.loss_name(loss), inputs, outputs)
-
-    @guarded("criteria")
-    def _on_criterion(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        # Replicas are of one pass of a model that is not theirs, in a thread of their own.
-        if not is_a_key(module) or getattr(module, "_is_replica", False):
-            return
-        if module in self._registered.names or module in self._registered.losses:
-            return
-        if self._modes.is_training and not is_recomputing() and self.turn.is_newest:
-            self._criteria.note(module, inputs, outputs)
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
@@ -210,11 +187,6 @@ class LossTracer(Part):
         is_scaled = self.scaling.scale_of(loss) is not None
         call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled)
         is_named = call is not None and call.name != UNNAMED
-        criteria = self._criteria.of_training(loss, is_scaled=is_scaled, is_other=is_named)
-        if criteria is not None:
-            for found in criteria:
-                self._capture_named(found.name, found.take_inputs(), found.outputs)
-            return
         if call is not None and is_named:
             self._capture_named(call.name, call.inputs, call.value)
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):

@@ -338,9 +338,7 @@ class TrainingLoop(Part):
         self._counts.recording_begins()
         self._size.begin_step()
         self._capture.begin_step()
-        for loss in self._losses.begin_step():
-            if self._registered.add_loss(loss) is not None:
-                self.watch_loss(loss)
+        self._losses.begin_step()
 
     @guarded("steps")
     def _begin_anew(self) -> None:

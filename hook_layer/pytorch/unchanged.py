@@ -414,10 +414,8 @@ class _Search(LoopObserver):
                 hook.register_loss(loss)
         if is_compiled:
             self.end()  # the graphs shall not have us in them
-        else:
-            hook.look_for_losses()
-            if not self._optimizers:
-                self._tried = BACKWARD.listen(self._settle, is_before_call=True)
+        elif not self._optimizers:
+            self._tried = BACKWARD.listen(self._settle, is_before_call=True)
 
     def note_optimizer(self, optimizer: Optimizer) -> bool:
         """Note that an optimizer was made; say whether another training begins with it."""
