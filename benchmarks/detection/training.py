@@ -51,7 +51,7 @@ class Loop:
         is_functional: True if the criterion stands for functions: then it is not registered, and
             the hook sees what they show.
         is_own_module: True if the criterion is a module of the script's own that is not registered:
-            then the hook finds it, as that of `stepwatch run` does.
+            then only its value is saved, where a backward pass starts from it.
     """
 
     model: nn.Module
