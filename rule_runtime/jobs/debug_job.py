@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
+from hook_layer.format.job_file import StopFile
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.folder_rules import FolderRules
@@ -18,12 +19,11 @@ from rule_runtime.jobs.native_job import (
     described_training_job,
     is_terminal,
     native_statuses,
+    stop_training_job,
 )
 from rule_runtime.jobs.places import is_in_s3, tensorboard_root
 from rule_runtime.jobs.rule_logs import native_log_urls, our_log_urls
-from rule_runtime.jobs.stopping import ask_to_stop
-from rule_runtime.jobs.summary import RuleSummary, failure_of, moment_of_start
-from rule_runtime.jobs.waiting import Patience, wait_for_rules
+from rule_runtime.jobs.summary import RuleSummary, failure_of, is_final, moment_of_start
 from rule_runtime.trial.cut_values import CutValues
 from rule_runtime.trial.trial import Trial
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["DebugJob"]
 
 _SAGEMAKER: Final = "sagemaker"
+_STOP_REASON: Final = "its owner called DebugJob.stop()"
 
 
 class DebugJob:
@@ -80,14 +81,9 @@ class DebugJob:
         self._deployment = Deployment(self._aws, stage)
         self._known_at = datetime.fromtimestamp(clock(), timezone.utc)
         path = None if output_path is None else os.fspath(output_path)
-        location = find_location(name, path, self._aws)
-        self._is_in_s3 = is_in_s3(location.places.root)
-        self._files = JobFiles(
-            location.places,
-            self._aws.open_store,
-            configuration or location.configuration,
-            earlier_run,
-        )
+        places, found = find_location(name, path, self._aws)
+        self._is_in_s3 = is_in_s3(places.root)
+        self._files = JobFiles(places, self._aws.open_store, configuration or found, earlier_run)
         self._rules = JobRules(self._files, self._deployment if self._is_in_s3 else None)
         self._in_folder = None if self._is_in_s3 else FolderRules(self._files, rule_sources, clock)
 
@@ -213,8 +209,25 @@ class DebugJob:
             StorageError: The job's files cannot be read, or those of verdicts not written.
             AwsRequestError: SageMaker does not answer.
         """
-        patience = Patience(poll_s, timeout_s, self._clock, self._sleep)
-        return list(wait_for_rules(self._look, patience, out))
+        printed: dict[str, str] = {}
+        ends = None if timeout_s is None else self._clock() + timeout_s
+        while True:
+            summary, is_complete = self._look()
+            for member in summary:
+                name, status = member["RuleConfigurationName"], member["RuleEvaluationStatus"]
+                if printed.get(name) != status:
+                    out(f"{name}: {status}")
+                    printed[name] = status
+            left = [each["RuleConfigurationName"] for each in summary if not is_final(each)]
+            if is_complete and not left:
+                return list(summary)
+            if ends is not None and self._clock() >= ends:
+                raise TimeoutError(
+                    f"after {timeout_s:g} s {', '.join(left) or 'the rules'} have not ended: see "
+                    "whether the job still trains, and whether a deployment watches where its "
+                    "tensors go (rule_log_urls() has the evaluators' logs)"
+                )
+            self._sleep(poll_s)
 
     def rule_log_urls(self) -> dict[str, str]:
         """Return where the console shows what the evaluator of each rule logged about this job.
@@ -251,8 +264,17 @@ class DebugJob:
             StorageError: `stop.json` cannot be written.
         """
         job = self._files.job_file()
-        known = job, self._described(job)
-        ask_to_stop(self.name, self._files, known, self._aws, self._clock())
+        if self._described(job) is not None:
+            stop_training_job(self._aws, self.name)
+        elif job is None:
+            raise ValueError(
+                f"{self.name} has not begun, so nobody would see that it is to stop: there is no "
+                f"job.json in {self.debug_output}"
+            )
+        if job is None or self._files.life(job).has_ended:
+            return
+        now = datetime.fromtimestamp(self._clock(), timezone.utc).isoformat(timespec="seconds")
+        self._files.ask_to_stop(StopFile(_STOP_REASON, now, run_id=job.run_id))
 
     def check_known(self) -> tuple[JobFile | None, Mapping[str, Any] | None]:
         """Return the run's `job.json` and what SageMaker says of the job, as far as there is any.

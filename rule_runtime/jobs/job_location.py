@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hook_layer.configuration.configuration_file import MAX_CONFIGURATION_BYTES, OWN_VARIABLE
@@ -19,24 +18,11 @@ if TYPE_CHECKING:
     from hook_layer.storage.base import Store
     from rule_runtime.jobs.aws import Aws
 
-__all__ = ["JobLocation", "find_location", "read_configuration"]
+__all__ = ["find_location", "read_configuration"]
 
 
-@dataclass(frozen=True)
-class JobLocation:
-    """Where a job's files lie.
-
-    Attributes:
-        places: The job's folder, and the root of its trial.
-        configuration: URI of the hook's configuration; None for the one in the folder.
-    """
-
-    places: JobPlaces
-    configuration: str | None = None
-
-
-def find_location(name: str, output_path: str | None, aws: Aws) -> JobLocation:
-    """Return where a job's files lie.
+def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPlaces, str | None]:
+    """Return where a job's files lie, and the URI of the hook's configuration if it is elsewhere.
 
     Args:
         name: Name of the job.
@@ -50,7 +36,7 @@ def find_location(name: str, output_path: str | None, aws: Aws) -> JobLocation:
         StorageError: The configuration that the job names cannot be read.
     """
     if output_path is not None:
-        return JobLocation(JobPlaces.of(output_path, name))
+        return JobPlaces.of(output_path, name), None
     described = described_training_job(aws, name, is_needed=True)
     if described is None:
         raise ValueError(
@@ -66,7 +52,7 @@ def find_location(name: str, output_path: str | None, aws: Aws) -> JobLocation:
             f"the training job {name} names no output of a hook, neither by {OWN_VARIABLE} in its "
             "Environment nor by DebugHookConfig: give output_path"
         )
-    return JobLocation(JobPlaces.of(path, name), uri)
+    return JobPlaces.of(path, name), uri
 
 
 def read_configuration(uri: str, open_store: Callable[[str], Store]) -> Mapping[str, Any] | None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from rule_runtime.configuration.api_values import given
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
-from rule_runtime.jobs import platforms
 from rule_runtime.jobs.aws import Session
 from rule_runtime.jobs.debug_job import DebugJob
 from rule_runtime.jobs.deployment import DEFAULT_STAGE
 from rule_runtime.jobs.places import JobPlaces, tensorboard_root
-from rule_runtime.jobs.sdk_arguments import estimator_arguments, model_trainer_arguments
-from rule_runtime.jobs.training_job_request import merged_request
+from rule_runtime.jobs.source_folder import REQUIREMENTS_FILE, staged_source
+from rule_runtime.jobs.training_job_request import check_for_sagemaker, merged_request
 
 __all__ = ["Checkpoint", "PreparedJob"]
+
+# As `lambdas.contracts.stopping` has it, which is not part of the installed package.
+STOP_TAG: Final = "stepwatch:debug-output"
+"""Tag by which a job names the tensors whose finding may stop it."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,22 @@ class PreparedJob:
         Raises:
             ValueError: SageMaker would refuse the job.
         """
-        return estimator_arguments(self, source_dir)
+        check_for_sagemaker(self)
+        checkpoint = self.checkpoint
+        return {
+            "base_job_name": self.job_name,
+            "output_path": self.output_path,
+            "environment": dict(self.environment),
+            # None would switch SageMaker's own Debugger on.
+            "debugger_hook_config": False,
+            "disable_profiler": True,
+            **given(
+                checkpoint_s3_uri=checkpoint and checkpoint.s3_uri,
+                checkpoint_local_path=checkpoint and checkpoint.local_path,
+                source_dir=source_dir and str(staged_source(source_dir)),
+                tags=[{"Key": key, "Value": value} for key, value in self.stop_tags().items()],
+            ),
+        }
 
     def model_trainer_arguments(
         self, source_dir: str | os.PathLike[str] | None = None, **source_code: Any
@@ -156,7 +175,24 @@ class PreparedJob:
         Raises:
             ValueError: SageMaker would refuse the job.
         """
-        return model_trainer_arguments(self, source_dir, source_code)
+        check_for_sagemaker(self)
+        if source_dir:
+            source_code["source_dir"] = str(staged_source(source_dir))
+            source_code["requirements"] = REQUIREMENTS_FILE
+        checkpoint = self.checkpoint
+        # The SDK appends a time to the job's name, and so to the name of the job's folder.
+        tags = self.stop_tags(self.places.parent)
+        return {
+            "base_job_name": self.job_name,
+            "environment": dict(self.environment),
+            "output_data_config": {"s3_output_path": self.output_path},
+            **given(
+                checkpoint_config=checkpoint
+                and given(s3_uri=checkpoint.s3_uri, local_path=checkpoint.local_path),
+                source_code=source_code,
+                tags=_lower_case_tags(tags),
+            ),
+        }
 
     def ecs_overrides(self, container_name: str) -> dict[str, Any]:
         """Return members of ECS's RunTask request.
@@ -164,20 +200,41 @@ class PreparedJob:
         Args:
             container_name: Name of the container in the task definition that trains.
         """
-        return platforms.ecs_overrides(self, container_name)
+        container = {"name": container_name, "environment": self.kubernetes_env()}
+        return {
+            "overrides": {"containerOverrides": [container]},
+            **given(tags=_lower_case_tags(self.stop_tags())),
+        }
 
     def batch_overrides(self) -> dict[str, Any]:
         """Return members of AWS Batch's SubmitJob request."""
-        return platforms.batch_overrides(self)
+        return {
+            "jobName": self.job_name,
+            "containerOverrides": {"environment": self.kubernetes_env()},
+            **given(tags=self.stop_tags()),
+        }
 
     def kubernetes_env(self) -> list[dict[str, str]]:
         """Return the `env` of a container of a pod."""
-        return platforms.kubernetes_env(self)
+        return [{"name": name, "value": value} for name, value in self.environment.items()]
 
     def shell(self) -> str:
         """Return lines that a POSIX shell evaluates to set the environment."""
-        return platforms.shell(self)
+        variables = self.environment.items()
+        return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables)
+
+    def stop_tags(self, place: str | None = None) -> dict[str, str]:
+        """Return the tags by which a job that asks for `StopTraining` lets a deployment stop it.
+
+        Args:
+            place: Folder whose findings may stop it; None for the root of its trial.
+        """
+        return {STOP_TAG: place or self.debug_output} if self.asks_to_stop else {}
 
     def _hook_output(self) -> str:
         hook = self.configuration.hook
         return (hook and hook.s3_output_path) or self.output_path
+
+
+def _lower_case_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in tags.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -10,19 +11,26 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from hook_layer.configuration.configuration_file import (
+    MAX_CONFIGURATION_BYTES,
+    OWN_VARIABLE,
+    ConfigurationFile,
+)
+from hook_layer.configuration.hook_json import parse_hook_configuration
 from hook_layer.hook_options import VALUE_LIMITS
+from rule_runtime.configuration.actions import as_actions, listed_actions
+from rule_runtime.configuration.asked_rules import PACK
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
-from rule_runtime.jobs.hook_document import checked_document, store_document
 from rule_runtime.jobs.job_wishes import JobWishes
 from rule_runtime.jobs.other_than_expected import other_place, unsent_messages
 from rule_runtime.jobs.pack_rules import unsaved_for_deployed
 from rule_runtime.jobs.places import (
+    CONFIGURATION_FILE,
     JobPlaces,
     absolute_output_path,
     bucket_of,
@@ -154,18 +162,51 @@ def _stored(
     job: PreparedJob, wishes: JobWishes, needs: Sequence[RuleNeeds], aws: Aws
 ) -> PreparedJob:
     """Return the job with a hook as it is stored for it."""
-    document = checked_document(job, wishes)  # before any file is uploaded
+    document = _checked_document(job, wishes)  # before any file is uploaded
     said_by = collections_said_by(wishes.hook_config, wishes.rules)
     job = _with_needs(_with_sources(job, aws), needs, said_by)
     job = _with_warnings(job, document, is_for_deployed=wishes.is_for_deployed)
     job = replace(job, session=aws.session, asks_to_stop=wishes.asks_to_stop)
-    store_document(job, checked_document(job, wishes), aws)
+    _store_document(job, _checked_document(job, wishes), aws)
     return replace(
         job,
         environment=MappingProxyType({OWN_VARIABLE: job.places.configuration}),
         # A run that is resumed keeps its id: it is no earlier one.
         earlier_run=None if job.checkpoint else named_run(aws.open_store(job.places.root)),
     )
+
+
+def _checked_document(job: PreparedJob, wishes: JobWishes) -> dict[str, Any]:
+    """Return the configuration as the hook reads it.
+
+    Raises:
+        HookConfigurationError: The hook would refuse it.
+    """
+    document = {"TrainingJobName": job.job_name, **job.configuration.to_json(job.job_name)}
+    if not wishes.is_for_deployed:
+        members = document.setdefault("DebugRuleConfigurations", [])
+        for member in members:
+            # Notices distinguish rules that the user named from those of a pack.
+            if (of_pack := wishes.of_packs.get(member["RuleConfigurationName"])) is not None:
+                member[PACK] = of_pack.pack
+    elif (asked := as_actions(wishes.actions)) is not None:
+        asked.update_training_job_prefix_if_not_specified(job.job_name)
+        document["Actions"] = [dict(each.action_parameters) for each in listed_actions(asked)]
+    if job.checkpoint is not None:
+        document["CheckpointConfig"] = job.checkpoint.to_json()
+    parse_hook_configuration(ConfigurationFile(document, job.places.configuration, is_own=True))
+    return document
+
+
+def _store_document(job: PreparedJob, document: Mapping[str, Any], aws: Aws) -> None:
+    """Store the configuration where the hook reads it."""
+    data = json.dumps(document, indent=2).encode()
+    if len(data) > MAX_CONFIGURATION_BYTES:
+        raise ValueError(
+            f"the configuration has {len(data)} bytes, and a hook reads {MAX_CONFIGURATION_BYTES}: "
+            "give it fewer rules or shorter parameters"
+        )
+    aws.open_store(job.places.folder).put(CONFIGURATION_FILE, data)
 
 
 def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -> PreparedJob:

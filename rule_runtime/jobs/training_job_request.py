@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rule_runtime.jobs.places import is_in_s3
-from rule_runtime.jobs.platforms import stop_tags
 
 if TYPE_CHECKING:
     from rule_runtime.jobs.prepared_job import PreparedJob
@@ -52,7 +51,7 @@ def merged_request(job: PreparedJob, request: Mapping[str, Any]) -> dict[str, An
     merged.setdefault("OutputDataConfig", {}).setdefault("S3OutputPath", job.output_path)
     if job.checkpoint is not None:
         _put(merged, "CheckpointConfig", job.checkpoint.to_json())
-    if own := stop_tags(job):
+    if own := job.stop_tags():
         others = [tag for tag in merged.get("Tags") or () if tag["Key"] not in own]
         merged["Tags"] = others + [{"Key": key, "Value": value} for key, value in own.items()]
     return merged
@@ -83,7 +82,7 @@ def check_for_sagemaker(job: PreparedJob) -> None:
                 f"Environment.{name} has {len(value)} characters, {value!r:.60}; the API takes at "
                 f"most {_MAX_VALUE}: give a shorter output_path"
             )
-    for value in stop_tags(job).values():
+    for value in job.stop_tags().values():
         if not _TAG_VALUE.fullmatch(value):
             raise ValueError(
                 f"a job that asks for StopTraining has a tag, and a tag cannot hold {value!r}: "

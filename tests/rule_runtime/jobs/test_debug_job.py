@@ -499,7 +499,7 @@ class TestLogs:
 
 def test_names_that_infra_and_the_functions_share() -> None:
     from lambdas.contracts import console, environment, events, stopping
-    from rule_runtime.jobs import console_links, deployment, platforms
+    from rule_runtime.jobs import console_links, deployment, prepared_job
 
     assert deployment.JOB_RULES_GROUP == events.JOB_RULES
     assert deployment.CUSTOM_RULES_GROUP == events.CUSTOM_RULES
@@ -507,4 +507,4 @@ def test_names_that_infra_and_the_functions_share() -> None:
     assert deployment._CUSTOM_RULES == environment.CUSTOM_RULES
     assert deployment._CUSTOM_RULE_BUCKET == environment.CUSTOM_RULE_BUCKET
     assert console_links.PARTITION_DOMAINS == console.CONSOLE_DOMAINS
-    assert platforms.STOP_TAG == stopping.STOP_TAG
+    assert prepared_job.STOP_TAG == stopping.STOP_TAG
