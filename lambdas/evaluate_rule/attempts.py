@@ -17,6 +17,7 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     attempts_partition,
 )
+from lambdas.shared.items import Items
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -60,36 +61,27 @@ class DynamoAttempts:
         rule: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
         self._rule = rule
         self._clock = clock
 
     def num_unfinished(self, root_uri: str) -> int:
         """Return how many attempts at the job below a root were begun and not ended."""
-        answer = self._client.get_item(
-            TableName=self._table_name, Key=self._key(root_uri), ConsistentRead=True
-        )
-        item: Any = answer.get("Item", {})
+        item = self._items.get(self._key(root_uri))
         return int(item["unfinished"]["N"]) if "unfinished" in item else 0
 
     def begin(self, root_uri: str) -> None:
         """Note that an attempt begins."""
         expires_at = round(self._clock()) + _RETENTION_S
-        self._client.update_item(
-            TableName=self._table_name,
-            Key=self._key(root_uri),
-            UpdateExpression=f"SET {STATE_TTL_ATTRIBUTE} = :expires ADD unfinished :one",
+        self._items.update(
+            self._key(root_uri),
+            f"SET {STATE_TTL_ATTRIBUTE} = :expires ADD unfinished :one",
             ExpressionAttributeValues={":expires": {"N": str(expires_at)}, ":one": {"N": "1"}},
         )
 
     def end(self, root_uri: str) -> None:
         """Take back all notes about a root: the process is alive."""
-        self._client.update_item(
-            TableName=self._table_name,
-            Key=self._key(root_uri),
-            UpdateExpression="REMOVE unfinished",
-        )
+        self._items.update(self._key(root_uri), "REMOVE unfinished")
 
     def _key(self, root_uri: str) -> dict[str, Any]:
         return {

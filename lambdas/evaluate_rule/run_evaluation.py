@@ -102,9 +102,6 @@ class RunFiles:
 
         Those of a run whose parameters make no rule are not taken in, nor those for which there is
         no room while a worker is waited for; it is not silent all the same.
-
-        Args:
-            stored: What is stored.
         """
         if not self.files or self.created_at is None or stored.state.ended:
             return stored

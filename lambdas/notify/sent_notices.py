@@ -14,15 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
 from lambdas.contracts.events import (
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     STATE_TTL_ATTRIBUTE,
     notice_partition,
 )
-from lambdas.shared.conditions import is_condition_refused
+from lambdas.shared.items import Items
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -65,48 +63,37 @@ class SentNotices:
     def __init__(
         self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
         self._clock = clock
 
     def claim(self, key: NoticeKey) -> bool:
         """Take a message; False when it was sent, or somebody else is about to send it."""
         now = self._clock()
-        try:
-            self._client.put_item(
-                TableName=self._table_name,
-                Item={
-                    **_key(key),
-                    "about": {"S": json.dumps(key.parts)[:_MAX_ABOUT]},
-                    "is_sent": {"BOOL": False},
-                    "claimed_at": {"N": str(round(now * 1000))},
-                    STATE_TTL_ATTRIBUTE: {"N": str(round(now) + _RETENTION_S)},
-                },
-                ConditionExpression="attribute_not_exists(is_sent) "
-                "OR (is_sent = :no AND claimed_at < :old)",
-                ExpressionAttributeValues={
-                    ":no": {"BOOL": False},
-                    ":old": {"N": str(round((now - _CLAIM_S) * 1000))},
-                },
-            )
-        except ClientError as error:
-            if not is_condition_refused(error):
-                raise
-            return False
-        return True
+        refusal = self._items.put(
+            {
+                **_key(key),
+                "about": {"S": json.dumps(key.parts)[:_MAX_ABOUT]},
+                "is_sent": {"BOOL": False},
+                "claimed_at": {"N": str(round(now * 1000))},
+                STATE_TTL_ATTRIBUTE: {"N": str(round(now) + _RETENTION_S)},
+            },
+            ConditionExpression="attribute_not_exists(is_sent) "
+            "OR (is_sent = :no AND claimed_at < :old)",
+            ExpressionAttributeValues={
+                ":no": {"BOOL": False},
+                ":old": {"N": str(round((now - _CLAIM_S) * 1000))},
+            },
+        )
+        return refusal is None
 
     def mark_sent(self, key: NoticeKey) -> None:
         """Note that a claimed message was sent."""
-        self._client.update_item(
-            TableName=self._table_name,
-            Key=_key(key),
-            UpdateExpression="SET is_sent = :yes",
-            ExpressionAttributeValues={":yes": {"BOOL": True}},
-        )
+        yes = {":yes": {"BOOL": True}}
+        self._items.update(_key(key), "SET is_sent = :yes", ExpressionAttributeValues=yes)
 
     def release(self, key: NoticeKey) -> None:
         """Give a claimed message back: it could not be sent."""
-        self._client.delete_item(TableName=self._table_name, Key=_key(key))
+        self._items.delete(_key(key))
 
 
 def _key(key: NoticeKey) -> dict[str, Any]:

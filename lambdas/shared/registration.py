@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
 from hook_layer.format.paths import job_name_of
 from lambdas.contracts.events import (
     LIFE_SIGN_RULE,
@@ -29,7 +27,7 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     registration_partition,
 )
-from lambdas.shared.conditions import is_condition_refused
+from lambdas.shared.items import Items
 from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
 
 if TYPE_CHECKING:
@@ -164,8 +162,7 @@ class RegistrationTable:
     def __init__(
         self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
         self._clock = clock
 
     def put(self, registration: Registration) -> None:
@@ -183,15 +180,14 @@ class RegistrationTable:
         }
         if registration.training_job_arn is not None:
             item["training_job_arn"] = {"S": registration.training_job_arn}
-        self._client.put_item(TableName=self._table_name, Item=item)
+        self._items.put(item)
 
     def get(self, training_job_name: str, root_uri: str) -> Registration | None:
         """Return the registration of a job at a root, without its rules; None if there is none."""
         key = _key(training_job_name, root_uri)
         if len(key[STATE_SORT_KEY]["S"].encode()) > _MAX_KEY_BYTES:
             return None
-        answer = self._client.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
-        item = answer.get("Item")
+        item = self._items.get(key)
         return _registration(item) if item else None
 
     def note_life_sign(self, training_job_name: str, sign: LifeSign) -> None:
@@ -199,57 +195,37 @@ class RegistrationTable:
 
         It is kept apart from the registrations, which are written anew whenever `job.json` is read.
         """
-        try:
-            self._client.update_item(
-                TableName=self._table_name,
-                Key=_life_sign_key(training_job_name),
-                UpdateExpression=(
-                    f"SET #at = :at, is_interrupted = :flag, {STATE_TTL_ATTRIBUTE} = :expires"
-                ),
-                ConditionExpression="attribute_not_exists(#at) OR #at <= :at",
-                ExpressionAttributeNames={"#at": "at"},
-                ExpressionAttributeValues={
-                    ":at": {"N": str(round(sign.at * 1000))},
-                    ":flag": {"BOOL": sign.is_interrupted},
-                    ":expires": {"N": str(round(self._clock()) + RETENTION_S)},
-                },
-            )
-        except ClientError as error:
-            if not is_condition_refused(error):
-                raise
+        self._items.update(
+            _life_sign_key(training_job_name),
+            f"SET #at = :at, is_interrupted = :flag, {STATE_TTL_ATTRIBUTE} = :expires",
+            ConditionExpression="attribute_not_exists(#at) OR #at <= :at",
+            ExpressionAttributeNames={"#at": "at"},
+            ExpressionAttributeValues={
+                ":at": {"N": str(round(sign.at * 1000))},
+                ":flag": {"BOOL": sign.is_interrupted},
+                ":expires": {"N": str(round(self._clock()) + RETENTION_S)},
+            },
+        )
 
     def life_sign(self, training_job_name: str) -> LifeSign | None:
         """Return what SageMaker last said of a job; None if it said nothing."""
-        answer = self._client.get_item(
-            TableName=self._table_name, Key=_life_sign_key(training_job_name)
-        )
-        item: Any = answer.get("Item")
+        item = self._items.get(_life_sign_key(training_job_name), is_consistent=False)
         if not item:
             return None
         return LifeSign(int(item["at"]["N"]) / 1000, item["is_interrupted"]["BOOL"])
 
     def find(self, training_job_name: str) -> list[Registration]:
         """Return every registration of a job's name, one a root, without their rules."""
-        query: dict[str, Any] = {
-            "TableName": self._table_name,
-            "ConsistentRead": True,
-            "KeyConditionExpression": "#partition = :partition AND begins_with(#sort, :sort)",
-            "ExpressionAttributeNames": {
-                "#partition": STATE_PARTITION_KEY,
-                "#sort": STATE_SORT_KEY,
-            },
-            "ExpressionAttributeValues": {
+        found = self._items.query(
+            ConsistentRead=True,
+            KeyConditionExpression="#partition = :partition AND begins_with(#sort, :sort)",
+            ExpressionAttributeNames={"#partition": STATE_PARTITION_KEY, "#sort": STATE_SORT_KEY},
+            ExpressionAttributeValues={
                 ":partition": {"S": registration_partition(training_job_name)},
                 ":sort": {"S": REGISTRATION_RULE},
             },
-        }
-        found: list[Registration] = []
-        while True:
-            answer = self._client.query(**query)
-            found += [_registration(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return found
-            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        )
+        return list(map(_registration, found))
 
 
 def _is_sagemaker(platform: str) -> bool:

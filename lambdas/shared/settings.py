@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
@@ -14,6 +14,8 @@ from rule_runtime.engine.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from typing_extensions import Self
 
 __all__ = [
     "CustomRules",
@@ -34,7 +36,41 @@ _MAX_SILENCE_S: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class EvaluateRuleSettings:
+class _Settings:
+    """What each function must know.
+
+    Attributes:
+        state_table_name: The table of evaluation states and registrations.
+        tensor_bucket_names: Buckets that this deployment watches; objects of others are refused.
+    """
+
+    state_table_name: str
+    tensor_bucket_names: frozenset[str]
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> Self:
+        """Return the settings in `variables`.
+
+        Raises:
+            SettingsError: Variables are missing or invalid; all of them are named.
+        """
+        reader = EnvironmentReader(variables)
+        settings = cls._read(
+            reader,
+            state_table_name=reader.text(environment.STATE_TABLE_NAME),
+            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+        )
+        reader.raise_problems()
+        return settings
+
+    @classmethod
+    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+        """Return the settings with what only this function must know."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class EvaluateRuleSettings(_Settings):
     """What an evaluator must know.
 
     Attributes:
@@ -42,8 +78,6 @@ class EvaluateRuleSettings:
             `#custom-rules` for a function that evaluates what jobs configure themselves.
         rule_parameters: The rule's parameters as strings, `rule_to_invoke` among them; none for
             such a function.
-        state_table_name: The table of evaluation states and registrations.
-        tensor_bucket_names: Buckets that may be read; objects of others are refused.
         event_bus_name: The bus that status events go to.
         deployed_rules: Names of the rules that have functions of their own; for such a function.
         custom_rules: The files of rules that jobs may use; likewise.
@@ -55,8 +89,6 @@ class EvaluateRuleSettings:
 
     rule_configuration_name: str
     rule_parameters: Mapping[str, str]
-    state_table_name: str
-    tensor_bucket_names: frozenset[str]
     event_bus_name: str = "default"
     deployed_rules: frozenset[str] = frozenset()
     custom_rules: CustomRules = field(default_factory=CustomRules)
@@ -65,20 +97,13 @@ class EvaluateRuleSettings:
     worker_wait_steps: int = 20
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> EvaluateRuleSettings:
-        """Return the settings in `variables`.
-
-        Raises:
-            SettingsError: Variables are missing or invalid; all of them are named.
-        """
-        reader = EnvironmentReader(variables)
+    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
         name = reader.rule_name(environment.RULE_CONFIGURATION_NAME, (JOB_RULES, CUSTOM_RULES))
         has_rule = name not in (JOB_RULES, CUSTOM_RULES)
-        settings = cls(
+        return cls(
+            **common,
             rule_configuration_name=name,
             rule_parameters=reader.rule_parameters(environment.RULE_PARAMETERS) if has_rule else {},
-            state_table_name=reader.text(environment.STATE_TABLE_NAME),
-            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
             deployed_rules=reader.names(environment.DEPLOYED_RULES),
             custom_rules=reader.custom_rules(
@@ -88,17 +113,13 @@ class EvaluateRuleSettings:
             worker_wait_s=reader.number(environment.WORKER_WAIT_S, default=600.0),
             worker_wait_steps=int(reader.number(environment.WORKER_WAIT_STEPS, default=20)),
         )
-        reader.raise_problems()
-        return settings
 
 
 @dataclass(frozen=True)
-class StopJobSettings:
+class StopJobSettings(_Settings):
     """What the function that stops jobs must know.
 
     Attributes:
-        state_table_name: The table of evaluation states and registrations.
-        tensor_bucket_names: Buckets in which a stop signal may be written.
         policy: Which jobs may be stopped, a policy of `lambdas.contracts.stopping`.
         stop_rules: Rules whose finding stops a job; empty means every rule.
         observed_rules: Rules whose finding never stops a job.
@@ -110,8 +131,6 @@ class StopJobSettings:
         event_bus_name: The bus that gets events about jobs that do not end.
     """
 
-    state_table_name: str
-    tensor_bucket_names: frozenset[str]
     policy: str = OPT_IN
     stop_rules: frozenset[str] = frozenset()
     observed_rules: frozenset[str] = frozenset()
@@ -123,16 +142,9 @@ class StopJobSettings:
     event_bus_name: str = "default"
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> StopJobSettings:
-        """Return the settings in `variables`.
-
-        Raises:
-            SettingsError: Variables are missing or invalid; all of them are named.
-        """
-        reader = EnvironmentReader(variables)
-        settings = cls(
-            state_table_name=reader.text(environment.STATE_TABLE_NAME),
-            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+        return cls(
+            **common,
             policy=reader.choice(environment.STOP_POLICY, STOP_POLICIES),
             stop_rules=reader.names(environment.STOP_RULES),
             observed_rules=reader.names(environment.STOP_OBSERVED_RULES),
@@ -143,8 +155,6 @@ class StopJobSettings:
             confirm_s=reader.number(environment.STOP_CONFIRM_S, default=600.0),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
         )
-        reader.raise_problems()
-        return settings
 
     def stops(self, rule_configuration_name: str) -> bool:
         """Return whether a finding of this rule is one that stops jobs."""
@@ -158,77 +168,44 @@ class StopJobSettings:
 
 
 @dataclass(frozen=True)
-class FinishJobSettings:
+class FinishJobSettings(_Settings):
     """What the function that learns of ended jobs must know.
 
     Attributes:
-        state_table_name: The table of evaluation states and registrations.
-        tensor_bucket_names: Buckets that this deployment watches.
         rule_queue_urls: The evaluators' queues by rule configuration name.
     """
 
-    state_table_name: str
-    tensor_bucket_names: frozenset[str]
     rule_queue_urls: Mapping[str, str]
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> FinishJobSettings:
-        """Return the settings in `variables`.
-
-        Raises:
-            SettingsError: Variables are missing or invalid; all of them are named.
-        """
-        reader = EnvironmentReader(variables)
-        settings = cls(
-            state_table_name=reader.text(environment.STATE_TABLE_NAME),
-            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+        return cls(
+            **common,
             rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
         )
-        reader.raise_problems()
-        return settings
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(FinishJobSettings):
     """What the function that looks after quiet runs must know.
 
     Attributes:
-        state_table_name: The table of evaluation states and registrations.
-        tensor_bucket_names: Buckets that this deployment watches.
-        rule_queue_urls: The evaluators' queues by rule configuration name.
         max_silence_s: Seconds without output after which a run is taken for ended.
     """
 
-    state_table_name: str
-    tensor_bucket_names: frozenset[str]
-    rule_queue_urls: Mapping[str, str]
     max_silence_s: float = _MAX_SILENCE_S
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> SweepSettings:
-        """Return the settings in `variables`.
-
-        Raises:
-            SettingsError: Variables are missing or invalid; all of them are named.
-        """
-        reader = EnvironmentReader(variables)
-        settings = cls(
-            state_table_name=reader.text(environment.STATE_TABLE_NAME),
-            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
-            rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
-            max_silence_s=reader.number(environment.MAX_SILENCE_S, default=_MAX_SILENCE_S),
-        )
-        reader.raise_problems()
-        return settings
+    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+        max_silence_s = reader.number(environment.MAX_SILENCE_S, default=_MAX_SILENCE_S)
+        return super()._read(reader, **common, max_silence_s=max_silence_s)
 
 
 @dataclass(frozen=True)
-class NotifySettings:
+class NotifySettings(_Settings):
     """Settings of the function that sends messages.
 
     Attributes:
-        state_table_name: The table of evaluation states and registrations.
-        tensor_bucket_names: Buckets whose `job.json` may be read.
         topic_arn: The topic that messages go to.
         region: Region of the deployment, for links to the console.
         statuses: Statuses that are worth a message.
@@ -237,8 +214,6 @@ class NotifySettings:
         rule_log_groups: Names of the evaluators' log groups by rule configuration name.
     """
 
-    state_table_name: str
-    tensor_bucket_names: frozenset[str]
     topic_arn: str
     region: str
     statuses: frozenset[str] = DEFAULT_NOTIFY_STATUSES
@@ -246,23 +221,14 @@ class NotifySettings:
     rule_log_groups: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> NotifySettings:
-        """Return the settings in `variables`.
-
-        Raises:
-            SettingsError: Variables are missing or invalid; all of them are named.
-        """
-        reader = EnvironmentReader(variables)
+    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
         statuses = reader.choices(environment.NOTIFY_STATUSES, [s.value for s in RuleStatus])
         has_groups = bool(reader.text(environment.RULE_LOG_GROUPS, default=""))
-        settings = cls(
-            state_table_name=reader.text(environment.STATE_TABLE_NAME),
-            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+        return cls(
+            **common,
             topic_arn=reader.text(environment.TOPIC_ARN),
-            region=reader.text(_REGION, default=variables.get(_DEFAULT_REGION)),
+            region=reader.text(_REGION, default=reader.text(_DEFAULT_REGION, default="") or None),
             statuses=statuses or DEFAULT_NOTIFY_STATUSES,
             tells_not_judged=reader.flag(environment.NOTIFY_NOT_JUDGED, default=False),
             rule_log_groups=reader.texts(environment.RULE_LOG_GROUPS) if has_groups else {},
         )
-        reader.raise_problems()
-        return settings

@@ -33,6 +33,7 @@ __all__ = [
     "decompressed_memory",
     "key_attributes",
     "num_seen",
+    "state_of",
     "stored_state",
     "successor",
 ]
@@ -197,32 +198,34 @@ def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, An
 
 
 def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
-    """Return what an item holds; without its memory, if an object holds that.
-
-    Args:
-        key: The item's key.
-        item: Its attributes.
-    """
-    content: dict[str, Any] = {
-        "status": item["status"]["S"],
-        "transition": int(item["transition"]["N"]),
-        "announced_transition": int(item["announced_transition"]["N"]),
-        "ended": item["ended"]["BOOL"],
-        "progress": json.loads(zlib.decompress(item["progress"]["B"])),
-        "memory": decompressed_memory(item["memory"]["B"]) if "memory" in item else {},
-        "memory_version": int(item["memory_version"]["N"]) if "memory_version" in item else 0,
-    }
-    for name in _TEXTS:
-        content[name] = json.loads(item[name]["S"]) if name in item else None
+    """Return what an item holds; without its memory, if an object holds that."""
     return StoredState(
         key=key,
-        state=EvaluationState.from_json(content),
+        state=state_of(item),
         version=int(item["version"]["N"]),
         status_changed_at_ms=int(item["status_changed_at"]["N"]),
         updated_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
         memory_object=item["memory_object"]["S"] if "memory_object" in item else "",
         note=item["note"]["S"] if "note" in item else "",
     )
+
+
+def state_of(item: Mapping[str, Any]) -> EvaluationState:
+    """Return the state that an item holds; without progress and memory, if the item has none."""
+    content: dict[str, Any] = {
+        "status": item["status"]["S"],
+        "transition": int(item["transition"]["N"]),
+        "announced_transition": int(item["announced_transition"]["N"]),
+        "ended": item["ended"]["BOOL"],
+        "progress": json.loads(zlib.decompress(item["progress"]["B"]))
+        if "progress" in item
+        else Progress().to_json(),
+        "memory": decompressed_memory(item["memory"]["B"]) if "memory" in item else {},
+        "memory_version": int(item["memory_version"]["N"]) if "memory_version" in item else 0,
+    }
+    for name in _TEXTS:
+        content[name] = json.loads(item[name]["S"]) if name in item else None
+    return EvaluationState.from_json(content)
 
 
 def key_attributes(key: StateKey) -> dict[str, Any]:

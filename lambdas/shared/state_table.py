@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from botocore.exceptions import ClientError
-
 from lambdas.contracts.events import ACTIVE_ATTRIBUTE
-from lambdas.shared.conditions import is_condition_refused
+from lambdas.shared.items import Items, Refusal
 from lambdas.shared.rule_memory import DamagedMemoryError
 from lambdas.shared.state_item import (
     MAX_INLINE_MEMORY_BYTES,
@@ -120,8 +118,7 @@ class DynamoStateTable:
         clock: Callable[[], float] = time.time,
         memories: RuleMemories | None = None,
     ) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
         self._clock = clock
         self._memories = memories
 
@@ -149,13 +146,13 @@ class DynamoStateTable:
         memory = compressed_memory(saved)
         saved = replace(saved, memory_object=self._stored_apart(stored, saved, memory))
         try:
-            current = self._write(saved, attributes_of(saved, memory, now), stored.version)
+            refusal = self._write(saved, attributes_of(saved, memory, now), stored.version)
         except MemoryTooLargeError:
             self._remove_unless(saved, stored)
             raise
-        if current is not None:
-            self._remove_unless(saved, current.stored)
-            held = current.stored
+        if refusal is not None:
+            held = stored_state(stored.key, refusal.item) if refusal.item else None
+            self._remove_unless(saved, held)
             if held is not None and held.memory_object:
                 held = self.load(stored.key)
             raise VersionConflictError(stored.key, held)
@@ -169,9 +166,10 @@ class DynamoStateTable:
         """
         transition = {"N": str(stored.state.transition)}
         expression = "SET announced_transition = :transition"
-        is_done = stored.state.ended and self._update(
-            stored.key,
-            UpdateExpression=f"{expression} REMOVE {ACTIVE_ATTRIBUTE}",
+        key = key_attributes(stored.key)
+        is_done = stored.state.ended and not self._items.update(
+            key,
+            f"{expression} REMOVE {ACTIVE_ATTRIBUTE}",
             ConditionExpression="version = :version",
             ExpressionAttributeValues={
                 ":transition": transition,
@@ -179,19 +177,16 @@ class DynamoStateTable:
             },
         )
         if not is_done:
-            self._update(
-                stored.key,
-                UpdateExpression=expression,
+            self._items.update(
+                key,
+                expression,
                 ConditionExpression="announced_transition < :transition",
                 ExpressionAttributeValues={":transition": transition},
             )
         return replace(stored, state=stored.state.announced())
 
     def _get(self, key: StateKey) -> StoredState | None:
-        answer = self._client.get_item(
-            TableName=self._table_name, Key=key_attributes(key), ConsistentRead=True
-        )
-        item = answer.get("Item")
+        item = self._items.get(key_attributes(key))
         return stored_state(key, item) if item else None
 
     def _stored_apart(self, stored: StoredState, saved: StoredState, memory: bytes) -> str:
@@ -210,7 +205,7 @@ class DynamoStateTable:
 
     def _write(
         self, saved: StoredState, attributes: Mapping[str, Any], expected_version: int
-    ) -> _Refusal | None:
+    ) -> Refusal | None:
         """Write an item if it has the expected version; 0: if there is none."""
         absent = [name for name in OPTIONAL_ATTRIBUTES if name not in attributes]
         # Every name goes through a placeholder: `status` and `memory` are words of the language.
@@ -222,40 +217,13 @@ class DynamoStateTable:
             values[":expected"] = {"N": str(expected_version)}
             condition = "version = :expected"
         assigned = ", ".join(f"#{name} = :{name}" for name in attributes)
-        try:
-            self._client.update_item(
-                TableName=self._table_name,
-                Key=key_attributes(saved.key),
-                UpdateExpression=f"SET {assigned}, announced_transition = "
-                "if_not_exists(announced_transition, :none) "
-                f"REMOVE {', '.join(f'#{name}' for name in absent)}",
-                ConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if not is_condition_refused(error):
-                raise
-            item: Any = error.response.get("Item")
-            return _Refusal(stored_state(saved.key, item) if item else None)
-        return None
-
-    def _update(self, key: StateKey, **arguments: Any) -> bool:
-        """Update an item; return False if it does not meet the condition."""
-        try:
-            self._client.update_item(
-                TableName=self._table_name, Key=key_attributes(key), **arguments
-            )
-        except ClientError as error:
-            if not is_condition_refused(error):
-                raise
-            return False
-        return True
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    """What the table holds instead of what was expected; None when the item is gone."""
-
-    stored: StoredState | None
+        return self._items.update(
+            key_attributes(saved.key),
+            f"SET {assigned}, announced_transition = "
+            "if_not_exists(announced_transition, :none) "
+            f"REMOVE {', '.join(f'#{name}' for name in absent)}",
+            ConditionExpression=condition,
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )

@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
 from lambdas.contracts.events import (
     ACTIVE_ATTRIBUTE,
-    ACTIVE_INDEX,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     STATE_TTL_ATTRIBUTE,
     UPDATED_AT_ATTRIBUTE,
     stop_partition,
 )
-from lambdas.shared.conditions import is_condition_refused
+from lambdas.shared.items import Items
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -115,8 +112,7 @@ class StopTable:
     def __init__(
         self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
         self._clock = clock
 
     def note(self, target: StopTarget, reason: StopReason) -> None:
@@ -136,49 +132,21 @@ class StopTable:
         }
         if target.arn is not None:
             item["arn"] = {"S": target.arn}
-        try:
-            self._client.put_item(
-                TableName=self._table_name,
-                Item=item,
-                ConditionExpression="attribute_not_exists(requested_at)",
-            )
-        except ClientError as error:
-            if not is_condition_refused(error):
-                raise
+        self._items.put(item, ConditionExpression="attribute_not_exists(requested_at)")
 
     def load(self, training_job_name: str, root_uri: str, run_id: str) -> StopItem | None:
         """Return the request to stop a run; None when there is none."""
-        answer = self._client.get_item(
-            TableName=self._table_name,
-            Key=_key(StopTarget(training_job_name, "", root_uri, run_id)),
-            ConsistentRead=True,
-        )
-        item = answer.get("Item")
+        item = self._items.get(_key(StopTarget(training_job_name, "", root_uri, run_id)))
         return _stop_item(item) if item else None
 
     def pending(self) -> Iterator[StopItem]:
         """Yield the requests that are not confirmed, the one that waits longest first."""
-        query: dict[str, Any] = {
-            "TableName": self._table_name,
-            "IndexName": ACTIVE_INDEX,
-            "KeyConditionExpression": "#active = :active",
-            "ExpressionAttributeNames": {"#active": ACTIVE_ATTRIBUTE},
-            "ExpressionAttributeValues": {":active": {"S": _ACTIVE_STOP}},
-        }
-        while True:
-            answer = self._client.query(**query)
-            for key in answer["Items"]:
-                # The index lags behind, and does not hold everything.
-                stored: Any = self._client.get_item(
-                    TableName=self._table_name,
-                    Key={name: key[name] for name in (STATE_PARTITION_KEY, STATE_SORT_KEY)},
-                    ConsistentRead=True,
-                ).get("Item", {})
-                if stored and stored[_STATUS]["S"] == REQUESTED:
-                    yield _stop_item(stored)
-            if "LastEvaluatedKey" not in answer:
-                return
-            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        for key in self._items.active(_ACTIVE_STOP):
+            # The index lags behind, and does not hold everything.
+            keys = (STATE_PARTITION_KEY, STATE_SORT_KEY)
+            stored = self._items.get({name: key[name] for name in keys})
+            if stored and stored[_STATUS]["S"] == REQUESTED:
+                yield _stop_item(stored)
 
     def ask_again(self, item: StopItem) -> bool:
         """Note that the job is asked once more; False when somebody else came first."""
@@ -203,24 +171,18 @@ class StopTable:
         )
 
     def _update(self, item: StopItem, expression: str, values: dict[str, Any]) -> bool:
-        try:
-            self._client.update_item(
-                TableName=self._table_name,
-                Key=_key(item.target),
-                UpdateExpression=expression,
-                ConditionExpression="#status = :requested AND num_requests = :asked",
-                ExpressionAttributeNames={"#status": _STATUS},
-                ExpressionAttributeValues={
-                    **values,
-                    ":requested": {"S": REQUESTED},
-                    ":asked": {"N": str(item.num_requests)},
-                },
-            )
-        except ClientError as error:
-            if not is_condition_refused(error):
-                raise
-            return False
-        return True
+        refusal = self._items.update(
+            _key(item.target),
+            expression,
+            ConditionExpression="#status = :requested AND num_requests = :asked",
+            ExpressionAttributeNames={"#status": _STATUS},
+            ExpressionAttributeValues={
+                **values,
+                ":requested": {"S": REQUESTED},
+                ":asked": {"N": str(item.num_requests)},
+            },
+        )
+        return refusal is None
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)

@@ -100,10 +100,6 @@ class Wake:
     def of_event(cls, event: Mapping[str, Any], bucket_names: Collection[str]) -> Wake:
         """Return what the decoded body of a message says.
 
-        Args:
-            event: The body.
-            bucket_names: Buckets that are watched.
-
         Raises:
             InvalidWakeError: It is no wake, or what it names cannot be.
         """
@@ -125,10 +121,6 @@ class Wake:
     @classmethod
     def parse(cls, body: str, bucket_names: Collection[str]) -> Wake:
         """Return what the body of a message says.
-
-        Args:
-            body: JSON.
-            bucket_names: Buckets that are watched.
 
         Raises:
             InvalidWakeError: It is no wake, or what it names cannot be.

@@ -79,11 +79,7 @@ class JobStopper:
         return watched_job_file(root_uri, buckets, self._use.open_store, self._telemetry)
 
     def speaks_for_job(self, registration: Registration) -> bool:
-        """Return whether a registered root may be where SageMaker's job of its name writes.
-
-        Args:
-            registration: The run.
-        """
+        """Return whether a registered root may be where SageMaker's job of its name writes."""
         name, root_uri = registration.training_job_name, registration.root_uri
         consent = self._consent(StopTarget(name, ON_SAGEMAKER, root_uri))
         is_elsewhere = consent is Consent.ELSEWHERE
@@ -114,11 +110,7 @@ class JobStopper:
         return on_platform if self._may_ask(on_platform, consent) else loop
 
     def unregistered(self, name: str) -> StopTarget | None:
-        """Return how to stop a SageMaker job without registration; None if it may not be stopped.
-
-        Args:
-            name: Name of the job.
-        """
+        """Return how to stop an unregistered job of SageMaker; None if it may not be stopped."""
         target = StopTarget(name, ON_SAGEMAKER)
         consent = self._consent(target)
         is_any_job = self._settings.policy == ALL and consent is Consent.ABSENT

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
+from lambdas.shared.items import Items
 from lambdas.shared.state_table import StateKey
 from rule_runtime.engine.outcome import RuleStatus
 
@@ -23,31 +24,23 @@ class Verdicts:
     """
 
     def __init__(self, client: DynamoDBClient, table_name: str) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
 
     def rules_with_issues(self, root_uri: str, run_id: str) -> set[str]:
         """Return the configuration names of the rules that found an issue in a run."""
-        query: dict[str, Any] = {
-            "TableName": self._table_name,
-            "ConsistentRead": True,
-            "KeyConditionExpression": "#run = :run",
-            "FilterExpression": "#status = :found",
-            "ProjectionExpression": "#rule",
-            "ExpressionAttributeNames": {
+        found = self._items.query(
+            ConsistentRead=True,
+            KeyConditionExpression="#run = :run",
+            FilterExpression="#status = :found",
+            ProjectionExpression="#rule",
+            ExpressionAttributeNames={
                 "#run": STATE_PARTITION_KEY,
                 "#rule": STATE_SORT_KEY,
                 "#status": "status",
             },
-            "ExpressionAttributeValues": {
+            ExpressionAttributeValues={
                 ":run": {"S": StateKey(root_uri, run_id, "").run},
                 ":found": {"S": RuleStatus.ISSUES_FOUND.value},
             },
-        }
-        found: set[str] = set()
-        while True:
-            answer: Any = self._client.query(**query)
-            found.update(item[STATE_SORT_KEY]["S"] for item in answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return found
-            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        )
+        return {item[STATE_SORT_KEY]["S"] for item in found}

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lambdas.contracts.events import (
     ACTIVE,
-    ACTIVE_ATTRIBUTE,
-    ACTIVE_INDEX,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     UPDATED_AT_ATTRIBUTE,
 )
+from lambdas.shared.items import Items
 from lambdas.shared.state_item import StateKey
 
 if TYPE_CHECKING:
@@ -77,21 +76,8 @@ class ActiveEvaluations:
     """
 
     def __init__(self, client: DynamoDBClient, table_name: str) -> None:
-        self._client = client
-        self._table_name = table_name
+        self._items = Items(client, table_name)
 
     def items(self) -> Iterator[Mapping[str, Any]]:
         """Yield the items of the index, the longest silent first, asking for more as they go."""
-        query: dict[str, Any] = {
-            "TableName": self._table_name,
-            "IndexName": ACTIVE_INDEX,
-            "KeyConditionExpression": "#active = :active",
-            "ExpressionAttributeNames": {"#active": ACTIVE_ATTRIBUTE},
-            "ExpressionAttributeValues": {":active": {"S": ACTIVE}},
-        }
-        while True:
-            answer = self._client.query(**query)
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return self._items.active(ACTIVE)

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from lambdas.contracts.events import ACTIVE_INDEX, STATUS_SOURCE
+from lambdas.contracts.events import ACTIVE, STATUS_SOURCE
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_item import key_attributes
 from lambdas.shared.state_table import DynamoStateTable, StateKey, StoredState
@@ -33,13 +33,7 @@ class SweptTable(DynamoStateTable):
         self._root_uri = root_uri
 
     def active(self) -> list[StateKey]:
-        answer = self._client.query(
-            TableName=TABLE,
-            IndexName=ACTIVE_INDEX,
-            KeyConditionExpression="active = :active",
-            ExpressionAttributeValues={":active": {"S": "1"}},
-        )
-        names = [item["run"]["S"].rpartition("#") for item in answer["Items"]]
+        names = [item["run"]["S"].rpartition("#") for item in self._items.active(ACTIVE)]
         return [StateKey(root, run, RULE) for root, _, run in names if root == self._root_uri]
 
 

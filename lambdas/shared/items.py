@@ -1,0 +1,91 @@
+"""Items of the table, as DynamoDB takes and returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from lambdas.contracts.events import ACTIVE_ATTRIBUTE, ACTIVE_INDEX
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["Items", "Refusal"]
+
+_REFUSED: Final = "ConditionalCheckFailedException"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A write that was refused, because the item does not meet its condition.
+
+    Attributes:
+        item: The item as it is, if the write asked for it; None for one that does not exist.
+    """
+
+    item: Mapping[str, Any] | None
+
+
+class Items:
+    """The items of a table.
+
+    Args:
+        client: DynamoDB client.
+        table_name: Name of the table.
+    """
+
+    def __init__(self, client: DynamoDBClient, table_name: str) -> None:
+        self._client: Any = client
+        self._table_name = table_name
+
+    def get(self, key: Mapping[str, Any], *, is_consistent: bool = True) -> dict[str, Any]:
+        """Return the attributes of an item; none of one that does not exist."""
+        answer = self._client.get_item(
+            TableName=self._table_name, Key=key, ConsistentRead=is_consistent
+        )
+        found: dict[str, Any] = answer.get("Item") or {}
+        return found
+
+    def query(self, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield the items that a query finds, asking for more as they go."""
+        query["TableName"] = self._table_name
+        while True:
+            answer = self._client.query(**query)
+            yield from answer["Items"]
+            if "LastEvaluatedKey" not in answer:
+                return
+            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def active(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Yield what the index of active items has of a kind, the longest silent first."""
+        return self.query(
+            IndexName=ACTIVE_INDEX,
+            KeyConditionExpression="#active = :active",
+            ExpressionAttributeNames={"#active": ACTIVE_ATTRIBUTE},
+            ExpressionAttributeValues={":active": {"S": kind}},
+        )
+
+    def put(self, item: Mapping[str, Any], **condition: Any) -> Refusal | None:
+        """Write a whole item; return the refusal if there is one."""
+        return self._written(self._client.put_item, Item=item, **condition)
+
+    def update(self, key: Mapping[str, Any], expression: str, **more: Any) -> Refusal | None:
+        """Change an item; return the refusal if there is one."""
+        return self._written(self._client.update_item, Key=key, UpdateExpression=expression, **more)
+
+    def delete(self, key: Mapping[str, Any]) -> None:
+        """Remove an item."""
+        self._client.delete_item(TableName=self._table_name, Key=key)
+
+    def _written(self, write: Callable[..., object], **arguments: Any) -> Refusal | None:
+        try:
+            write(TableName=self._table_name, **arguments)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != _REFUSED:
+                raise
+            item: Any = error.response.get("Item")
+            return Refusal(item)
+        return None
