@@ -35,9 +35,6 @@ class CustomRuleFile:
 def read_custom_rules(value: Any) -> tuple[CustomRuleFile, ...]:
     """Read the files.
 
-    Args:
-        value: What the user wrote.
-
     Raises:
         SettingError: If the value has none of the allowed forms.
         SeveralMistakesError: If parts of it are wrong.

@@ -28,11 +28,7 @@ class ImportTimeError(RuntimeError):
 
 
 def layer_size(folder: Path) -> tuple[int, int]:
-    """Return the size of a layer's files, and about that of its archive, in bytes.
-
-    Args:
-        folder: Folder of the layer.
-    """
+    """Return the size of a layer's files, and about that of its archive, in bytes."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     contents = [path.read_bytes() for path in files]
     return sum(map(len, contents)), sum(len(zlib.compress(data)) for data in contents)
@@ -63,11 +59,7 @@ def import_time_s() -> float:
 
 
 def summary(layer: Path) -> str:
-    """Return both in one line.
-
-    Args:
-        layer: Folder of the layer.
-    """
+    """Return both in one line."""
     size, packed = layer_size(layer)
     return (
         f"layer {size / MIB:.1f} MiB of {LARGEST_UNZIPPED_MIB} ({packed / MIB:.1f} MiB zipped), "

@@ -97,9 +97,6 @@ class RulePack:
 def pack_of(value: Any) -> RulePack | None:
     """Return the pack that the setting `rules` names, alone or beside rules; None without any.
 
-    Args:
-        value: What the user wrote.
-
     Raises:
         RuleCheckError: If the rules cannot be asked about their packs.
     """
@@ -117,9 +114,6 @@ def _pack_named(value: Any) -> RulePack | None:
 
 def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
     """Read the configured rules.
-
-    Args:
-        value: What the user wrote.
 
     Raises:
         SettingError: If the value has none of the allowed forms.
@@ -140,11 +134,7 @@ def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
 
 
 def rule_configuration_names(value: Any) -> tuple[str, ...]:
-    """Return the names of the configured rules, also where something else about them is wrong.
-
-    Args:
-        value: What the user wrote.
-    """
+    """Return the names of the configured rules, also where something else about them is wrong."""
     try:
         return tuple(str(name) for name, _ in _pairs(value))
     except SettingError:

@@ -35,25 +35,14 @@ LISTED_RULE_BYTES = len('"": "Stepwatch--RuleEvaluatorLogs12345678-123456789012"
 
 
 def wrong(key: str, value: Any, error: SettingError) -> str:
-    """Return the line that says what is wrong with a setting.
-
-    Args:
-        key: The setting without prefix.
-        value: What the user wrote.
-        error: What is allowed.
-    """
+    """Return the line that says what is wrong with a setting."""
     shown = value if error.value is None else error.value
     hint = f"; nearest: {error.nearest}" if error.nearest else ""
     return f"{PREFIX}{key}{error.part} = {shown!r}: allowed: {error.allowed}{hint}"
 
 
 def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> list[str]:
-    """Return a line for each thing that is wrong between settings that are right one by one.
-
-    Args:
-        values: The settings that could be read.
-        rule_names: Names of the configured rules, as far as they are known.
-    """
+    """Return a line for each thing that is wrong between settings that are right one by one."""
     return [
         *_unknown_rules(values, rule_names),
         *_unreachable_agreement(values, rule_names),
@@ -66,11 +55,7 @@ def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> li
 
 
 def stack_tag_mistakes(tags: object) -> list[str]:
-    """Return a line for each tag of the stack, at the top of cdk.json, that AWS would refuse.
-
-    Args:
-        tags: What cdk.json says.
-    """
+    """Return a line for each tag of the stack, at the top of cdk.json, that AWS would refuse."""
     if not isinstance(tags, list) or not all(_is_tag(tag) for tag in tags):
         return [f'tags = {tags!r}: allowed: a list of {{"Key": "<name>", "Value": "<text>"}}']
     return [

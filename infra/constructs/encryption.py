@@ -44,13 +44,7 @@ class Encryption(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str, *, config: StepwatchConfig) -> None:
-        """Create the key, or take the one that the settings name.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            config: Settings of the deployment.
-        """
+        """Create the key, or take the one that the settings name."""
         super().__init__(scope, id_)
         if config.kms_key_arn is None:
             self.key: kms.IKey = self._own_key(config)

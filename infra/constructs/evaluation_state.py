@@ -31,14 +31,7 @@ class EvaluationState(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, config: StepwatchConfig, encryption: Encryption
     ) -> None:
-        """Create the table and its index of active evaluations.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            config: Settings of the deployment.
-            encryption: Keys.
-        """
+        """Create the table and its index of active evaluations."""
         super().__init__(scope, id_)
         text, number = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
         self.table = dynamodb.Table(

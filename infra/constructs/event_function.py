@@ -42,15 +42,7 @@ class EventFunction(StepwatchFunction):
         settings: FunctionSettings,
         environment: Mapping[str, str],
     ) -> None:
-        """Create the function and the queue of its failures.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code and common settings.
-            settings: How the function runs.
-            environment: Environment variables, named as in `lambdas.contracts.environment`.
-        """
+        """Create the function and the queue of its failures."""
         super().__init__(scope, id_, source=source, settings=settings, environment=environment)
         self.failures = dead_letters(self, "Failures", source.encryption)
         acknowledge(

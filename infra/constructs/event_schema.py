@@ -59,13 +59,7 @@ class EventSchema(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str, *, registry_name: str) -> None:
-        """Create the registry and the schemas.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            registry_name: Name of the registry.
-        """
+        """Create the registry and the schemas."""
         super().__init__(scope, id_)
         registry = eventschemas.CfnRegistry(
             self,

@@ -49,15 +49,7 @@ class FinishJob(Construct):
         watched: WatchedState,
         queues: RuleQueues,
     ) -> None:
-        """Create the function and its event rule.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code of the functions.
-            watched: Buckets and table.
-            queues: The queues of the evaluators.
-        """
+        """Create the function and its event rule."""
         super().__init__(scope, id_)
         finish = EventFunction(
             self,

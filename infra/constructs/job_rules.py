@@ -34,15 +34,7 @@ class JobRules(Construct):
         watched: WatchedState,
         access_logs: s3.IBucket,
     ) -> None:
-        """Create the evaluators, and the bucket of custom rules if it must be made.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code of the functions.
-            watched: Buckets and table.
-            access_logs: Where the bucket's access logs go.
-        """
+        """Create the evaluators, and the bucket of custom rules if it must be made."""
         super().__init__(scope, id_)
         config = source.config
         self.bucket = self._bucket(source, access_logs) if config.custom_rules else None

@@ -83,15 +83,7 @@ class Monitoring(Construct):
         topic: sns.ITopic,
         monitored: Monitored,
     ) -> None:
-        """Create alarms and dashboard.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            config: Settings of the deployment.
-            topic: Where alarms are sent.
-            monitored: What is watched.
-        """
+        """Create alarms and dashboard."""
         super().__init__(scope, id_)
         self._action = actions.SnsAction(topic)
         self._own = OwnMetrics(config.stage)

@@ -39,14 +39,7 @@ class AlertTopic(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, encryption: Encryption, emails: tuple[str, ...]
     ) -> None:
-        """Create the topic and its subscriptions.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            encryption: Keys.
-            emails: Addresses to subscribe; each has to confirm.
-        """
+        """Create the topic and its subscriptions."""
         super().__init__(scope, id_)
         self.topic = sns.Topic(
             self,
@@ -91,16 +84,7 @@ class Notify(Construct):
         topic: sns.ITopic,
         log_groups: Mapping[str, str],
     ) -> None:
-        """Create the function and its event rules.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code of the functions.
-            watched: Buckets and table.
-            topic: Where it sends to.
-            log_groups: Names of the evaluators' log groups by rule configuration name.
-        """
+        """Create the function and its event rules."""
         super().__init__(scope, id_)
         statuses = list(source.config.notify_statuses)
         notify = EventFunction(

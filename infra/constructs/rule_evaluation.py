@@ -105,15 +105,7 @@ class RuleEvaluation(Construct):
         source: FunctionSource,
         watched: WatchedState,
     ) -> None:
-        """Create the queue, the function and the event rule.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            evaluated: What it evaluates.
-            source: Code of the functions.
-            watched: Buckets and table.
-        """
+        """Create the queue, the function and the event rule."""
         super().__init__(scope, id_)
         config = source.config
         self.dead_letters = dead_letters(self, "DeadLetters", source.encryption)

@@ -13,12 +13,7 @@ STATUS_BUS = "default"  # the only one that native events arrive on
 
 
 def allow_status_events(function: StepwatchFunction, detail_type: str) -> None:
-    """Allow a function to put events of one type on the bus, in the name of Stepwatch only.
-
-    Args:
-        function: The function.
-        detail_type: The `detail-type` of the events.
-    """
+    """Allow a function to put events of one type on the bus, in the name of Stepwatch only."""
     bus = cdk.Stack.of(function).format_arn(
         service="events", resource="event-bus", resource_name=STATUS_BUS
     )

@@ -45,14 +45,7 @@ class StopJob(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, source: FunctionSource, watched: WatchedState
     ) -> None:
-        """Create the function, its event rules and the queue of its failures.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code of the functions.
-            watched: Buckets and table.
-        """
+        """Create the function, its event rules and the queue of its failures."""
         super().__init__(scope, id_)
         stop = EventFunction(
             self,

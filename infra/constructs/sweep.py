@@ -41,15 +41,7 @@ class Sweep(Construct):
         watched: WatchedState,
         queues: RuleQueues,
     ) -> None:
-        """Create the function and its schedule.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code of the functions.
-            watched: Buckets and table.
-            queues: The queues of the evaluators.
-        """
+        """Create the function and its schedule."""
         super().__init__(scope, id_)
         sweep = StepwatchFunction(
             self,

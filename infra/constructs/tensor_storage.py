@@ -28,14 +28,7 @@ class TensorStorage(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, config: StepwatchConfig, encryption: Encryption
     ) -> None:
-        """Create the buckets and the bucket of their access logs.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            config: Settings of the deployment.
-            encryption: Keys.
-        """
+        """Create the buckets and the bucket of their access logs."""
         super().__init__(scope, id_)
         self._config, self._encryption = config, encryption
         self._removal = removal_of(config)

@@ -133,13 +133,7 @@ class EventSource:
 
 
 def to_record(message: Mapping[str, Any], queue_arn: str, region: str) -> dict[str, Any]:
-    """Return a message as it stands in the event of a function.
-
-    Args:
-        message: A message of ReceiveMessage.
-        queue_arn: ARN of the queue.
-        region: Region of the queue.
-    """
+    """Return a message as it stands in the event of a function."""
     attributes = {
         name: {
             "dataType": value["DataType"],

@@ -20,10 +20,6 @@ CREDENTIAL = "local"
 def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:
     """Return environment variables for a process that uses the emulator.
 
-    Args:
-        endpoint: Address of the emulator.
-        region: Region of the deployment.
-
     Returns:
         Endpoint, region and credentials that are valid nowhere; no proxy and no file of the user's
         stands between.
@@ -43,12 +39,7 @@ def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:
 
 
 def client_factory(endpoint: str, region: str = REGION) -> Callable[[str], Any]:
-    """Return a maker of boto3 clients that reach the emulator, whatever the user's environment.
-
-    Args:
-        endpoint: Address of the emulator.
-        region: Region of the deployment.
-    """
+    """Return a maker of boto3 clients that reach the emulator, whatever the user's environment."""
     # A profile in the user's environment must neither be asked for nor be missing.
     ignored = dict.fromkeys(("profile", "config_file"), (None, None, None, None))
     session = boto3.Session(

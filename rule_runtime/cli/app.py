@@ -43,11 +43,7 @@ class _RuleMistakes(logging.Handler):
     """Prints what is wrong with a rule, on one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a message.
-
-        Args:
-            record: The message.
-        """
+        """Print a message."""
         typer.echo(f"stepwatch: {record.getMessage()}", err=True)
 
 

@@ -6,11 +6,7 @@ __all__ = ["complete_pack", "complete_rule"]
 
 
 def complete_rule(incomplete: str) -> list[str]:
-    """Return the rules' names that begin so, `vanishing_gradient` or VanishingGradient.
-
-    Args:
-        incomplete: What was typed.
-    """
+    """Return the rules' names that begin so, `vanishing_gradient` or VanishingGradient."""
     # The shell waits for what is imported here.
     from rule_runtime.engine.registry import available_rules  # noqa: PLC0415
     from rule_runtime.engine.rule import snake_case  # noqa: PLC0415
@@ -21,11 +17,7 @@ def complete_rule(incomplete: str) -> list[str]:
 
 
 def complete_pack(incomplete: str) -> list[str]:
-    """Return the packs' names that begin so.
-
-    Args:
-        incomplete: What was typed.
-    """
+    """Return the packs' names that begin so."""
     from rule_runtime.configuration.packs import PACKS  # noqa: PLC0415 - as above
 
     return [name for name in PACKS if name.startswith(incomplete)]

@@ -17,9 +17,6 @@ def printed_aside(output: Enum) -> AbstractContextManager[object]:
 
     Rules of a user's file may print, when it is loaded and whenever they judge: that goes to
     standard error then.
-
-    Args:
-        output: Format of the results.
     """
     is_table = output.value == OutputFormat.TABLE.value
     return nullcontext() if is_table else redirect_stdout(sys.stderr)
@@ -27,9 +24,6 @@ def printed_aside(output: Enum) -> AbstractContextManager[object]:
 
 def ready_file(file: Path | None) -> None:
     """Make the folder of a file that must be written, before anything takes time.
-
-    Args:
-        file: The file; None for none.
 
     Raises:
         OSError: It cannot be made.

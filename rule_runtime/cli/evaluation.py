@@ -82,11 +82,7 @@ def parse_rule(text: str) -> tuple[str, Rule]:
 
 
 def class_name(name: str) -> str:
-    """Return the name of a rule's class; `vanishing_gradient` is VanishingGradient, too.
-
-    Args:
-        name: What the user wrote.
-    """
+    """Return the name of a rule's class; `vanishing_gradient` is VanishingGradient, too."""
     if name.lower() != name:
         return name
     return next((rule for rule in available_rules() if snake_case(rule) == name), name)
@@ -174,9 +170,5 @@ def exit_status_of_statuses(statuses: Collection[str]) -> ExitStatus:
 
 
 def displayed_status(state: EvaluationState) -> str:
-    """Return the status to display; an Error can mean that there was nothing to evaluate.
-
-    Args:
-        state: The state of a rule.
-    """
+    """Return the status to display; an Error can mean that there was nothing to evaluate."""
     return NOT_EVALUATED if state.has_found_nothing_to_judge else state.status.value

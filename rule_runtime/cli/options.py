@@ -117,10 +117,6 @@ class ChosenRules:
     def of(cls, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
         """Return the rules of a command's options.
 
-        Args:
-            rules: What `--rule` said.
-            pack: What `--pack` said.
-
         Raises:
             ValueError: A rule, a parameter or a pack does not exist.
             ImportError: The file of a rule cannot be imported.
@@ -131,11 +127,6 @@ class ChosenRules:
     @classmethod
     def for_run(cls, store: Store, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
         """Return the rules of a command's options, or else those that a stored run asks for.
-
-        Args:
-            store: The trial's root.
-            rules: What `--rule` said.
-            pack: What `--pack` said.
 
         Raises:
             ValueError: As of `of`, or no rule that the run asks for can be made here.
@@ -198,11 +189,6 @@ def judged_or_stored(
 ) -> list[tuple[str, Rule]] | RunRules:
     """Return the rules to judge a run by; where none are named, those that it has.
 
-    Args:
-        store: The trial's root.
-        rules: What `--rule` said.
-        pack: What `--pack` said.
-
     Raises:
         ValueError: A rule, a parameter or a pack does not exist.
     """
@@ -215,9 +201,6 @@ def judged_or_stored(
 
 def newest_run(path: str) -> str:
     """Return the folder of the newest run of a session; of a run the folder itself.
-
-    Args:
-        path: Folder or URI of a session or of a run.
 
     Raises:
         ValueError: There is no store for the URI, or the session has no run.
@@ -233,9 +216,6 @@ def newest_run(path: str) -> str:
 
 def open_run(path: str) -> Trial:
     """Return the trial at a path that must hold steps already.
-
-    Args:
-        path: Folder or URI of a run, or of a session: its newest run.
 
     Raises:
         ValueError: No step is stored there, or it is no path of a trial.
@@ -258,13 +238,7 @@ def open_run(path: str) -> Trial:
 def nothing_chosen(
     path: str, regex: Sequence[str] | None, collection: str | None = None
 ) -> ValueError:
-    """Return the mistake that no tensor of a run is what was asked for.
-
-    Args:
-        path: Folder or URI of the trial's root.
-        regex: What `--regex` said.
-        collection: What `--collection` said.
-    """
+    """Return the mistake that no tensor of a run is what was asked for."""
     said = [f"--regex {each!r}" for each in regex or ()]
     said += [] if collection is None else [f"--collection {collection!r}"]
     asked = " and ".join(said) or "your selection"
@@ -283,19 +257,11 @@ class Bar:
         self._task = shown.add_task("", total=None)
 
     def begin(self, total: int) -> None:
-        """Set the number of things to do from now on.
-
-        Args:
-            total: Their number.
-        """
+        """Set the number of things to do from now on."""
         self._shown.reset(self._task, total=total)
 
     def done(self, name: str) -> None:
-        """Count a thing that has been done.
-
-        Args:
-            name: Its name.
-        """
+        """Count a thing that has been done."""
         self._shown.update(self._task, advance=1, description=name)
 
 

@@ -29,12 +29,7 @@ FEW_RULES: Final = 5
 
 
 def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = False) -> Records:
-    """Return a table of rules, a line each unless their parameters must be there, too.
-
-    Args:
-        rules: The rules by name.
-        with_parameters: Whether they are.
-    """
+    """Return a table of rules, a line each unless their parameters must be there, too."""
     if not with_parameters:
         table = Records("rule", "what it finds", box=None)
         for name, rule in sorted(rules.items()):
@@ -47,11 +42,7 @@ def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = Fals
 
 
 def parameters_text(rule: type[Rule]) -> str:
-    """Return the parameters of a rule with their defaults and limits, a line each.
-
-    Args:
-        rule: The rule.
-    """
+    """Return the parameters of a rule with their defaults and limits, a line each."""
     return "\n".join(_parameter(parameter) for parameter in rule.parameters())
 
 

@@ -83,11 +83,7 @@ class SessionMessages:
         self._say_that_it_continues(name)
 
     def end(self, end: ProcessEnd) -> None:
-        """Send how the command ended.
-
-        Args:
-            end: How.
-        """
+        """Send how the command ended."""
         if end.passed_on is not None:
             status, details = "Stopped", f"{end.passed_on.name} ended the command"
         elif self._stopped_by is not None:
@@ -103,11 +99,7 @@ class SessionMessages:
         self._send(details, None, status, None, details)
 
     def broke_off(self, error: BaseException) -> None:
-        """Send that the run is not watched any more, though nobody knows how it ended.
-
-        Args:
-            error: Why.
-        """
+        """Send that the run is not watched any more, though nobody knows how it ended."""
         details = f"the run is not watched any more: {type(error).__name__}"
         self._send(details, None, "Error", None, details)
 
@@ -117,12 +109,7 @@ class SessionMessages:
             self._notifier.close()
 
     def line(self, text: str, style: str | None = None) -> None:
-        """Print a line on the terminal.
-
-        Args:
-            text: The line.
-            style: Its colour.
-        """
+        """Print a line on the terminal."""
         with suppress(OSError):  # the terminal may be gone
             self._console.print(text, style=style, markup=False, soft_wrap=True)
 

@@ -23,11 +23,7 @@ _MAX_LINES_OF_ONE: Final = 5
 
 
 def has_problem(state: EvaluationState) -> bool:
-    """Return whether a rule found an issue, or failed.
-
-    Args:
-        state: The state of the rule.
-    """
+    """Return whether a rule found an issue, or failed."""
     is_issue = state.status is RuleStatus.ISSUES_FOUND
     return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
 

@@ -113,9 +113,6 @@ def harmless(text: str) -> str:
 
     Texts come out of files that others may write: an escape sequence in one would be a command to
     the terminal, such as to set the clipboard.
-
-    Args:
-        text: The text.
     """
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 

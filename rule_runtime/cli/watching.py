@@ -237,11 +237,7 @@ def watch_run(
 
 
 def shown(numbers: JobNumbers) -> RenderableType:
-    """Return how a run stands, for a terminal.
-
-    Args:
-        numbers: The run.
-    """
+    """Return how a run stands, for a terminal."""
     reading = numbers.reading
     state = "has ended" if reading.has_ended else "continues"
     state = state if reading.stop is None else reading.end

@@ -51,11 +51,7 @@ class Action:
         return f"{type(self).__name__}({self.action_parameters})"
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Take a job's name for the prefix that was not given; most actions have none.
-
-        Args:
-            training_job_name: Name of the job.
-        """
+        """Take a job's name for the prefix that was not given; most actions have none."""
 
     def serialize(self) -> str:
         """Return the action as it stands in a rule's parameter `action_json`.
@@ -83,11 +79,7 @@ class StopTraining(Action):
         super().__init__(training_job_prefix=training_job_prefix)
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Take a job's name for the prefix that was not given.
-
-        Args:
-            training_job_name: Name of the job.
-        """
+        """Take a job's name for the prefix that was not given."""
         if self.use_default_training_job_prefix:
             self.action_parameters["training_job_prefix"] = training_job_name
 
@@ -139,11 +131,7 @@ class ActionList:
         return f"ActionList{self.actions}"
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Take a job's name for each prefix that was not given.
-
-        Args:
-            training_job_name: Name of the job.
-        """
+        """Take a job's name for each prefix that was not given."""
         for action in self.actions:
             action.update_training_job_prefix_if_not_specified(training_job_name)
 
@@ -157,11 +145,7 @@ class ActionList:
 
 
 def is_valid_action_object(actions: object) -> bool:
-    """Return whether an object is an action or a list of them, ours or `smdebug_rulesconfig`'s.
-
-    Args:
-        actions: The object.
-    """
+    """Return whether an object is an action or a list of them, ours or `smdebug_rulesconfig`'s."""
     listed = getattr(actions, "actions", None)
     return isinstance(actions, (Action, ActionList)) or all(
         isinstance(getattr(each, "action_parameters", None), Mapping)
@@ -171,9 +155,6 @@ def is_valid_action_object(actions: object) -> bool:
 
 def as_actions(actions: object) -> Action | ActionList | None:
     """Return actions as ours: ours, those of `smdebug_rulesconfig`, a list of them, or None.
-
-    Args:
-        actions: An action or several.
 
     Raises:
         TypeError: It is no action.
@@ -189,11 +170,7 @@ def as_actions(actions: object) -> Action | ActionList | None:
 
 
 def listed_actions(actions: Action | ActionList | None) -> tuple[Action, ...]:
-    """Return actions one by one.
-
-    Args:
-        actions: An action, several, or None.
-    """
+    """Return actions one by one."""
     if actions is None:
         return ()
     return actions.actions if isinstance(actions, ActionList) else (actions,)

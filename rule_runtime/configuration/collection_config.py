@@ -55,9 +55,6 @@ class CollectionConfig:
     def from_json(cls, member: Mapping[str, Any]) -> CollectionConfig:
         """Return the collection of a member of `CollectionConfigurations`.
 
-        Args:
-            member: The member.
-
         Raises:
             ValueError: It has no name, or something that such a member has not.
         """
@@ -68,9 +65,6 @@ class CollectionConfig:
 def as_collection(collection: object) -> CollectionConfig:
     """Return a collection as ours: ours, the SDK's, or a member of `CollectionConfigurations`.
 
-    Args:
-        collection: The collection.
-
     Raises:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
@@ -80,9 +74,6 @@ def as_collection(collection: object) -> CollectionConfig:
 
 def as_collections(given: object) -> tuple[CollectionConfig, ...]:
     """Return the collections that a rule names: each by its name, or in full.
-
-    Args:
-        given: A tuple or list of names and of what `as_collection` takes.
 
     Raises:
         TypeError: It is something else.

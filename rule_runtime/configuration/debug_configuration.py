@@ -85,9 +85,6 @@ class DebugConfiguration:
 
         A configuration file of the hook and `job.json` have the same members and no limits.
 
-        Args:
-            training_job_name: Name of the job.
-
         Raises:
             ValueError: The actions of a rule are longer than a parameter may be.
         """
@@ -104,9 +101,6 @@ class DebugConfiguration:
 
     def to_request(self, training_job_name: str) -> dict[str, Any]:
         """Return the members of a CreateTrainingJob request that the API takes.
-
-        Args:
-            training_job_name: Name of the job.
 
         Raises:
             ApiLimitError: The API would refuse them; all fields that are wrong are named.

@@ -46,11 +46,7 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
 
 
 def steps_of(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return those parameters that say at which steps is saved.
-
-    Args:
-        parameters: Parameters of a collection or of the hook.
-    """
+    """Return those parameters that say at which steps is saved."""
     return {key: value for key, value in parameters.items() if _is_of_steps(key)}
 
 

@@ -61,9 +61,6 @@ def collections_for(
 def named_rules(rules: Rules) -> Mapping[str, Rule]:
     """Return rules by the names under which to report them.
 
-    Args:
-        rules: The rules.
-
     Raises:
         ValueError: A rule or pack does not exist, no rule is given, or two have the same name.
         TypeError: Something given as a rule is none.

@@ -202,9 +202,6 @@ PACKS: Final[Mapping[str, Pack]] = MappingProxyType(
 def find_pack(name: str) -> Pack:
     """Return a pack.
 
-    Args:
-        name: Its name.
-
     Raises:
         ValueError: There is none of this name.
     """

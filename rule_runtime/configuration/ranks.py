@@ -14,9 +14,6 @@ RANKS: Final[dict[str, str]] = {"auto": "auto", "all": "all", "chief": "one"}
 def include_workers(ranks: str) -> str:
     """Return the hook's parameter `include_workers`.
 
-    Args:
-        ranks: `auto`, `all` or `chief`.
-
     Raises:
         ValueError: It is something else.
     """

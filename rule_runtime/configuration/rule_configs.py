@@ -73,9 +73,6 @@ _COLLECTIONS: Final = {
 def get_collection(collection_name: str) -> dict[str, Any]:
     """Return a ready-made collection, a member of `CollectionConfigurations`.
 
-    Args:
-        collection_name: Its name.
-
     Raises:
         ValueError: If there is none of that name.
     """

@@ -22,9 +22,6 @@ _ACTIONS = "action_json"
 def as_rule(rule: object) -> Rule:
     """Return a rule as ours: ours, the SDK's, or a member of `DebugRuleConfigurations`.
 
-    Args:
-        rule: The rule.
-
     Raises:
         TypeError: It is no rule, or one of the profiler's.
         ValueError: A value is known only while a pipeline runs.
@@ -45,9 +42,6 @@ def as_rule(rule: object) -> Rule:
 def as_hook_config(hook: object) -> DebuggerHookConfig:
     """Return what the hook saves as ours: ours, the SDK's, or a `DebugHookConfig`.
 
-    Args:
-        hook: The configuration.
-
     Raises:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
@@ -57,9 +51,6 @@ def as_hook_config(hook: object) -> DebuggerHookConfig:
 
 def as_tensorboard(config: object) -> TensorBoardOutputConfig:
     """Return TensorBoard's output as ours: ours, the SDK's, or a `TensorBoardOutputConfig`.
-
-    Args:
-        config: The configuration.
 
     Raises:
         TypeError: It is none.

@@ -43,11 +43,7 @@ def library_version() -> str:
 
 
 def installation_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Yield what there is to say of this Python and its environment.
-
-    Args:
-        environ: The environment.
-    """
+    """Yield what there is to say of this Python and its environment."""
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Finding("stepwatch", Verdict.OK, f"{library_version()}, Python {python}")
     yield _frameworks()

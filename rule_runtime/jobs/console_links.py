@@ -30,23 +30,13 @@ def partition_of(region: str) -> str:
 
 
 def training_job_page(region: str, name: str) -> str:
-    """Return the address of the page of a training job.
-
-    Args:
-        region: Region of the job.
-        name: Name of the job.
-    """
+    """Return the address of the page of a training job."""
     job = quote(name, safe="")
     return f"https://{_host(region)}/sagemaker/home?region={region}#/jobs/{job}"
 
 
 def log_group_page(region: str, log_group: str) -> str:
-    """Return the address of the page of a log group.
-
-    Args:
-        region: Region of the log group.
-        log_group: Its name.
-    """
+    """Return the address of the page of a log group."""
     page = f"https://{_host(region)}/cloudwatch/home?region={region}"
     return f"{page}#logsV2:log-groups/log-group/{_in_fragment(log_group)}"
 

@@ -26,9 +26,6 @@ __all__ = ["with_absolute_sources", "with_uploaded_sources"]
 def with_absolute_sources(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """Return rules whose files are named by absolute paths, for jobs of this machine.
 
-    Args:
-        rules: The rules.
-
     Raises:
         ValueError: A file does not exist.
     """

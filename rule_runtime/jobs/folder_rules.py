@@ -47,9 +47,6 @@ class FolderRules:
         A rule that can be made nowhere, for its parameters are wrong, gets the verdict Error with
         the reason.
 
-        Args:
-            job: The run's `job.json`.
-
         Raises:
             ValueError: A rule cannot be made on this machine, or its file may not be run, or an
                 entry of `job.json` names no rule; the others have judged.
@@ -77,11 +74,7 @@ class FolderRules:
             raise ValueError("; ".join((*others, *problems)))
 
     def ended_member(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a member of the summary of an ended run. It says how to judge the run.
-
-        Args:
-            member: The member.
-        """
+        """Return a member of the summary of an ended run. It says how to judge the run."""
         if is_final(member):
             return dict(member)
         details = (

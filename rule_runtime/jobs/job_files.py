@@ -162,11 +162,7 @@ class JobFiles:
         return self._result(self._open_store(folder), key, job)
 
     def results(self, job: JobFile | None) -> list[RuleResult]:
-        """Return what rules came to in a run, in the order of their names.
-
-        Args:
-            job: As for `result`.
-        """
+        """Return what rules came to in a run, in the order of their names."""
         folder, _ = result_place(self.root.uri, "")
         store = self._open_store(folder)
         keys = [key for key in store.list(RESULTS_PREFIX) if key.endswith(_RESULT)]

@@ -95,9 +95,6 @@ class JobWishes:
     def needs(self, rules: Iterable[Rule]) -> list[RuleNeeds]:
         """Return what rules need saved, whose parameters are checked.
 
-        Args:
-            rules: The rules of the configuration.
-
         Raises:
             ValueError: The evaluators would refuse a rule's parameters when the job runs.
         """

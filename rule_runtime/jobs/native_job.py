@@ -105,11 +105,7 @@ def is_terminal(described: Mapping[str, Any] | None) -> bool:
 
 
 def native_statuses(described: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the statuses of the rules of SageMaker's own Debugger, in configured order.
-
-    Args:
-        described: The answer of DescribeTrainingJob.
-    """
+    """Return the statuses of the rules of SageMaker's own Debugger, in configured order."""
     if described is None:
         return []
     statuses = {
@@ -129,12 +125,7 @@ def native_statuses(described: Mapping[str, Any] | None) -> list[dict[str, Any]]
 
 
 def processing_log_stream(training_job_name: str, status: Mapping[str, Any]) -> str:
-    """Return the beginning of the log stream of a rule of SageMaker's own Debugger.
-
-    Args:
-        training_job_name: Name of the job.
-        status: The rule's status.
-    """
+    """Return the beginning of the log stream of a rule of SageMaker's own Debugger."""
     rule, arn = status["RuleConfigurationName"], status.get("RuleEvaluationJobArn", "")
     return "-".join(
         (
@@ -147,10 +138,6 @@ def processing_log_stream(training_job_name: str, status: Mapping[str, Any]) -> 
 
 def stop_training_job(aws: Aws, name: str) -> None:
     """Call StopTrainingJob; a job that has ended counts as stopped.
-
-    Args:
-        aws: The account and Region.
-        name: Name of the job.
 
     Raises:
         AwsRequestError: SageMaker refuses otherwise.

@@ -17,11 +17,7 @@ _ATTRIBUTES: Final = {"email": "ActionEmail", "sms": "ActionSMS"}
 
 
 def other_place(job: PreparedJob) -> tuple[str, ...]:
-    """Return that a path of the hook's own counts, where it is another than the job's.
-
-    Args:
-        job: The job.
-    """
+    """Return that a path of the hook's own counts, where it is another than the job's."""
     own = (job.configuration.hook and job.configuration.hook.s3_output_path) or job.output_path
     if own.rstrip("/") == job.output_path.rstrip("/"):
         return ()
@@ -34,11 +30,7 @@ def other_place(job: PreparedJob) -> tuple[str, ...]:
 
 
 def unsent_messages(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return to which addresses of actions nothing is sent.
-
-    Args:
-        document: The configuration as the hook reads it.
-    """
+    """Return to which addresses of actions nothing is sent."""
     found = dict.fromkeys(
         [
             *(

@@ -81,11 +81,7 @@ def deployed_collections() -> tuple[CollectionConfig, ...]:
 
 
 def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
-    """Return warnings about rules that are deployed by default and lack data.
-
-    Args:
-        hook: What the hook saves.
-    """
+    """Return warnings about rules that are deployed by default and lack data."""
     saved = _saved(hook)
     if CollectionKeys.ALL in saved:
         return ()

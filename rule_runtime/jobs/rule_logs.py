@@ -47,13 +47,7 @@ def our_log_urls(
 def native_log_urls(
     job_name: str, statuses: Iterable[Mapping[str, Any]], region: str
 ) -> dict[str, str]:
-    """Return addresses by rule of SageMaker's own Debugger: the streams of its processing jobs.
-
-    Args:
-        job_name: Name of the job.
-        statuses: The rules' statuses.
-        region: Region of the job.
-    """
+    """Return addresses by rule of SageMaker's own Debugger: the streams of its processing jobs."""
     return {
         status["RuleConfigurationName"]: log_events_page(
             region, PROCESSING_LOG_GROUP, stream=processing_log_stream(job_name, status)

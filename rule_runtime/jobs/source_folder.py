@@ -30,9 +30,6 @@ def staged_source(source_dir: str | os.PathLike[str]) -> Path:
     The copy stays until this process ends. Requirements of the folder's own are kept, and come
     first.
 
-    Args:
-        source_dir: The folder.
-
     Raises:
         ValueError: It is no folder of this machine, or has something else called `hook_layer` or
             `stepwatch`.

@@ -60,9 +60,6 @@ def merged_request(job: PreparedJob, request: Mapping[str, Any]) -> dict[str, An
 def check_for_sagemaker(job: PreparedJob) -> None:
     """Check that SageMaker can run a job.
 
-    Args:
-        job: The job.
-
     Raises:
         ValueError: It cannot.
     """

@@ -41,9 +41,6 @@ class SavedCollections:
     def unmet(self, rules: Sequence[RuleNeeds]) -> list[str]:
         """Return what rules do not get, in words.
 
-        Args:
-            rules: What each rule needs.
-
         Raises:
             ValueError: One gets nothing.
         """
@@ -146,12 +143,7 @@ class SavedCollections:
 
 
 def stores_values(collection: Mapping[str, str], hook: Mapping[str, str]) -> bool:
-    """Return whether the values of a collection are stored.
-
-    Args:
-        collection: Parameters of the collection.
-        hook: Parameters of the hook.
-    """
+    """Return whether the values of a collection are stored."""
     for parameters in (collection, hook):
         if RAW in parameters:
             return is_true(parameters[RAW])

@@ -15,11 +15,7 @@ _PARTS: Final = ("heading", "findings", "curves", "maps", "rules")
 
 
 def parts(numbers: JobNumbers) -> dict[str, str]:
-    """Return the parts of the page as HTML, by the ids of their places.
-
-    Args:
-        numbers: What there is to show.
-    """
+    """Return the parts of the page as HTML, by the ids of their places."""
     pictures = JobPictures.of(numbers)
     return {
         name: rendered("live_part.html.j2", part=name, numbers=numbers, pictures=pictures).strip()

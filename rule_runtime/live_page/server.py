@@ -73,11 +73,7 @@ class LivePage:
     _changed: asyncio.Event | None = None
 
     def app(self, hosts: AllowedHosts) -> ASGIApp:
-        """Return the application as a server takes it.
-
-        Args:
-            hosts: The names under which browsers may ask.
-        """
+        """Return the application as a server takes it."""
         routes = [Route("/", self._page), Route("/events", self._events)]
         return _HostCheck(Starlette(routes=routes, lifespan=self._lifespan), hosts)
 
@@ -172,9 +168,6 @@ class AllowedHosts:
 
         A name that only a stranger's name server leads here is none of these; a numeric address is
         nobody's to lead elsewhere.
-
-        Args:
-            header: The header `Host`.
         """
         name, _, port = header.rpartition(":") if _has_port(header) else (header, "", "80")
         name = name.strip("[]").lower()
@@ -187,11 +180,7 @@ class AllowedHosts:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host.
-
-    Args:
-        host: A name or an address.
-    """
+    """Return whether only this machine reaches a host."""
     if host.lower() == "localhost":
         return True
     return _is_address(host) and ipaddress.ip_address(host).is_loopback

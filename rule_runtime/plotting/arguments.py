@@ -21,9 +21,6 @@ OneTensor: TypeAlias = "str | Tensor"
 def tensor_name(tensor: OneTensor) -> str:
     """Return the name of a tensor that is given by its name or as an object.
 
-    Args:
-        tensor: The tensor.
-
     Raises:
         TypeError: If it is neither.
     """
@@ -35,9 +32,6 @@ def tensor_name(tensor: OneTensor) -> str:
 
 def tensor_list(tensors: OneTensor | Iterable[OneTensor] | None) -> list[str]:
     """Return the names of one tensor, of several, or of none.
-
-    Args:
-        tensors: The tensors.
 
     Raises:
         TypeError: If one is neither a name nor a tensor.
@@ -52,9 +46,6 @@ def tensor_list(tensors: OneTensor | Iterable[OneTensor] | None) -> list[str]:
 def step_list(steps: int | Iterable[int]) -> list[int]:
     """Return one step, or several, sorted.
 
-    Args:
-        steps: The steps.
-
     Raises:
         ValueError: If there are none.
     """
@@ -67,10 +58,6 @@ def step_list(steps: int | Iterable[int]) -> list[int]:
 def check_count(name: str, count: int) -> None:
     """Refuse to draw nothing.
 
-    Args:
-        name: Name of the argument.
-        count: How many are drawn at most.
-
     Raises:
         ValueError: If it is no integer from 1.
     """
@@ -80,9 +67,6 @@ def check_count(name: str, count: int) -> None:
 
 def check_statistic(statistic: str | None) -> None:
     """Refuse what is no statistic.
-
-    Args:
-        statistic: Its name, or None.
 
     Raises:
         ValueError: If it is something else, for instance a list of names.

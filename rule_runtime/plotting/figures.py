@@ -132,11 +132,7 @@ def new_grid(ax: Axes | None, width: float, height: float) -> FigureBase:
 
 
 def figure_of(ax: Axes) -> Figure:
-    """Return the figure that axes belong to.
-
-    Args:
-        ax: The axes.
-    """
+    """Return the figure that axes belong to."""
     figure: Any = ax.get_figure(root=True) if _knows_root() else ax.get_figure()
     if isinstance(figure, SubFigure):  # matplotlib before 3.10 returns it
         figure = figure.figure
@@ -150,9 +146,6 @@ def text(value: object) -> str:
 
     Names come out of files: a dollar sign must not begin a formula, nor an underscore hide a line
     from the legend.
-
-    Args:
-        value: A name, or anything else.
     """
     shown = "".join(c if c.isprintable() else "?" for c in str(value))
     if len(shown) > _MAX_LABEL_LENGTH:

@@ -80,11 +80,7 @@ def draw_metrics(
 
 
 def metric_names(trial: Trial) -> list[str]:
-    """Return the names of the metrics that were saved, sorted.
-
-    Args:
-        trial: The trial.
-    """
+    """Return the names of the metrics that were saved, sorted."""
     return [name for name in trial.select_tensors(collection="metrics") if split_metric(name)[0]]
 
 

@@ -77,11 +77,7 @@ class Axis:
 
 
 def number_text(value: float) -> str:
-    """Return a number as it is written at an axis and in a sentence, four digits long.
-
-    Args:
-        value: The number.
-    """
+    """Return a number as it is written at an axis and in a sentence, four digits long."""
     if value == 0:
         return "0"
     if value == int(value) and abs(value) < 1e4:  # noqa: PLR2004 - four digits are short

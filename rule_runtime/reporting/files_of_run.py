@@ -42,10 +42,6 @@ class FilesOfRun:
     def listed(cls, store: Store, is_late: Callable[[], bool]) -> FilesOfRun:
         """List them, as long as that is not late.
 
-        Args:
-            store: The trial's root.
-            is_late: Returns whether it is.
-
         Raises:
             StorageError: If the storage fails.
         """

@@ -72,12 +72,7 @@ class FindingPlot:
 
 
 def watch_finding(history: RunHistory, evidence: Evidence) -> str:
-    """Have a run keep what the picture of a finding needs; return the tensor to watch.
-
-    Args:
-        history: The run.
-        evidence: The finding.
-    """
+    """Have a run keep what the picture of a finding needs; return the tensor to watch."""
     measure = MEASURES.get(evidence.measure, LOSS)
     if evidence.measure in _FROM_VALUES and history.zero_shares is not None:
         history.zero_shares.want(evidence.worker, evidence.tensor)

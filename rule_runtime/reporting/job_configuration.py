@@ -41,11 +41,6 @@ class JobConfiguration:
     def read(cls, store: Store, kinds: TensorKinds, names: Iterable[str]) -> JobConfiguration:
         """Return how a run was configured.
 
-        Args:
-            store: The trial's root.
-            kinds: What its tensors are.
-            names: The tensors that were saved.
-
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """

@@ -61,11 +61,6 @@ class JobNumbers:
     def of(cls, store: Store, reading: RunReading, verdicts: Sequence[JobVerdict]) -> JobNumbers:
         """Return the parts of a report.
 
-        Args:
-            store: The trial's root.
-            reading: What was read of it.
-            verdicts: What rules found.
-
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
@@ -148,11 +143,7 @@ class JobNumbers:
 
 
 def curves(history: RunHistory) -> dict[str, list[Line]]:
-    """Return the curves of a run by heading; those of evaluations are dashed.
-
-    Args:
-        history: The run.
-    """
+    """Return the curves of a run by heading; those of evaluations are dashed."""
     found: dict[str, list[Line]] = {}
     for kind, heading in _KINDS.items():
         keys = sorted(key for key in history.scalars if key.kind == kind)

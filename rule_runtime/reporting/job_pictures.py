@@ -33,11 +33,7 @@ class JobPictures:
 
     @classmethod
     def of(cls, numbers: JobNumbers) -> JobPictures:
-        """Return the pictures of a report.
-
-        Args:
-            numbers: Its parts.
-        """
+        """Return the pictures of a report."""
         plots = {
             name: line_chart(
                 plot.lines,

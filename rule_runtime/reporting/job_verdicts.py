@@ -70,12 +70,7 @@ class JobVerdict:
 
     @classmethod
     def of_state(cls, name: str, state: EvaluationState) -> JobVerdict:
-        """Return the verdict that a state holds.
-
-        Args:
-            name: Name of the rule's configuration.
-            state: The state.
-        """
+        """Return the verdict that a state holds."""
         is_not_judged = state.has_found_nothing_to_judge
         summary, advice = _documentation(name)
         found = without_api_prefix(status_details(name, state))
@@ -92,9 +87,6 @@ class JobVerdict:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobVerdict:
         """Return the verdict of an entry of `DebugRuleEvaluationStatuses`, with its `Evidence`.
-
-        Args:
-            data: The decoded JSON object.
 
         Raises:
             ValueError: It is none.
@@ -133,9 +125,6 @@ class JobVerdict:
 
 def verdicts_of(given: Verdicts) -> list[JobVerdict]:
     """Return verdicts in the order in which they are read: findings first.
-
-    Args:
-        given: States by name, verdicts, or their JSON.
 
     Raises:
         ValueError: An entry is no verdict.

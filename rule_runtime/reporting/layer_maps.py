@@ -45,11 +45,7 @@ class LayerMap:
 
 
 def gradient_norms(history: RunHistory) -> LayerMap | None:
-    """Return the norms of the gradients; None if none were saved.
-
-    Args:
-        history: The run.
-    """
+    """Return the norms of the gradients; None if none were saved."""
     found = [each for each in _of_training(history) if len(each.gradients)]
     if not found:
         return None
@@ -70,9 +66,6 @@ def update_ratios(history: RunHistory) -> LayerMap | None:
     An update by gradient descent is the learning rate times the gradient. Where no learning rate
     was saved, gradients are compared with weights; and where no gradients were, how much the norm
     of a weight changed is the least that the weight itself changed.
-
-    Args:
-        history: The run.
     """
     found = [each for each in _of_training(history) if len(each.weights)]
     with_gradients = [each for each in found if len(each.gradients)]

@@ -21,12 +21,7 @@ _FOLDER: Final = "templates"
 
 
 def rendered(template: str, **content: Any) -> str:
-    """Return a page, or a part of one.
-
-    Args:
-        template: Name of the template's file.
-        content: What it shows.
-    """
+    """Return a page, or a part of one."""
     return _environment().get_template(template).render(**content)
 
 

@@ -114,11 +114,7 @@ class RunHistory:
     left_out_scalars: set[str] = field(default_factory=set)
 
     def add(self, file: StepFile) -> None:
-        """Take in what one worker wrote at one step; in any order of steps.
-
-        Args:
-            file: The file, of this run.
-        """
+        """Take in what one worker wrote at one step; in any order of steps."""
         self.num_bytes += file.num_bytes
         self.cut.add((file,))
         if file.index is None:

@@ -13,10 +13,6 @@ def shown_text(value: object, max_length: int = _MAX_LENGTH) -> str:
     """Return a text without what cannot be printed, shortened in its middle if it is long.
 
     Names come out of files: they must not turn the writing direction, nor fill a page.
-
-    Args:
-        value: A name, or anything else.
-        max_length: The most characters that are returned.
     """
     text = "".join(c if c.isprintable() else "?" for c in str(value)[: 4 * max_length])
     if len(text) <= max_length:

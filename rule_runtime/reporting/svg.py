@@ -43,9 +43,6 @@ def inline_svg(draw: Callable[[], Figure]) -> str:
     """Return a figure as an SVG element; its text is text, and there is no background.
 
     Behind legends is the page's `--ground`, a variable of its style sheet.
-
-    Args:
-        draw: Draws the figure.
     """
     with mpl.rc_context():
         mpl.rcdefaults()

@@ -63,11 +63,7 @@ class TensorExtremes:
         self._table[codes] = table
 
     def worst(self, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the tensors that look worst, worst first, and how many more look bad.
-
-        Args:
-            limit: How many at most.
-        """
+        """Return the tensors that look worst, worst first, and how many more look bad."""
         columns = {name: self._table[:, at] for name, at in _OF.items()}
         with np.errstate(all="ignore"):
             growth = columns["peak_rms"] / columns["first_rms"]

@@ -91,11 +91,7 @@ class TensorKinds:
         self._groups.clear()
 
     def group(self, names: tuple[str, ...]) -> TensorGroup:
-        """Return what the tensors of a file are; files with the same tensors share it.
-
-        Args:
-            names: Names in the file's statistics.
-        """
+        """Return what the tensors of a file are; files with the same tensors share it."""
         known = self._groups.get(names)
         if known is None:
             if len(self._groups) >= _MAX_GROUPS:
@@ -104,11 +100,7 @@ class TensorKinds:
         return known
 
     def collections(self, names: Iterable[str]) -> Mapping[str, TrialCollection]:
-        """Return the collections of all workers by name.
-
-        Args:
-            names: The tensors that were saved.
-        """
+        """Return the collections of all workers by name."""
         return merged_collections(self._files, list(names), self._reader.matcher)
 
     def _grouped(self, stored: tuple[str, ...]) -> TensorGroup:

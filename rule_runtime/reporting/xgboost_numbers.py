@@ -45,9 +45,6 @@ def report_numbers(trial: Trial) -> dict[str, Any]:
 
     Each of the `sections` has its numbers, or `missing`: why it has none.
 
-    Args:
-        trial: The trial.
-
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.
     """

@@ -40,30 +40,15 @@ class ZeroShares:
         self._num_read = 0
 
     def want(self, worker: str, tensor: str) -> None:
-        """Have the values of a tensor read from now on.
-
-        Args:
-            worker: Whose.
-            tensor: Its name.
-        """
+        """Have the values of a tensor read from now on."""
         self._wanted.add((worker, tensor))
 
     def of(self, worker: str, tensor: str) -> Mapping[int, float]:
-        """Return the share of zeros by step, in percent.
-
-        Args:
-            worker: Whose.
-            tensor: Its name.
-        """
+        """Return the share of zeros by step, in percent."""
         return self._found.get((worker, tensor), {})
 
     def add(self, file: StepFile, tensor: str) -> None:
-        """Read a tensor of a file, if it is one that is wanted and its value was saved.
-
-        Args:
-            file: The file.
-            tensor: The tensor's name.
-        """
+        """Read a tensor of a file, if it is one that is wanted and its value was saved."""
         key = (file.worker, tensor)
         known = self._found.setdefault(key, {}) if key in self._wanted else {}
         if key not in self._wanted or file.step in known or file.index is None:

@@ -82,12 +82,7 @@ def send_to_default_bus(account_id: str, region: str, event: Mapping[str, Any]) 
 
 
 def run_schedules(account_id: str, region: str) -> None:
-    """Do what EventBridge does when the schedule of each enabled rule comes due.
-
-    Args:
-        account_id: Account of the rules.
-        region: Region of the rules.
-    """
+    """Do what EventBridge does when the schedule of each enabled rule comes due."""
     for rule in list(events_backends[account_id][region].event_buses["default"].rules.values()):
         if rule.scheduled_expression and rule.state == "ENABLED":
             for target in list(rule.targets):
