@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from hook_layer.format.errors import PathError
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, split_object_key
 from hook_layer.storage.base import check_key
 from lambdas.contracts.events import MAX_ROOT_BYTES, WAKE_DETAIL_TYPE
+from lambdas.shared.native_events import event_time
 from lambdas.shared.wake import InvalidWakeError, Wake
 
 __all__ = ["IgnoredMessageError", "TensorObject", "parse_message"]
@@ -88,7 +88,7 @@ def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject | Wa
     if relative in _OTHER_FILES:
         raise IgnoredMessageError(f"{relative} calls for no evaluation", is_expected=True)
     _check_path(root, relative)
-    return TensorObject(f"s3://{bucket}/{root}", relative, _time(event.get("time")))
+    return TensorObject(f"s3://{bucket}/{root}", relative, event_time(event))
 
 
 def _event(body: str) -> Mapping[str, Any]:
@@ -118,12 +118,3 @@ def _check_path(root: str, relative: str) -> None:
         raise IgnoredMessageError(str(error)) from None
     if len(root.encode()) > MAX_ROOT_BYTES:
         raise IgnoredMessageError(f"the root is longer than {MAX_ROOT_BYTES} bytes")
-
-
-def _time(value: object) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -45,10 +45,11 @@ class _JobMessages:
     were_received: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
 class EvaluateRuleService:
     """Evaluates the configured rule for batches of messages.
 
-    Args:
+    Attributes:
         bucket_names: Buckets that are watched.
         jobs: Looks at one job.
         attempts: Which jobs the process died of.
@@ -56,20 +57,11 @@ class EvaluateRuleService:
         telemetry: Logs and metrics.
     """
 
-    def __init__(
-        self,
-        *,
-        bucket_names: Collection[str],
-        jobs: JobLook,
-        attempts: Attempts,
-        open_store: Callable[[str], Store],
-        telemetry: Telemetry,
-    ) -> None:
-        self._bucket_names = bucket_names
-        self._jobs = jobs
-        self._attempts = attempts
-        self._open_store = open_store
-        self._telemetry = telemetry
+    bucket_names: Collection[str]
+    jobs: JobLook
+    attempts: Attempts
+    open_store: Callable[[str], Store]
+    telemetry: Telemetry
 
     def evaluate(
         self, records: Iterable[Mapping[str, Any]], remaining_ms: Callable[[], float]
@@ -97,10 +89,10 @@ class EvaluateRuleService:
             failure: Exception | None = None
             if root_uri in put_back:
                 failure = PutBackError(f"{root_uri} is evaluated apart from the others")
-                self._telemetry.count("JobsPutBack")
+                self.telemetry.count("JobsPutBack")
             elif not turn.may_go_on():
                 failure = OutOfTimeError(f"no time left for {root_uri}")
-                self._telemetry.count("JobsPutOff")
+                self.telemetry.count("JobsPutOff")
             else:
                 failure = self._failure_of(root_uri, messages, turn.share(num_left))
                 num_left -= 1
@@ -121,19 +113,19 @@ class EvaluateRuleService:
 
     def _num_deaths(self, root_uri: str) -> int:
         try:
-            return self._attempts.num_unfinished(root_uri)
+            return self.attempts.num_unfinished(root_uri)
         except Exception as error:  # noqa: BLE001 - the evaluation, which needs the table too, tells
-            self._telemetry.warning("attempts not known", problem=str(error))
+            self.telemetry.warning("attempts not known", problem=str(error))
             return 0
 
     def _by_job(self, records: Iterable[Mapping[str, Any]]) -> dict[str, _JobMessages]:
         jobs: dict[str, _JobMessages] = defaultdict(_JobMessages)
         for record in records:
             try:
-                found = parse_message(record["body"], self._bucket_names)
+                found = parse_message(record["body"], self.bucket_names)
             except IgnoredMessageError as error:
-                self._telemetry.count("MessagesIgnored")
-                log = self._telemetry.info if error.is_expected else self._telemetry.warning
+                self.telemetry.count("MessagesIgnored")
+                log = self.telemetry.info if error.is_expected else self.telemetry.warning
                 log("message ignored", message_id=record["messageId"], reason=str(error))
                 continue
             job = jobs[found.root_uri]
@@ -151,27 +143,27 @@ class EvaluateRuleService:
         """Look at a job; return what kept it from being evaluated."""
         try:
             with self._attempt(root_uri) if messages.were_received else nullcontext():
-                store = self._open_store(root_uri)
-                self._jobs.look_at(store, messages.objects, messages.wakes, turn)
+                store = self.open_store(root_uri)
+                self.jobs.look_at(store, messages.objects, messages.wakes, turn)
         except OutOfTimeError as error:
-            self._telemetry.count("JobsPutOff")
+            self.telemetry.count("JobsPutOff")
             return error
         except Exception as error:  # noqa: BLE001 - one job's failure must not fail the others'
-            self._telemetry.count("JobsFailed")
-            self._telemetry.error("job not evaluated", exception=error, debug_output_uri=root_uri)
+            self.telemetry.count("JobsFailed")
+            self.telemetry.error("job not evaluated", exception=error, debug_output_uri=root_uri)
             return error
         return None
 
     @contextmanager
     def _attempt(self, root_uri: str) -> Iterator[None]:
         """Note an attempt; the note stays when the process does not survive it."""
-        self._attempts.begin(root_uri)
+        self.attempts.begin(root_uri)
         try:
             yield
         except Exception:
-            self._attempts.end(root_uri)
+            self.attempts.end(root_uri)
             raise
-        self._attempts.end(root_uri)
+        self.attempts.end(root_uri)
 
 
 def _receive_count(record: Mapping[str, Any]) -> int:

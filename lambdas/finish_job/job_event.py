@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from lambdas.contracts.events import STATUS_DETAIL_TYPE
-from lambdas.shared.native_events import is_native_event
+from lambdas.shared.native_events import event_time, is_native_event
 
 __all__ = ["JobEvent", "parse_job_event"]
 
@@ -49,7 +48,7 @@ def parse_job_event(event: object, context: object = None) -> JobEvent | None:
     detail = event.get("detail")
     if event.get("detail-type") != STATUS_DETAIL_TYPE or not isinstance(detail, Mapping):
         return None
-    name, at = _name(detail.get("TrainingJobName")), _time(event.get("time"))
+    name, at = _name(detail.get("TrainingJobName")), event_time(event)
     status = detail.get("TrainingJobStatus")
     if not name or at is None or not isinstance(status, str):
         return None
@@ -62,12 +61,3 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or len(value) > _MAX_NAME or not value.isprintable():
         return ""
     return value
-
-
-def _time(value: Any) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -10,9 +10,9 @@ from rule_runtime.engine.result_file import RESULTS_PREFIX, result_place
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store
-    from lambdas.finish_job.run_states import RunStates
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
+    from lambdas.shared.run_states import RunStates
 
 __all__ = ["REPORT_KEY", "JobReports"]
 

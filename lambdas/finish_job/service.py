@@ -12,6 +12,7 @@ where the job is, and the table what its rules found.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lambdas.shared.registration import LifeSign
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["FinishJobService"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class FinishJobService:
     """Wakes the evaluators of jobs that have ended, notes which are interrupted, has them reported.
 
-    Args:
+    Attributes:
         bucket_names: Buckets that are watched.
         registrations: The registered jobs.
         queue: The evaluators' queues.
@@ -40,20 +42,11 @@ class FinishJobService:
         telemetry: Logs and metrics.
     """
 
-    def __init__(
-        self,
-        *,
-        bucket_names: Collection[str],
-        registrations: RegistrationTable,
-        queue: WakeQueue,
-        reports: JobReports,
-        telemetry: Telemetry,
-    ) -> None:
-        self._bucket_names = bucket_names
-        self._registrations = registrations
-        self._queue = queue
-        self._reports = reports
-        self._telemetry = telemetry
+    bucket_names: Collection[str]
+    registrations: RegistrationTable
+    queue: WakeQueue
+    reports: JobReports
+    telemetry: Telemetry
 
     def handle(self, event: JobEvent) -> int:
         """Do what an event asks for; return how many evaluations were woken.
@@ -66,26 +59,26 @@ class FinishJobService:
         """
         registrations = [
             found
-            for found in self._registrations.find(event.training_job_name)
+            for found in self.registrations.find(event.training_job_name)
             if found.is_sagemaker_job and self._is_watched(found)
         ]
         if not registrations:
             return 0
         if not event.has_ended:
             sign = LifeSign(event.at, event.is_interrupted)
-            self._registrations.note_life_sign(event.training_job_name, sign)
+            self.registrations.note_life_sign(event.training_job_name, sign)
             if event.is_interrupted:
-                self._telemetry.count("JobsInterrupted")
-                self._telemetry.info("the job is interrupted; its silence is none")
+                self.telemetry.count("JobsInterrupted")
+                self.telemetry.info("the job is interrupted; its silence is none")
             return 0
         wakes = [Wake(job.root_uri, job.run_id, WakeReason.ENDED) for job in registrations]
-        for rule in sorted(self._queue.rules):
-            self._queue.send_all(rule, wakes)
-        self._telemetry.count("JobsEnded")
-        self._telemetry.info("the job has ended; its runs are judged", num_runs=len(wakes))
+        for rule in sorted(self.queue.rules):
+            self.queue.send_all(rule, wakes)
+        self.telemetry.count("JobsEnded")
+        self.telemetry.info("the job has ended; its runs are judged", num_runs=len(wakes))
         for job in registrations:
-            self._reports.write_if_judged(job)  # who is woken, and judged before, has no news
-        return len(wakes) * len(self._queue.rules)
+            self.reports.write_if_judged(job)  # who is woken, and judged before, has no news
+        return len(wakes) * len(self.queue.rules)
 
     def report(self, news: StatusNews) -> bool:
         """Write the report of the job that an event is about, if all its rules have judged.
@@ -96,11 +89,11 @@ class FinishJobService:
         Raises:
             ClientError: The table failed.
         """
-        job = self._registrations.get(news.training_job_name, news.root_uri)
+        job = self.registrations.get(news.training_job_name, news.root_uri)
         if job is None or not self._is_watched(job):
             return False
-        return self._reports.write_if_judged(job)
+        return self.reports.write_if_judged(job)
 
     def _is_watched(self, registration: Registration) -> bool:
         bucket = bucket_of(registration.root_uri)
-        return bucket in self._bucket_names
+        return bucket in self.bucket_names

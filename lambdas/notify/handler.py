@@ -9,7 +9,7 @@ from typing import Any, Final
 from hook_layer.storage.s3 import S3Store
 from lambdas.notify.news import parse_news
 from lambdas.notify.sent_notices import SentNotices
-from lambdas.notify.service import NotifyDependencies, NotifyService
+from lambdas.notify.service import NotifyService
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
@@ -33,15 +33,13 @@ def _service() -> NotifyService:
     table_name = settings.state_table_name
     return NotifyService(
         settings,
-        NotifyDependencies(
-            states=DynamoStateTable(clients.dynamodb(), table_name),
-            registrations=RegistrationTable(clients.dynamodb(), table_name),
-            stops=StopTable(clients.dynamodb(), table_name),
-            sent=SentNotices(clients.dynamodb(), table_name),
-            topic=clients.sns,
-            open_store=lambda uri: S3Store(uri, client=clients.s3()),
-            telemetry=_telemetry(),
-        ),
+        states=DynamoStateTable(clients.dynamodb(), table_name),
+        registrations=RegistrationTable(clients.dynamodb(), table_name),
+        stops=StopTable(clients.dynamodb(), table_name),
+        sent=SentNotices(clients.dynamodb(), table_name),
+        topic=clients.sns,
+        open_store=lambda uri: S3Store(uri, client=clients.s3()),
+        telemetry=_telemetry(),
     )
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lambdas.shared.stop_table import StopTable
     from rule_runtime.engine.state import EvaluationState
 
-__all__ = ["NotifyDependencies", "NotifyService"]
+__all__ = ["NotifyService"]
 
 _Message = tuple[NoticeKey, "Notice"]
 
@@ -55,10 +55,11 @@ class TopicClient(Protocol):
 
 
 @dataclass(frozen=True)
-class NotifyDependencies:
-    """What the service works with.
+class NotifyService:
+    """Sends messages about what the rules found.
 
     Attributes:
+        settings: The function's settings.
         states: The evaluation states.
         registrations: The registered jobs.
         stops: The requests to stop jobs.
@@ -68,6 +69,7 @@ class NotifyDependencies:
         telemetry: Logs and metrics.
     """
 
+    settings: NotifySettings
     states: StateTable
     registrations: RegistrationTable
     stops: StopTable
@@ -75,20 +77,6 @@ class NotifyDependencies:
     topic: Callable[[], TopicClient]
     open_store: Callable[[str], Store]
     telemetry: Telemetry
-
-
-class NotifyService:
-    """Sends messages about what the rules found.
-
-    Args:
-        settings: The function's settings.
-        dependencies: Tables, topic, logs.
-    """
-
-    def __init__(self, settings: NotifySettings, dependencies: NotifyDependencies) -> None:
-        self._settings = settings
-        self._use = dependencies
-        self._telemetry = dependencies.telemetry
 
     def tell(self, news: Sequence[StatusChange | OverdueStop]) -> None:
         """Send a message for each change that is worth one and has none yet.
@@ -113,7 +101,7 @@ class NotifyService:
     def _message(self, change: StatusChange | OverdueStop) -> _Message | None:
         if isinstance(change, OverdueStop):
             return self._of_overdue(change)
-        if change.status not in self._settings.statuses:
+        if change.status not in self.settings.statuses:
             return None
         return self._of_native(change) if change.root_uri is None else self._of_ours(change)
 
@@ -127,14 +115,14 @@ class NotifyService:
         )
         name, status = change.training_job_name, change.status.value
         key = NoticeKey(("native", name, change.rule, status, change.changed_at))
-        return key, status_notice(facts, self._settings)
+        return key, status_notice(facts, self.settings)
 
     def _of_ours(self, change: StatusChange) -> _Message | None:
         name, root_uri = change.training_job_name, change.root_uri or ""
-        job = self._use.registrations.get(name, root_uri) if root_uri else None
+        job = self.registrations.get(name, root_uri) if root_uri else None
         stored = None
         if job is not None:
-            stored = self._use.states.load(StateKey(root_uri, change.run_id, change.rule))
+            stored = self.states.load(StateKey(root_uri, change.run_id, change.rule))
         if job is None or stored is None:
             self._refuse("neither a registered job nor its verdict confirm the event", change)
             return None
@@ -144,12 +132,10 @@ class NotifyService:
             self._refuse(f"the status is {state.status.value} now", change)
             return None
         is_finding = state.status is RuleStatus.ISSUES_FOUND
-        is_quiet = _is_without_news(state) and not self._settings.tells_not_judged
+        is_quiet = _is_without_news(state) and not self.settings.tells_not_judged
         file = self._job_file(job) if is_finding or is_quiet else None
         if is_quiet and not _asks_by_name(file, change.rule):
-            self._telemetry.info(
-                "no message: the rule had nothing to evaluate", reason=state.reason
-            )
+            self.telemetry.info("no message: the rule had nothing to evaluate", reason=state.reason)
             return None
         actions = JobActions.of(job.training_job_name, file) if is_finding else None
         facts = StatusFacts(
@@ -166,44 +152,44 @@ class NotifyService:
         )
         changed_at = str(stored.status_changed_at_ms)
         key = NoticeKey((root_uri, change.run_id, change.rule, state.status.value, changed_at))
-        return key, status_notice(facts, self._settings)
+        return key, status_notice(facts, self.settings)
 
     def _of_overdue(self, news: OverdueStop) -> _Message | None:
-        item = self._use.stops.load(news.training_job_name, news.root_uri, news.run_id)
+        item = self.stops.load(news.training_job_name, news.root_uri, news.run_id)
         # The news goes out a moment before the request is noted as late.
         if item is None or item.status == CONFIRMED or item.num_requests < 2:  # noqa: PLR2004
             self._refuse("no request to stop the job is overdue", news)
             return None
         name, requested_at = news.training_job_name, str(item.requested_at_ms)
         key = NoticeKey((OVERDUE, name, news.root_uri, news.run_id, requested_at))
-        return key, overdue_notice(item, self._settings)
+        return key, overdue_notice(item, self.settings)
 
     def _job_file(self, job: Registration) -> JobFile | None:
         """Return what the job wants; a file that cannot be used keeps nobody uninformed."""
-        buckets = self._settings.tensor_bucket_names
-        return watched_job_file(job.root_uri, buckets, self._use.open_store, self._telemetry)
+        buckets = self.settings.tensor_bucket_names
+        return watched_job_file(job.root_uri, buckets, self.open_store, self.telemetry)
 
     def _send(self, key: NoticeKey, notice: Notice) -> None:
-        if not self._use.sent.claim(key):
-            self._telemetry.info("message was sent before", subject=notice.subject)
+        if not self.sent.claim(key):
+            self.telemetry.info("message was sent before", subject=notice.subject)
             return
         try:
-            self._use.topic().publish(
-                TopicArn=self._settings.topic_arn,
+            self.topic().publish(
+                TopicArn=self.settings.topic_arn,
                 Subject=notice.subject,
                 Message=notice.body,
                 MessageAttributes=notice.attributes,
             )
         except (ClientError, BotoCoreError):
-            self._use.sent.release(key)
+            self.sent.release(key)
             raise
-        self._use.sent.mark_sent(key)
-        self._telemetry.count("NoticesSent")
-        self._telemetry.info("message sent", subject=notice.subject)
+        self.sent.mark_sent(key)
+        self.telemetry.count("NoticesSent")
+        self.telemetry.info("message sent", subject=notice.subject)
 
     def _refuse(self, why: str, news: StatusChange | OverdueStop) -> None:
-        self._telemetry.count("NoticesRefused")
-        self._telemetry.warning(
+        self.telemetry.count("NoticesRefused")
+        self.telemetry.warning(
             "no message: " + why,
             event_training_job_name=news.training_job_name,
             debug_output_uri=news.root_uri,

@@ -1,4 +1,4 @@
-"""Whether an event is SageMaker's own, and about this account.
+"""Whether an event is SageMaker's own, and about this account; and when it happened.
 
 Nobody but AWS can send with the source `aws.sagemaker`. But a bus may take events from other
 accounts and regions, where a job can have the name of one here. They keep the account and the
@@ -8,11 +8,12 @@ region that they come from.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from lambdas.contracts.events import NATIVE_SOURCE
 
-__all__ = ["is_native_event"]
+__all__ = ["event_time", "is_native_event"]
 
 _REGION, _ACCOUNT = 3, 4
 _MIN_PARTS: Final = 5
@@ -33,3 +34,14 @@ def is_native_event(event: Mapping[Any, Any], context: object) -> bool:
     if len(here) < _MIN_PARTS:
         return True
     return event.get("account") == here[_ACCOUNT] and event.get("region") == here[_REGION]
+
+
+def event_time(event: Mapping[Any, Any]) -> float | None:
+    """Return when an event of EventBridge happened, seconds since the epoch; None if unknown."""
+    value = event.get("time")
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts import environment
@@ -55,17 +55,13 @@ class _Settings:
             SettingsError: Variables are missing or invalid; all of them are named.
         """
         reader = EnvironmentReader(variables)
-        settings = cls._read(
-            reader,
-            state_table_name=reader.text(environment.STATE_TABLE_NAME),
-            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
-        )
+        settings = cls._read(reader)
         reader.raise_problems()
         return settings
 
     @classmethod
-    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
-        """Return the settings with what only this function must know."""
+    def _read(cls, reader: EnvironmentReader) -> Self:
+        """Return the settings; the order is that in which mistakes are reported."""
         raise NotImplementedError
 
 
@@ -97,13 +93,13 @@ class EvaluateRuleSettings(_Settings):
     worker_wait_steps: int = 20
 
     @classmethod
-    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+    def _read(cls, reader: EnvironmentReader) -> Self:
         name = reader.rule_name(environment.RULE_CONFIGURATION_NAME, (JOB_RULES, CUSTOM_RULES))
         has_rule = name not in (JOB_RULES, CUSTOM_RULES)
         return cls(
-            **common,
             rule_configuration_name=name,
             rule_parameters=reader.rule_parameters(environment.RULE_PARAMETERS) if has_rule else {},
+            **_watched(reader),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
             deployed_rules=reader.names(environment.DEPLOYED_RULES),
             custom_rules=reader.custom_rules(
@@ -142,9 +138,9 @@ class StopJobSettings(_Settings):
     event_bus_name: str = "default"
 
     @classmethod
-    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+    def _read(cls, reader: EnvironmentReader) -> Self:
         return cls(
-            **common,
+            **_watched(reader),
             policy=reader.choice(environment.STOP_POLICY, STOP_POLICIES),
             stop_rules=reader.names(environment.STOP_RULES),
             observed_rules=reader.names(environment.STOP_OBSERVED_RULES),
@@ -178,9 +174,9 @@ class FinishJobSettings(_Settings):
     rule_queue_urls: Mapping[str, str]
 
     @classmethod
-    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+    def _read(cls, reader: EnvironmentReader) -> Self:
         return cls(
-            **common,
+            **_watched(reader),
             rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
         )
 
@@ -196,9 +192,11 @@ class SweepSettings(FinishJobSettings):
     max_silence_s: float = _MAX_SILENCE_S
 
     @classmethod
-    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
-        max_silence_s = reader.number(environment.MAX_SILENCE_S, default=_MAX_SILENCE_S)
-        return super()._read(reader, **common, max_silence_s=max_silence_s)
+    def _read(cls, reader: EnvironmentReader) -> Self:
+        return replace(
+            super()._read(reader),
+            max_silence_s=reader.number(environment.MAX_SILENCE_S, default=_MAX_SILENCE_S),
+        )
 
 
 @dataclass(frozen=True)
@@ -221,14 +219,21 @@ class NotifySettings(_Settings):
     rule_log_groups: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def _read(cls, reader: EnvironmentReader, **common: Any) -> Self:
+    def _read(cls, reader: EnvironmentReader) -> Self:
         statuses = reader.choices(environment.NOTIFY_STATUSES, [s.value for s in RuleStatus])
         has_groups = bool(reader.text(environment.RULE_LOG_GROUPS, default=""))
         return cls(
-            **common,
+            **_watched(reader),
             topic_arn=reader.text(environment.TOPIC_ARN),
             region=reader.text(_REGION, default=reader.text(_DEFAULT_REGION, default="") or None),
             statuses=statuses or DEFAULT_NOTIFY_STATUSES,
             tells_not_judged=reader.flag(environment.NOTIFY_NOT_JUDGED, default=False),
             rule_log_groups=reader.texts(environment.RULE_LOG_GROUPS) if has_groups else {},
         )
+
+
+def _watched(reader: EnvironmentReader) -> dict[str, Any]:
+    return {
+        "state_table_name": reader.text(environment.STATE_TABLE_NAME),
+        "tensor_bucket_names": reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+    }

@@ -51,11 +51,6 @@ class WakeReason(str, Enum):
     SILENT = "silent"
     """Nothing came for so long that the run is taken for ended."""
 
-    @property
-    def ends_run(self) -> bool:
-        """True if the verdict must be drawn from what is there."""
-        return self in (WakeReason.ENDED, WakeReason.SILENT)
-
 
 @dataclass(frozen=True)
 class Wake:
@@ -117,21 +112,6 @@ class Wake:
             version=_count(detail.get("Version", 0), "Version"),
             rule=_rule(detail.get("Rule", "")),
         )
-
-    @classmethod
-    def parse(cls, body: str, bucket_names: Collection[str]) -> Wake:
-        """Return what the body of a message says.
-
-        Raises:
-            InvalidWakeError: It is no wake, or what it names cannot be.
-        """
-        try:
-            event = json.loads(body)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise InvalidWakeError(f"the body is no JSON: {error}"[:400]) from None
-        if not isinstance(event, dict):
-            raise InvalidWakeError(f"the body is no event but {type(event).__name__}")
-        return cls.of_event(event, bucket_names)
 
 
 class WakeQueue:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lambdas.stop_job.stopper import JobStopper
 
 __all__ = [
-    "ConfirmationDependencies",
     "StopConfirmation",
     "is_confirmation_due",
     "overdue_detail",
@@ -47,25 +46,6 @@ _RESERVE_MS: Final = 15_000
 """Time of an invocation in milliseconds in which no further job is looked at."""
 
 
-@dataclass(frozen=True)
-class ConfirmationDependencies:
-    """What the confirmation works with.
-
-    Attributes:
-        stops: The requests.
-        stopper: Asks jobs to end, and whether they have.
-        events: Returns the client of the bus.
-        telemetry: Logs and metrics.
-        clock: Seconds since the epoch.
-    """
-
-    stops: StopTable
-    stopper: JobStopper
-    events: Callable[[], EventBridgeClient]
-    telemetry: Telemetry
-    clock: Callable[[], float] = time.time
-
-
 def is_confirmation_due(event: object) -> bool:
     """Return whether an event asks to look after the jobs, rather than to stop one.
 
@@ -74,18 +54,25 @@ def is_confirmation_due(event: object) -> bool:
     return isinstance(event, dict) and event.get("detail-type") == STOP_CONFIRMATION_DETAIL_TYPE
 
 
+@dataclass(frozen=True)
 class StopConfirmation:
     """Looks after the jobs that were asked to stop.
 
-    Args:
+    Attributes:
         settings: The function's settings.
-        dependencies: Table, stopper, bus, logs.
+        stops: The requests.
+        stopper: Asks jobs to end, and whether they have.
+        events: Returns the client of the bus.
+        telemetry: Logs and metrics.
+        clock: Seconds since the epoch.
     """
 
-    def __init__(self, settings: StopJobSettings, dependencies: ConfirmationDependencies) -> None:
-        self._settings = settings
-        self._use = dependencies
-        self._telemetry = dependencies.telemetry
+    settings: StopJobSettings
+    stops: StopTable
+    stopper: JobStopper
+    events: Callable[[], EventBridgeClient]
+    telemetry: Telemetry
+    clock: Callable[[], float] = time.time
 
     def check(self, remaining_ms: Callable[[], float]) -> None:
         """Look after every job whose stop is not confirmed, as long as there is time.
@@ -93,54 +80,54 @@ class StopConfirmation:
         Args:
             remaining_ms: Returns the milliseconds that are left.
         """
-        for item in self._use.stops.pending():
+        for item in self.stops.pending():
             if remaining_ms() < _RESERVE_MS:
                 return  # the schedule comes again; who waits longest is looked at first
-            with self._telemetry.job(item.target.training_job_name, item.target.run_id):
+            with self.telemetry.job(item.target.training_job_name, item.target.run_id):
                 try:
                     self._check(item)
                 except (ClientError, BotoCoreError, StorageError, AnnouncementError) as error:
                     # One job's trouble must not keep the others from being looked at.
-                    self._telemetry.count("StopChecksFailed")
-                    self._telemetry.error("the stop could not be followed up", exception=error)
+                    self.telemetry.count("StopChecksFailed")
+                    self.telemetry.error("the stop could not be followed up", exception=error)
 
     def _check(self, item: StopItem) -> None:
-        now, life = self._use.clock(), self._life(item)
+        now, life = self.clock(), self._life(item)
         if life is Life.ENDED:
-            if self._use.stops.close(item, CONFIRMED):
-                self._telemetry.count("StopsConfirmed")
-                self._telemetry.info("the job has ended")
-        elif now - item.asked_at_ms / 1000 < self._settings.confirm_s:
+            if self.stops.close(item, CONFIRMED):
+                self.telemetry.count("StopsConfirmed")
+                self.telemetry.info("the job has ended")
+        elif now - item.asked_at_ms / 1000 < self.settings.confirm_s:
             return
         elif life is Life.ENDING and now - item.requested_at_ms / 1000 < self._longest_end_s:
             return  # it was heard; to save a large model takes a while
         elif item.num_requests < _MAX_REQUESTS:
             # Counted first: a request that always fails must not keep the job from being late.
-            if self._use.stops.ask_again(item):
-                self._telemetry.warning("the job continues: it is asked to stop once more")
-                self._use.stopper.stop(item.target, item.reason)
+            if self.stops.ask_again(item):
+                self.telemetry.warning("the job continues: it is asked to stop once more")
+                self.stopper.stop(item.target, item.reason)
         else:
             self._tell(item)
-            if self._use.stops.close(item, LATE):
-                self._telemetry.count("StopsNotConfirmed")
-                self._telemetry.error("the job continues although it was asked to stop twice")
+            if self.stops.close(item, LATE):
+                self.telemetry.count("StopsNotConfirmed")
+                self.telemetry.error("the job continues although it was asked to stop twice")
 
     @property
     def _longest_end_s(self) -> float:
-        return _ENDING_TIMES * self._settings.confirm_s
+        return _ENDING_TIMES * self.settings.confirm_s
 
     def _life(self, item: StopItem) -> Life:
         try:
-            return self._use.stopper.life(item.target)
+            return self.stopper.life(item.target)
         except (ClientError, BotoCoreError, StorageError) as error:
-            self._telemetry.count("StopChecksFailed")
-            self._telemetry.error("the platform did not say whether the job ended", exception=error)
+            self.telemetry.count("StopChecksFailed")
+            self.telemetry.error("the platform did not say whether the job ended", exception=error)
             return Life.RUNNING
 
     def _tell(self, item: StopItem) -> None:
         """Publish that a job continues; twice if the function dies before it notes that it did."""
-        bus = self._settings.event_bus_name
-        answer = self._use.events().put_events(
+        bus = self.settings.event_bus_name
+        answer = self.events().put_events(
             Entries=[
                 {
                     "Source": STATUS_SOURCE,

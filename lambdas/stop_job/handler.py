@@ -13,20 +13,16 @@ from hook_layer.storage.s3 import S3Store
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
+from lambdas.shared.run_states import RunStates
 from lambdas.shared.settings import StopJobSettings
 from lambdas.shared.state_table import DynamoStateTable
 from lambdas.shared.stop_table import StopTable
-from lambdas.stop_job.confirmation import (
-    ConfirmationDependencies,
-    StopConfirmation,
-    is_confirmation_due,
-)
+from lambdas.stop_job.confirmation import StopConfirmation, is_confirmation_due
 from lambdas.stop_job.containers import BatchJobs, EcsTasks
 from lambdas.stop_job.request import parse_request
 from lambdas.stop_job.sagemaker_jobs import SageMakerJobs
-from lambdas.stop_job.service import StopJobDependencies, StopJobService
-from lambdas.stop_job.stopper import JobStopper, StopperDependencies
-from lambdas.stop_job.verdicts import Verdicts
+from lambdas.stop_job.service import StopJobService
+from lambdas.stop_job.stopper import JobStopper
 
 __all__ = ["lambda_handler"]
 
@@ -54,24 +50,23 @@ def _service() -> _Services:
     stops = StopTable(clients.dynamodb(), table_name)
     stopper = JobStopper(
         settings,
-        StopperDependencies(
-            sagemaker=SageMakerJobs(clients.sagemaker, telemetry),
-            containers={"batch": BatchJobs(clients.batch), "ecs": EcsTasks(clients.ecs)},
-            registrations=registrations,
-            open_store=lambda uri: S3Store(uri, client=clients.s3()),
-            telemetry=telemetry,
-        ),
+        sagemaker=SageMakerJobs(clients.sagemaker, telemetry),
+        containers={"batch": BatchJobs(clients.batch), "ecs": EcsTasks(clients.ecs)},
+        registrations=registrations,
+        open_store=lambda uri: S3Store(uri, client=clients.s3()),
+        telemetry=telemetry,
     )
-    deciding = StopJobDependencies(
+    deciding = StopJobService(
+        settings,
         states=DynamoStateTable(clients.dynamodb(), table_name),
-        verdicts=Verdicts(clients.dynamodb(), table_name),
+        runs=RunStates(clients.dynamodb(), table_name),
         registrations=registrations,
         stops=stops,
         stopper=stopper,
         telemetry=telemetry,
     )
-    confirming = ConfirmationDependencies(stops, stopper, clients.eventbridge, telemetry)
-    return _Services(StopJobService(settings, deciding), StopConfirmation(settings, confirming))
+    confirming = StopConfirmation(settings, stops, stopper, clients.eventbridge, telemetry)
+    return _Services(deciding, confirming)
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any] | None:

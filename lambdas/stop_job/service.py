@@ -29,39 +29,18 @@ if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration, RegistrationTable
+    from lambdas.shared.run_states import RunStates
     from lambdas.shared.settings import StopJobSettings
     from lambdas.shared.state_table import StateTable
     from lambdas.shared.stop_table import StopTable, StopTarget
     from lambdas.stop_job.request import Finding, StopRequest
     from lambdas.stop_job.stopper import JobStopper
-    from lambdas.stop_job.verdicts import Verdicts
 
-__all__ = ["AmbiguousJobError", "StopJobDependencies", "StopJobService"]
+__all__ = ["AmbiguousJobError", "StopJobService"]
 
 
 class AmbiguousJobError(ValueError):
     """Several registered jobs outside SageMaker have the name that must be stopped."""
-
-
-@dataclass(frozen=True)
-class StopJobDependencies:
-    """What the service works with.
-
-    Attributes:
-        states: The evaluation states, which hold the verdicts.
-        verdicts: The same by run.
-        registrations: The registered jobs.
-        stops: The requests to stop jobs.
-        stopper: Asks jobs to end.
-        telemetry: Logs and metrics.
-    """
-
-    states: StateTable
-    verdicts: Verdicts
-    registrations: RegistrationTable
-    stops: StopTable
-    stopper: JobStopper
-    telemetry: Telemetry
 
 
 @dataclass(frozen=True)
@@ -77,18 +56,27 @@ class _Job:
         return JobActions.of(self.registration.training_job_name, self.file)
 
 
+@dataclass(frozen=True)
 class StopJobService:
     """Decides whether a job must be stopped, and has it stopped.
 
-    Args:
+    Attributes:
         settings: The function's settings.
-        dependencies: Tables, platforms, logs.
+        states: The evaluation states, which hold the verdicts.
+        runs: The same by run.
+        registrations: The registered jobs.
+        stops: The requests to stop jobs.
+        stopper: Asks jobs to end.
+        telemetry: Logs and metrics.
     """
 
-    def __init__(self, settings: StopJobSettings, dependencies: StopJobDependencies) -> None:
-        self._settings = settings
-        self._use = dependencies
-        self._telemetry = dependencies.telemetry
+    settings: StopJobSettings
+    states: StateTable
+    runs: RunStates
+    registrations: RegistrationTable
+    stops: StopTable
+    stopper: JobStopper
+    telemetry: Telemetry
 
     def handle(self, request: StopRequest) -> bool:
         """Stop the job that `request` names, if its findings are ones that stop jobs.
@@ -105,8 +93,8 @@ class StopJobService:
         findings = [found for found in request.findings if self._counts(found.rule, request)]
         if not findings:
             return False
-        if self._settings.policy == OBSERVE:
-            self._telemetry.info(
+        if self.settings.policy == OBSERVE:
+            self.telemetry.info(
                 "issues found, and the policy is `observe`: the job continues",
                 rules=[finding.rule for finding in findings],
             )
@@ -127,7 +115,7 @@ class StopJobService:
         self, request: StopRequest, registrations: list[Registration], reasons: list[StopReason]
     ) -> bool:
         """Stop a job unless its owner did not agree, or too few rules agree."""
-        stopper, jobs, targets = self._use.stopper, [], []
+        stopper, jobs, targets = self.stopper, [], []
         for registration in registrations:
             file = stopper.job_file(registration)
             if (target := stopper.target(registration, file)) is not None:
@@ -140,28 +128,28 @@ class StopJobService:
         is_wanted = self._is_wanted if request.origin is Origin.DIRECT else self._stops
         wanted = [reason for reason in reasons if is_wanted(reason.rule, jobs)]
         rules = self._agreeing(jobs, wanted)
-        if not wanted or len(rules) < self._settings.min_rules:
-            self._telemetry.info(
+        if not wanted or len(rules) < self.settings.min_rules:
+            self.telemetry.info(
                 "the job continues: it did not opt in, its actions do not ask to stop it, or too "
                 "few rules found issues",
-                stop_policy=self._settings.policy,
+                stop_policy=self.settings.policy,
                 rules=sorted(reason.rule for reason in reasons),
                 agreeing_rules=sorted(rules),
-                min_rules=self._settings.min_rules,
+                min_rules=self.settings.min_rules,
             )
             return False
         # Kept before anybody is asked: whatever becomes of this call, it is followed up.
         for target in targets:
-            self._use.stops.note(target, wanted[0])
+            self.stops.note(target, wanted[0])
             stopper.stop(target, wanted[0])
-        self._telemetry.count("JobsStopped")
-        self._telemetry.info("the job is asked to stop", rule=wanted[0].rule, reason=wanted[0].text)
+        self.telemetry.count("JobsStopped")
+        self.telemetry.info("the job is asked to stop", rule=wanted[0].rule, reason=wanted[0].text)
         return True
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
         """Return whether a rule's finding may stop jobs; a direct call always may."""
         is_direct = request.origin is Origin.DIRECT
-        return is_direct or self._settings.stops(rule) or self._settings.is_jobs_own(rule)
+        return is_direct or self.settings.stops(rule) or self.settings.is_jobs_own(rule)
 
     def _stops(self, rule: str, jobs: list[_Job]) -> bool:
         """Return whether an event's finding of a rule stops the jobs that are meant.
@@ -169,10 +157,10 @@ class StopJobService:
         Which rules do, the settings say. A rule that the job has configured itself
         stops it where the job says so, too.
         """
-        if self._settings.stops(rule):
+        if self.settings.stops(rule):
             return self._is_wanted(rule, jobs)
         asked = [job.actions.asks_to_stop(rule) is True for job in jobs]
-        return self._settings.is_jobs_own(rule) and bool(asked) and all(asked)
+        return self.settings.is_jobs_own(rule) and bool(asked) and all(asked)
 
     def _is_wanted(self, rule: str, jobs: list[_Job]) -> bool:
         """Return whether every job that is meant lets a finding of this rule stop it.
@@ -180,7 +168,7 @@ class StopJobService:
         A job without actions leaves that to the stop policy. Only a tag that gives consent lets a
         platform be asked to stop jobs under the policy `opt_in`, so the target tells of the tag.
         """
-        is_opted_in_only = self._settings.policy == OPT_IN
+        is_opted_in_only = self.settings.policy == OPT_IN
         asked = [job.actions.asks_to_stop(rule) for job in jobs]
         return all(
             answer is True
@@ -191,17 +179,18 @@ class StopJobService:
     def _agreeing(self, jobs: list[_Job], wanted: list[StopReason]) -> set[str]:
         """Return the rules that found issues in the job, and would have it stopped."""
         rules = {reason.rule for reason in wanted}
-        if len(rules) >= self._settings.min_rules:
+        if len(rules) >= self.settings.min_rules:
             return rules
         for job in jobs:
             run = job.registration
-            found = self._use.verdicts.rules_with_issues(run.root_uri, run.run_id)
+            states = self.runs.load(run.root_uri, run.run_id)
+            found = {r for r, of in states.items() if of.status is RuleStatus.ISSUES_FOUND}
             rules |= {r for r in found if self._stops(r, jobs)}
         return rules
 
     def _registrations(self, request: StopRequest) -> list[Registration]:
         """Return the registered runs that the request means."""
-        table, name = self._use.registrations, request.training_job_name
+        table, name = self.registrations, request.training_job_name
         if request.root_uri is not None:
             # The event only chooses among what is registered, and only the run that writes now.
             at_root = table.get(name, request.root_uri)
@@ -226,9 +215,9 @@ class StopJobService:
         return found
 
     def _is_place_of_job(self, registration: Registration) -> bool:
-        if self._use.stopper.speaks_for_job(registration):
+        if self.stopper.speaks_for_job(registration):
             return True
-        self._telemetry.warning(
+        self.telemetry.warning(
             "a registration does not speak for SageMaker's job of its name, which writes elsewhere",
             debug_output_uri=registration.root_uri,
         )
@@ -241,7 +230,7 @@ class StopJobService:
         if request.origin is Origin.EVENT_BUS:
             return self._confirmed(registrations, findings)
         # Only our own events name a root, and they are about registered runs.
-        is_any_job = self._settings.policy != WATCHED and request.root_uri is None
+        is_any_job = self.settings.policy != WATCHED and request.root_uri is None
         if not (registrations or is_any_job):
             return []
         return [
@@ -259,7 +248,7 @@ class StopJobService:
                 if not finding.rule:
                     continue
                 key = StateKey(registration.root_uri, registration.run_id, finding.rule)
-                stored = self._use.states.load(key)
+                stored = self.states.load(key)
                 if stored is None or stored.state.status is not RuleStatus.ISSUES_FOUND:
                     continue
                 evidence = stored.state.evidence
@@ -271,8 +260,8 @@ class StopJobService:
         return reasons
 
     def _refuse(self, why: str, request: StopRequest) -> bool:
-        self._telemetry.count("StopsRefused")
-        self._telemetry.warning(
+        self.telemetry.count("StopsRefused")
+        self.telemetry.warning(
             "the job is not stopped: " + why,
             rules=[finding.rule for finding in request.findings],
             debug_output_uri=request.root_uri,

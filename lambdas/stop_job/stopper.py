@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from lambdas.stop_job.containers import ContainerJobs
     from lambdas.stop_job.sagemaker_jobs import SageMakerJobs
 
-__all__ = ["JobStopper", "StopperDependencies"]
+__all__ = ["JobStopper"]
 
 
 @dataclass(frozen=True)
-class StopperDependencies:
-    """What jobs are stopped with.
+class JobStopper:
+    """Asks runs to end.
 
     Attributes:
+        settings: The function's settings.
         sagemaker: SageMaker's jobs.
         containers: The jobs of other platforms, by platform.
         registrations: The registered jobs.
@@ -48,25 +49,12 @@ class StopperDependencies:
         telemetry: Logs and metrics.
     """
 
+    settings: StopJobSettings
     sagemaker: SageMakerJobs
     containers: Mapping[str, ContainerJobs]
     registrations: RegistrationTable
     open_store: Callable[[str], Store]
     telemetry: Telemetry
-
-
-class JobStopper:
-    """Asks runs to end.
-
-    Args:
-        settings: The function's settings.
-        dependencies: Platforms, tables, stores.
-    """
-
-    def __init__(self, settings: StopJobSettings, dependencies: StopperDependencies) -> None:
-        self._settings = settings
-        self._use = dependencies
-        self._telemetry = dependencies.telemetry
 
     def job_file(self, registration: Registration) -> JobFile | None:
         """Return a registered job's `job.json`; None when it has none that can be read.
@@ -75,15 +63,15 @@ class JobStopper:
             StorageError: It cannot be read now.
         """
         # Without the file a job that is not to be stopped at all stays alone: the table says that.
-        root_uri, buckets = registration.root_uri, self._settings.tensor_bucket_names
-        return watched_job_file(root_uri, buckets, self._use.open_store, self._telemetry)
+        root_uri, buckets = registration.root_uri, self.settings.tensor_bucket_names
+        return watched_job_file(root_uri, buckets, self.open_store, self.telemetry)
 
     def speaks_for_job(self, registration: Registration) -> bool:
         """Return whether a registered root may be where SageMaker's job of its name writes."""
         name, root_uri = registration.training_job_name, registration.root_uri
         consent = self._consent(StopTarget(name, ON_SAGEMAKER, root_uri))
         is_elsewhere = consent is Consent.ELSEWHERE
-        return not is_elsewhere and self._use.sagemaker.can_write(name, root_uri)
+        return not is_elsewhere and self.sagemaker.can_write(name, root_uri)
 
     def target(self, registration: Registration, job: JobFile | None) -> StopTarget | None:
         """Return how a registered run must be stopped; None if its tag says `never`.
@@ -101,7 +89,7 @@ class JobStopper:
         else:
             arn = job.training_job_arn if job and job.run_id == run_id else None
             platform = platform_of(arn)
-            if platform not in self._settings.platforms:
+            if platform not in self.settings.platforms:
                 return loop
             on_platform = replace(loop, platform=platform, arn=arn)
         consent = self._consent(on_platform)
@@ -113,7 +101,7 @@ class JobStopper:
         """Return how to stop an unregistered job of SageMaker; None if it may not be stopped."""
         target = StopTarget(name, ON_SAGEMAKER)
         consent = self._consent(target)
-        is_any_job = self._settings.policy == ALL and consent is Consent.ABSENT
+        is_any_job = self.settings.policy == ALL and consent is Consent.ABSENT
         return target if is_any_job or consent is Consent.GIVEN else None
 
     def stop(self, target: StopTarget, reason: StopReason) -> None:
@@ -124,15 +112,15 @@ class JobStopper:
                 job ends.
             StorageError: The stop signal could not be written.
         """
-        if self._settings.policy == OBSERVE:
+        if self.settings.policy == OBSERVE:
             return  # a request of an earlier policy
         if target.platform == ON_SAGEMAKER:
-            self._use.sagemaker.stop(target.training_job_name)
+            self.sagemaker.stop(target.training_job_name)
         if target.root_uri:
             self._signal(target, reason)
         # Checked again, because a second request comes minutes after the first.
         if target.arn is not None and self._may_ask(target, self._consent(target)):
-            self._use.containers[target.platform].stop(target.arn, f"{reason.rule}: {reason.text}")
+            self.containers[target.platform].stop(target.arn, f"{reason.rule}: {reason.text}")
 
     def life(self, target: StopTarget) -> Life:
         """Return how far a run is known to be on its way to its end.
@@ -142,11 +130,11 @@ class JobStopper:
             StorageError: The trial cannot be read now.
         """
         if target.platform == ON_SAGEMAKER:
-            life = self._use.sagemaker.life(target.training_job_name)
+            life = self.sagemaker.life(target.training_job_name)
             if life is not None:
                 return life
         if target.arn is not None:
-            job = self._use.containers[target.platform].find(target.arn)
+            job = self.containers[target.platform].find(target.arn)
             return Life.ENDED if job is None or job.has_ended else Life.RUNNING
         has_root = bool(target.root_uri)
         has_ended = has_root and (self._is_followed(target) or self._is_marked(target))
@@ -155,41 +143,41 @@ class JobStopper:
     def _consent(self, target: StopTarget) -> Consent:
         """Return what the tag of the platform's job says; `ABSENT` for a job that has ended."""
         if target.arn is None:
-            tags = self._use.sagemaker.tags(target.training_job_name)
+            tags = self.sagemaker.tags(target.training_job_name)
         else:
-            job = self._use.containers[target.platform].find(target.arn)
+            job = self.containers[target.platform].find(target.arn)
             tags = {} if job is None or job.has_ended else job.tags
-        buckets = self._settings.tensor_bucket_names
-        return consent_of(tags.get(self._settings.tag), target.root_uri, buckets)
+        buckets = self.settings.tensor_bucket_names
+        return consent_of(tags.get(self.settings.tag), target.root_uri, buckets)
 
     def _may_ask(self, target: StopTarget, consent: Consent) -> bool:
         """Return whether the platform may be asked to stop a registered run."""
         if consent is Consent.GIVEN:
             return True
         # A registration is bound to a SageMaker job by its name; an ARN in job.json is not.
-        is_bound, is_opted_in_only = target.arn is None, self._settings.policy == OPT_IN
+        is_bound, is_opted_in_only = target.arn is None, self.settings.policy == OPT_IN
         if consent is Consent.ABSENT and is_bound and not is_opted_in_only:
             return True
-        self._telemetry.warning(
+        self.telemetry.warning(
             "only the training loop can be stopped: the tag of the job does not name this root or "
             "a folder above it",
             platform=target.platform,
             platform_arn=target.arn,
             debug_output_uri=target.root_uri,
-            tag=self._settings.tag,
+            tag=self.settings.tag,
         )
         return False
 
     def _is_followed(self, target: StopTarget) -> bool:
         """Return whether a newer run writes below the root."""
-        current = self._use.registrations.get(target.training_job_name, target.root_uri)
+        current = self.registrations.get(target.training_job_name, target.root_uri)
         return current is not None and current.run_id != target.run_id
 
     def _is_marked(self, target: StopTarget) -> bool:
         """Return whether the run's end marker is there."""
         if not self._is_watched(target.root_uri):
             return False
-        store = self._use.open_store(target.root_uri)
+        store = self.open_store(target.root_uri)
         try:
             marker = read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)
         except (ObjectNotFoundError, JobFileError):
@@ -199,11 +187,11 @@ class JobStopper:
     def _signal(self, target: StopTarget, reason: StopReason) -> None:
         """Write `stop.json` beside the tensors, unless this run has one."""
         if not self._is_watched(target.root_uri):
-            self._telemetry.error(
+            self.telemetry.error(
                 "no stop signal outside the watched buckets", bucket=bucket_of(target.root_uri)
             )
             return
-        store = self._use.open_store(target.root_uri)
+        store = self.open_store(target.root_uri)
         run_id = target.run_id or None
         if _is_signalled(store, run_id):
             return
@@ -217,7 +205,7 @@ class JobStopper:
         store.put(STOP_FILE, signal.encode())
 
     def _is_watched(self, root_uri: str) -> bool:
-        return bucket_of(root_uri) in self._settings.tensor_bucket_names
+        return bucket_of(root_uri) in self.settings.tensor_bucket_names
 
 
 def _is_signalled(store: Store, run_id: str | None) -> bool:

@@ -1,24 +1,19 @@
-"""The evaluations that somebody has to come back to, as the index of the table lists them."""
+"""An evaluation that somebody has to come back to, as the index of the table lists it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lambdas.contracts.events import (
-    ACTIVE,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     UPDATED_AT_ATTRIBUTE,
 )
-from lambdas.shared.items import Items
 from lambdas.shared.state_item import StateKey
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-__all__ = ["ActiveEvaluation", "ActiveEvaluations", "BrokenItemError"]
+__all__ = ["ActiveEvaluation", "BrokenItemError"]
 
 _ROOT = "s3://"
 
@@ -65,19 +60,3 @@ class ActiveEvaluation:
         if not found or not root_uri.startswith(_ROOT):
             raise BrokenItemError(f"{item[STATE_PARTITION_KEY]['S']!r:.80} is no run")
         return evaluation
-
-
-class ActiveEvaluations:
-    """The sparse index of the table.
-
-    Args:
-        client: DynamoDB client.
-        table_name: Name of the table.
-    """
-
-    def __init__(self, client: DynamoDBClient, table_name: str) -> None:
-        self._items = Items(client, table_name)
-
-    def items(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the items of the index, the longest silent first, asking for more as they go."""
-        return self._items.active(ACTIVE)

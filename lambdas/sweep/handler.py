@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any, Final
 
 from lambdas.shared import clients
+from lambdas.shared.items import Items
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.settings import SweepSettings
 from lambdas.shared.wake import WakeQueue
-from lambdas.sweep.active_evaluations import ActiveEvaluations
 from lambdas.sweep.service import SweepService
 
 __all__ = ["lambda_handler"]
@@ -31,7 +31,7 @@ def _service() -> SweepService:
     settings = SweepSettings.from_environment(os.environ)
     return SweepService(
         max_silence_s=settings.max_silence_s,
-        active=ActiveEvaluations(clients.dynamodb(), settings.state_table_name),
+        items=Items(clients.dynamodb(), settings.state_table_name),
         registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
         queue=WakeQueue(clients.sqs, settings.rule_queue_urls),
         telemetry=_telemetry(),

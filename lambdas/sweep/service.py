@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 
 from hook_layer.format.paths import job_name_of
 from lambdas.contracts.events import (
+    ACTIVE,
     CUSTOM_RULES,
     JOB_RULES,
     STATE_PARTITION_KEY,
@@ -31,10 +32,10 @@ from lambdas.shared.wake import Wake, WakeReason
 from lambdas.sweep.active_evaluations import ActiveEvaluation, BrokenItemError
 
 if TYPE_CHECKING:
+    from lambdas.shared.items import Items
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import LifeSign, RegistrationTable
     from lambdas.shared.wake import WakeQueue
-    from lambdas.sweep.active_evaluations import ActiveEvaluations
 
 __all__ = ["SweepIncompleteError", "SweepService", "silence_of"]
 
@@ -68,34 +69,25 @@ class _Sweep:
     waiting: dict[str, list[Wake]] = field(default_factory=lambda: defaultdict(list))
 
 
+@dataclass(frozen=True, kw_only=True)
 class SweepService:
     """Looks at all active evaluations and wakes those that need it.
 
-    Args:
+    Attributes:
         max_silence_s: Seconds without a sign of life after which a run is taken for ended.
-        active: The active evaluations.
+        items: The table, whose index lists the active evaluations.
         registrations: What SageMaker says of jobs.
         queue: The evaluators' queues.
         telemetry: Logs and metrics.
         clock: Seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        *,
-        max_silence_s: float,
-        active: ActiveEvaluations,
-        registrations: RegistrationTable,
-        queue: WakeQueue,
-        telemetry: Telemetry,
-        clock: Callable[[], float],
-    ) -> None:
-        self._max_silence_s = max_silence_s
-        self._active = active
-        self._registrations = registrations
-        self._queue = queue
-        self._telemetry = telemetry
-        self._clock = clock
+    max_silence_s: float
+    items: Items
+    registrations: RegistrationTable
+    queue: WakeQueue
+    telemetry: Telemetry
+    clock: Callable[[], float]
 
     def sweep(self, remaining_ms: Callable[[], float]) -> int:
         """Wake anyone who needs it; return how many evaluations were woken.
@@ -108,18 +100,18 @@ class SweepService:
                 not be read. All others were served.
         """
         reserve_ms = remaining_ms() * _RESERVED_SHARE
-        sweep = _Sweep(self._clock())
-        for item in self._active.items():
+        sweep = _Sweep(self.clock())
+        for item in self.items.active(ACTIVE):
             if remaining_ms() < reserve_ms:
-                self._telemetry.count("SweepsCutShort")
-                self._telemetry.warning("the sweep has no time for all", num_seen=sweep.num_active)
+                self.telemetry.count("SweepsCutShort")
+                self.telemetry.warning("the sweep has no time for all", num_seen=sweep.num_active)
                 break
             self._look_at(item, sweep)
         for rule in list(sweep.waiting):
             self._send(rule, sweep)
-        self._telemetry.count("ActiveEvaluations", sweep.num_active)
-        self._telemetry.count("Wakes", sweep.num_woken)
-        self._telemetry.seconds("OldestQuietSeconds", sweep.oldest_quiet_s)
+        self.telemetry.count("ActiveEvaluations", sweep.num_active)
+        self.telemetry.count("Wakes", sweep.num_woken)
+        self.telemetry.seconds("OldestQuietSeconds", sweep.oldest_quiet_s)
         if sweep.failed_rules or sweep.failed_jobs:
             raise SweepIncompleteError(
                 f"queues that took no message: {sorted(sweep.failed_rules)}; jobs whose life sign "
@@ -134,8 +126,8 @@ class SweepService:
         try:
             found = ActiveEvaluation.of_item(item)
         except BrokenItemError as error:
-            self._telemetry.count("ItemsBroken")
-            self._telemetry.warning(
+            self.telemetry.count("ItemsBroken")
+            self.telemetry.warning(
                 "an item of the table is skipped",
                 problem=str(error),
                 run=item[STATE_PARTITION_KEY]["S"],
@@ -150,13 +142,13 @@ class SweepService:
             wake = self._wake(found, quiet_s, sweep)
         except ClientError as error:  # one job's failure must not keep the others waiting
             sweep.failed_jobs.add(job_name_of(found.key.root_uri))
-            self._telemetry.error("life sign not read", exception=error, run=found.key.root_uri)
+            self.telemetry.error("life sign not read", exception=error, run=found.key.root_uri)
             return
         if wake is None:
             return
         queues = self._queues_of(found.key.rule)
         if not queues:
-            self._telemetry.count("RulesNotDeployed")
+            self.telemetry.count("RulesNotDeployed")
         for name in queues:
             sweep.waiting[name].append(wake)
             if len(sweep.waiting[name]) >= _BATCH:
@@ -167,8 +159,8 @@ class SweepService:
 
         Which of these it is, `job.json` says; the other one finds nothing to do.
         """
-        names = (rule,) if rule in self._queue.rules else (JOB_RULES, CUSTOM_RULES)
-        return [name for name in names if name in self._queue.rules]
+        names = (rule,) if rule in self.queue.rules else (JOB_RULES, CUSTOM_RULES)
+        return [name for name in names if name in self.queue.rules]
 
     def _wake(self, found: ActiveEvaluation, quiet_s: float, sweep: _Sweep) -> Wake | None:
         root_uri, run_id, rule = found.key.root_uri, found.key.run_id, found.key.rule
@@ -176,7 +168,7 @@ class SweepService:
             is_due = not found.is_announced or _is_due(quiet_s)
             return Wake(root_uri, run_id, WakeReason.SWEEP, rule=rule) if is_due else None
         silent_s = silence_of(found.updated_at, self._sign(root_uri, sweep), sweep.now)
-        excess_s = silent_s - self._max_silence_s
+        excess_s = silent_s - self.max_silence_s
         if excess_s >= 0 and (_is_due(excess_s) or _is_due(silent_s)):
             return Wake(root_uri, run_id, WakeReason.SILENT, silent_s=silent_s, rule=rule)
         if _is_due(quiet_s):
@@ -187,16 +179,16 @@ class SweepService:
         # Only a folder of the job's name speaks for a job of SageMaker.
         name = job_name_of(root_uri)
         if name not in sweep.signs:
-            sweep.signs[name] = self._registrations.life_sign(name)
+            sweep.signs[name] = self.registrations.life_sign(name)
         return sweep.signs[name]
 
     def _send(self, rule: str, sweep: _Sweep) -> None:
         wakes = sweep.waiting.pop(rule)
         try:
-            self._queue.send_all(rule, wakes)
+            self.queue.send_all(rule, wakes)
         except Exception as error:  # noqa: BLE001 - one queue's failure must not keep the others waiting
             sweep.failed_rules.add(rule)
-            self._telemetry.error(
+            self.telemetry.error(
                 "evaluations not woken", exception=error, rule_configuration_name=rule
             )
         else:

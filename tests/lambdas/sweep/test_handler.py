@@ -40,7 +40,7 @@ def running(pipeline: Pipeline) -> Pipeline:
 
 def wakes(pipeline: Pipeline) -> list[Wake]:
     """Return the wakes in the evaluator's queue, and leave them there."""
-    return [Wake.parse(record["body"], {"tensors"}) for record in pipeline.receive()]
+    return [Wake.of_event(json.loads(record["body"]), {"tensors"}) for record in pipeline.receive()]
 
 
 def metrics(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
@@ -119,7 +119,7 @@ class TestWhoIsWoken:
         found = []
         while records := running.receive():
             for record in records:
-                found.append(Wake.parse(record["body"], {"tensors"}).root_uri)
+                found.append(Wake.of_event(json.loads(record["body"]), {"tensors"}).root_uri)
                 running.aws("sqs").delete_message(
                     QueueUrl=running.queue_url, ReceiptHandle=record["handle"]
                 )
