@@ -7,22 +7,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from hook_layer.format.job_file import StopFile
-from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import Store
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.engine.outcome import Evidence
 from rule_runtime.engine.rule import Rule
 from rule_runtime.live_page.run_rules import RunRules
-from rule_runtime.reporting.finding_plot import WINDOW, finding_plot, watch_finding
+from rule_runtime.reporting.finding_plot import WINDOW, watch_finding
 from rule_runtime.reporting.job_configuration import JobConfiguration
-from rule_runtime.reporting.job_numbers import JobNumbers, curves
+from rule_runtime.reporting.job_numbers import MAX_PLOTS, JobNumbers
 from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, verdicts_of
-from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.run_reading import RunReading
-from rule_runtime.reporting.statistics_of_values import StatisticsOfValues
-from rule_runtime.reporting.tensor_kinds import TensorKinds
-from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 from rule_runtime.trial.stop_request import read_stop_request
@@ -33,7 +28,6 @@ _REFRESH_S = 30.0
 """Seconds between two looks at collections and `job.json`, which may be written anew."""
 _VERDICTS_S = 10.0
 """Seconds between two looks at stored verdicts."""
-_MAX_FINDINGS = 24
 
 
 class RunFollower:
@@ -58,12 +52,7 @@ class RunFollower:
         judging = rules.find if isinstance(rules, RunRules) else rules or ()
         self._judge = LiveJudge(store, judging, stops=lambda _: False, on_files=self._files_came)
         self._watched: dict[str, set[str]] = {}
-        self._history = RunHistory(
-            TensorKinds(store),
-            self._watched,
-            zero_shares=ZeroShares(store),
-            values=StatisticsOfValues(store),
-        )
+        self._history = RunHistory(store, self._watched)
         self._keys: dict[str, dict[int, str]] = {}
         self._steps: set[int] = set()
         self._found: set[tuple[str, str, int]] = set()
@@ -99,11 +88,10 @@ class RunFollower:
 
     def numbers(self) -> JobNumbers:
         """Return what there is to show."""
-        history, job = self._history, self._configuration.job
         reading = RunReading(
             self._judge.run,
             self.has_ended,
-            history,
+            self._history,
             num_steps=len(self._steps),
             num_steps_read=len(self._steps),
             first_step=min(self._steps, default=None),
@@ -111,25 +99,7 @@ class RunFollower:
             workers=sorted(self._keys),
             stop=self._stop,
         )
-        found = [each for each in self._verdicts if each.evidence is not None][:_MAX_FINDINGS]
-        plots = {
-            each.name: plot
-            for each in found
-            if each.evidence is not None
-            and (plot := finding_plot(history, each.evidence)) is not None
-        }
-        uri = self._store.uri
-        return JobNumbers(
-            name=(job.training_job_name if job else "") or job_name_of(uri) or uri,
-            path=uri,
-            reading=reading,
-            verdicts=self._verdicts,
-            configuration=self._configuration,
-            plots=plots,
-            curves=curves(history),
-            gradients=gradient_norms(history),
-            updates=update_ratios(history),
-        )
+        return JobNumbers.of(self._store.uri, reading, self._verdicts, self._configuration)
 
     def _files_came(self, files: Sequence[StepFile]) -> None:
         for file in files:
@@ -172,7 +142,7 @@ class RunFollower:
         """Keep the numbers of findings' tensors: those before them are read once more."""
         for verdict in self._verdicts:
             found = verdict.evidence
-            if found is None or len(self._found) >= _MAX_FINDINGS:
+            if found is None or len(self._found) >= MAX_PLOTS:
                 continue
             key = (found.worker, found.tensor, found.step)
             if key not in self._found:

@@ -74,7 +74,7 @@ class FindingPlot:
 def watch_finding(history: RunHistory, evidence: Evidence) -> str:
     """Have a run keep what the picture of a finding needs; return the tensor to watch."""
     measure = MEASURES.get(evidence.measure, LOSS)
-    if evidence.measure in _FROM_VALUES and history.zero_shares is not None:
+    if evidence.measure in _FROM_VALUES:
         history.zero_shares.want(evidence.worker, evidence.tensor)
     return measure.prefix + evidence.tensor
 
@@ -140,8 +140,7 @@ def _numbers(
         return {evidence.mode: _norms(history)} if evidence.worker == history.worker else {}
     found: dict[str, dict[int, float]] = {}
     if measure.numbers is None:
-        shares = history.zero_shares
-        known = {} if shares is None else shares.of(evidence.worker, evidence.tensor)
+        known = history.zero_shares.of(evidence.worker, evidence.tensor)
         for step, share in sorted(known.items()):
             if step in rows:
                 found.setdefault(rows[step].mode, {})[step] = share

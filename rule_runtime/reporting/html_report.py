@@ -18,6 +18,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from hook_layer.storage.base import Store, open_store
+from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers
 from rule_runtime.reporting.job_pictures import JobPictures
 from rule_runtime.reporting.job_verdicts import JobVerdict, Verdicts, stored_verdicts, verdicts_of
@@ -137,4 +138,7 @@ def report_of_store(
     evidence = [verdict.evidence for verdict in verdicts if verdict.evidence is not None]
     reading = read_run(store, evidence, limits, on_start=on_start, on_read=on_read)
     made_at = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return HtmlReport(JobNumbers.of(store, reading, verdicts), made_at)
+    history = reading.history
+    configuration = JobConfiguration.read(store, history.kinds, history.extremes.names)
+    numbers = JobNumbers.of(store.uri, reading, verdicts, configuration)
+    return HtmlReport(numbers.with_worst(), made_at)

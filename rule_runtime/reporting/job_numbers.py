@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hook_layer.format.paths import job_name_of
-from hook_layer.storage.base import Store
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.job_configuration import JobConfiguration
@@ -17,10 +16,11 @@ from rule_runtime.reporting.line_chart import NUM_COLORS, Line
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.run_reading import RunReading
 
-__all__ = ["JobNumbers", "curves"]
+__all__ = ["MAX_PLOTS", "JobNumbers"]
 
 _SCHEMA_VERSION: Final = 1
-_MAX_PLOTS: Final = 24
+MAX_PLOTS: Final = 24
+"""Findings that are drawn."""
 _MAX_CURVES: Final = 8
 _MAX_POINTS: Final = 1000
 _MAX_WORST: Final = 12
@@ -58,34 +58,37 @@ class JobNumbers:
     num_more_worst: int = 0
 
     @classmethod
-    def of(cls, store: Store, reading: RunReading, verdicts: Sequence[JobVerdict]) -> JobNumbers:
-        """Return the parts of a report.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
+    def of(
+        cls,
+        path: str,
+        reading: RunReading,
+        verdicts: Sequence[JobVerdict],
+        configuration: JobConfiguration,
+    ) -> JobNumbers:
+        """Return the parts of a report, all but the tensors that look worst."""
         history = reading.history
-        configuration = JobConfiguration.read(store, history.kinds, history.extremes.names)
         named = None if configuration.job is None else configuration.job.training_job_name
         found = {
             verdict.name: finding_plot(history, verdict.evidence)
-            for verdict in verdicts[:_MAX_PLOTS]
+            for verdict in verdicts[:MAX_PLOTS]
             if verdict.evidence is not None
         }
-        worst, num_more_worst = history.extremes.worst(_MAX_WORST)
         return cls(
-            name=named or job_name_of(store.uri) or store.uri,
-            path=store.uri,
+            name=named or job_name_of(path) or path,
+            path=path,
             reading=reading,
             verdicts=verdicts,
             configuration=configuration,
             plots={name: plot for name, plot in found.items() if plot is not None},
-            curves=curves(history),
+            curves=_curves(history),
             gradients=gradient_norms(history),
             updates=update_ratios(history),
-            worst=worst,
-            num_more_worst=num_more_worst,
         )
+
+    def with_worst(self) -> JobNumbers:
+        """Return the same with the tensors that look worst."""
+        worst, num_more = self.reading.history.extremes.worst(_MAX_WORST)
+        return replace(self, worst=worst, num_more_worst=num_more)
 
     @property
     def findings(self) -> list[JobVerdict]:
@@ -142,7 +145,7 @@ class JobNumbers:
         return {**verdict.to_json(), "Plot": None if plot is None else plot.to_json()}
 
 
-def curves(history: RunHistory) -> dict[str, list[Line]]:
+def _curves(history: RunHistory) -> dict[str, list[Line]]:
     """Return the curves of a run by heading; those of evaluations are dashed."""
     found: dict[str, list[Line]] = {}
     for kind, heading in _KINDS.items():

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile, Statistics
+from hook_layer.storage.base import Store
 from rule_runtime.reporting.even_series import EvenSeries
-from rule_runtime.reporting.statistics_of_values import StatisticsOfValues
+from rule_runtime.reporting.statistics_of_values import statistics_of_values
 from rule_runtime.reporting.tensor_extremes import TensorExtremes
 from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
@@ -78,13 +79,13 @@ class RunHistory:
     """The numbers of a run over its steps.
 
     Attributes:
+        store: The trial's root.
         kinds: What the tensors are.
+        zero_shares: Shares of zeros of those tensors whose values are wanted.
         watched: Tensors by worker all of whose statistics are kept: those of findings.
         worker: The worker whose curves are kept; the first whose file comes, unless given.
         scalars: Step and number of each curve, None where it is not finite.
         norms: The norms by step.
-        zero_shares: What reads values of a few of them; None to read none.
-        values: What computes statistics where a file holds none; None to go without.
         rows: What is kept of the watched tensors by step, by worker and tensor.
         extremes: The worst that was seen of each tensor, on all workers.
         modes: How many files of each mode were taken in.
@@ -95,13 +96,11 @@ class RunHistory:
         problems: What is wrong with files that cannot be parsed, the first few.
     """
 
-    kinds: TensorKinds
+    store: Store
     watched: Mapping[str, Collection[str]] = field(default_factory=dict)
     worker: str | None = None
     scalars: dict[ScalarKey, EvenSeries[float | None]] = field(default_factory=dict)
     norms: EvenSeries[StepNorms] = field(default_factory=EvenSeries)
-    zero_shares: ZeroShares | None = None
-    values: StatisticsOfValues | None = None
     rows: dict[tuple[str, str], dict[int, WatchedRow]] = field(default_factory=dict)
     extremes: TensorExtremes = field(default_factory=TensorExtremes)
     modes: dict[str, int] = field(default_factory=dict)
@@ -112,6 +111,10 @@ class RunHistory:
     cut: CutValues = field(default_factory=CutValues)
     problems: list[str] = field(default_factory=list)
     left_out_scalars: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.kinds = TensorKinds(self.store)
+        self.zero_shares = ZeroShares(self.store)
 
     def add(self, file: StepFile) -> None:
         """Take in what one worker wrote at one step; in any order of steps."""
@@ -127,7 +130,8 @@ class RunHistory:
         block = file.index.statistics
         if block is None or not len(block.tensors):
             self.without_statistics += 1
-            block = self._computed(file.index)
+            block, num_bytes = statistics_of_values(self.store, file.index)
+            self.num_bytes += num_bytes
         if block is None:
             return
         group = self.kinds.group(block.tensors)
@@ -150,13 +154,6 @@ class RunHistory:
             group = self.kinds.group(block.tensors)
             self._keep_watched(file, file.index, group, _rows(block, group))
 
-    def _computed(self, index: IndexFile) -> Statistics | None:
-        if self.values is None:
-            return None
-        block, num_bytes = self.values.of(index)
-        self.num_bytes += num_bytes
-        return block
-
     def _keep_watched(
         self, file: StepFile, index: IndexFile, group: TensorGroup, rows: Rows
     ) -> None:
@@ -165,8 +162,7 @@ class RunHistory:
                 row = rows[group.places[tensor]].copy()
                 of_tensor = self.rows.setdefault((file.worker, tensor), {})
                 of_tensor[file.step] = WatchedRow(index.mode.name, index.mode_step, row)
-                if self.zero_shares is not None:
-                    self.zero_shares.add(file, tensor)
+                self.zero_shares.add(file, tensor)
 
     def _add_scalars(self, step: int, mode: str, group: TensorGroup, rows: Rows) -> None:
         for kind, places in group.scalars.items():

@@ -19,9 +19,7 @@ from rule_runtime.engine.outcome import Evidence
 from rule_runtime.reporting.files_of_run import MAX_WORKERS, FilesOfRun
 from rule_runtime.reporting.finding_plot import watch_finding
 from rule_runtime.reporting.run_history import RunHistory
-from rule_runtime.reporting.statistics_of_values import MAX_VALUE_BYTES, StatisticsOfValues
-from rule_runtime.reporting.tensor_kinds import TensorKinds
-from rule_runtime.reporting.zero_shares import ZeroShares
+from rule_runtime.reporting.statistics_of_values import MAX_VALUE_BYTES
 from rule_runtime.trial.merged_shards import merged_by_step
 from rule_runtime.trial.run_files import named_run, read_end_marker
 from rule_runtime.trial.step_index import iter_step_files, list_index_files
@@ -147,8 +145,7 @@ def read_run(
     files = FilesOfRun.listed(store, lambda: clock() - began >= _SHARE_OF_LISTING * limits.seconds)
     run = current_run_of(store, files.last_key)
     marker = read_end_marker(store)
-    history = RunHistory(TensorKinds(store), {}, min(files.by_worker, default=None))
-    history.zero_shares, history.values = ZeroShares(store), StatisticsOfValues(store)
+    history = RunHistory(store, {}, min(files.by_worker, default=None))
     reading = RunReading(run, marker is not None and marker.run_id == run, history)
     reading.stop = read_stop_request(store, run)
     reading.num_steps, reading.workers = len(files.steps), sorted(files.by_worker)
