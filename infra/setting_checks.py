@@ -155,11 +155,6 @@ def _custom_rules(values: Mapping[str, Any]) -> Iterator[str]:
     if not files:
         allowed = f"nothing without {PREFIX}custom_rules, which name the files in it"
         yield wrong("custom_rule_bucket", bucket, SettingError(allowed))
-    tensors = (
-        values.get("tensor_bucket_name"),
-        *values.get("new_tensor_buckets", ()),
-        *values.get("tensor_buckets", ()),
-    )
-    if bucket in tensors:
+    if bucket in _bucket_names(values):
         allowed = "a bucket that no training process writes to"
         yield wrong("custom_rule_bucket", bucket, SettingError(allowed))

@@ -1,15 +1,15 @@
-"""What SageMaker says of a training job: a state change event of its own."""
+"""Reads the events of the function: what became of a job, and that a rule has judged one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from lambdas.contracts.events import STATUS_DETAIL_TYPE
+from lambdas.contracts.events import MAX_ROOT_BYTES, STATUS_DETAIL_TYPE, STATUS_SOURCE
 from lambdas.shared.native_events import event_time, is_native_event
 
-__all__ = ["JobEvent", "parse_job_event"]
+__all__ = ["JobEvent", "StatusNews", "parse_job_event", "parse_status_news"]
 
 _ENDED: Final = ("Completed", "Failed", "Stopped")
 _INTERRUPTED: Final = "Interrupted"
@@ -33,6 +33,19 @@ class JobEvent:
     at: float
 
 
+@dataclass(frozen=True)
+class StatusNews:
+    """The job that an event is about. What it says of statuses is not taken.
+
+    Attributes:
+        training_job_name: Name of the job.
+        root_uri: The trial's root.
+    """
+
+    training_job_name: str
+    root_uri: str
+
+
 def parse_job_event(event: object, context: object = None) -> JobEvent | None:
     """Return what an event says; None if it is none of SageMaker's about a training job.
 
@@ -48,7 +61,7 @@ def parse_job_event(event: object, context: object = None) -> JobEvent | None:
     detail = event.get("detail")
     if event.get("detail-type") != STATUS_DETAIL_TYPE or not isinstance(detail, Mapping):
         return None
-    name, at = _name(detail.get("TrainingJobName")), event_time(event)
+    name, at = _text(detail.get("TrainingJobName"), _MAX_NAME), event_time(event)
     status = detail.get("TrainingJobStatus")
     if not name or at is None or not isinstance(status, str):
         return None
@@ -57,7 +70,23 @@ def parse_job_event(event: object, context: object = None) -> JobEvent | None:
     return JobEvent(name, has_ended, is_interrupted, at)
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_NAME or not value.isprintable():
-        return ""
-    return value
+def parse_status_news(event: object) -> StatusNews | None:
+    """Return which job an event of ours is about; None if it is none.
+
+    Args:
+        event: An EventBridge event; whatever JSON it is, nothing is raised.
+    """
+    if not isinstance(event, Mapping) or event.get("source") != STATUS_SOURCE:
+        return None
+    detail = event.get("detail")
+    if event.get("detail-type") != STATUS_DETAIL_TYPE or not isinstance(detail, Mapping):
+        return None
+    name = _text(detail.get("TrainingJobName"), _MAX_NAME)
+    root_uri = _text(detail.get("DebugOutputUri"), MAX_ROOT_BYTES)
+    return StatusNews(name, root_uri) if name and root_uri else None
+
+
+def _text(value: object, max_length: int) -> str:
+    return (
+        value if isinstance(value, str) and value.isprintable() and len(value) <= max_length else ""
+    )

@@ -8,10 +8,9 @@ from functools import cache
 from typing import Any, Final
 
 from hook_layer.storage.s3 import S3Store
-from lambdas.finish_job.job_event import parse_job_event
+from lambdas.finish_job.events import parse_job_event, parse_status_news
 from lambdas.finish_job.job_reports import JobReports
 from lambdas.finish_job.service import FinishJobService
-from lambdas.finish_job.status_news import parse_status_news
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable

@@ -20,9 +20,8 @@ from lambdas.shared.wake import Wake, WakeReason
 from lambdas.shared.watched_job_file import bucket_of
 
 if TYPE_CHECKING:
-    from lambdas.finish_job.job_event import JobEvent
+    from lambdas.finish_job.events import JobEvent, StatusNews
     from lambdas.finish_job.job_reports import JobReports
-    from lambdas.finish_job.status_news import StatusNews
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration, RegistrationTable
     from lambdas.shared.wake import WakeQueue

@@ -8,6 +8,7 @@ import json
 import logging
 import uuid
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from moto.awslambda.models import lambda_backends
@@ -15,7 +16,6 @@ from moto.events.models import UNDEFINED, EventPattern, Rule, events_backends
 from moto.sqs.models import sqs_backends
 
 from infra.local.asynchronous_queue import queue_name
-from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_event_patterns_into_arrays",
@@ -33,7 +33,7 @@ _MESSAGE_FIELDS = (
 _OWN_PAYLOAD = frozenset({"Input", "InputPath", "InputTransformer", "SqsParameters"})
 
 
-@once
+@cache
 def patch_event_patterns_into_arrays() -> None:
     """Match a nested pattern against each object of an array.
 
@@ -47,7 +47,7 @@ def patch_event_patterns_into_arrays() -> None:
     EventPattern.matches_event = matches_event
 
 
-@once
+@cache
 def patch_event_rule_targets() -> None:
     """Deliver to each target of each enabled rule, whatever becomes of the others.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from moto.awslambda.models import (
@@ -10,8 +11,6 @@ from moto.awslambda.models import (
     LayerVersion,
 )
 from moto.sqs.models import sqs_backends
-
-from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_event_source_mappings_inline",
@@ -25,7 +24,7 @@ _get_layer_version = LayerVersion.get_layer_version
 _create_mapping = LambdaBackend.create_event_source_mapping
 
 
-@once
+@cache
 def patch_function_layers_from_cloudformation() -> None:
     """Read Layers and Architectures of a function out of the template.
 
@@ -54,7 +53,7 @@ def patch_function_layers_from_cloudformation() -> None:
     LambdaFunction.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
 
 
-@once
+@cache
 def patch_function_code_locations() -> None:
     """Let GetFunction and GetLayerVersion say where the code is, as `s3://bucket/key`.
 
@@ -79,7 +78,7 @@ def patch_function_code_locations() -> None:
     LayerVersion.get_layer_version = get_layer_version
 
 
-@once
+@cache
 def patch_event_source_mappings_inline() -> None:
     """Leave messages in the queue for the poller.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import select
 import socket
 import time
+from functools import cache
 from typing import Any
 
 from flask import has_request_context, request
 from moto.sqs.models import SQSBackend
-
-from infra.local.moto_patches.once import once
 
 __all__ = ["patch_long_polls_of_dead_consumers"]
 
@@ -19,7 +18,7 @@ LOOK_S = 0.2
 _receive_message = SQSBackend.receive_message
 
 
-@once
+@cache
 def patch_long_polls_of_dead_consumers() -> None:
     """End a long poll when the consumer that waits has gone.
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import Any
 
 from moto.sqs.models import Queue, SQSBackend
-
-from infra.local.moto_patches.once import once
 
 __all__ = ["patch_deletions_beside_other_requests", "patch_retention_of_long_queues"]
 
 _delete_message = Queue.delete_message
 
 
-@once
+@cache
 def patch_deletions_beside_other_requests() -> None:
     """Delete a message while nobody sends one to the queue, or deletes another.
 
@@ -29,7 +28,7 @@ def patch_deletions_beside_other_requests() -> None:
     Queue.delete_message = delete_message
 
 
-@once
+@cache
 def patch_retention_of_long_queues() -> None:
     """Decide from the message and the queue's retention whether to keep a message.
 

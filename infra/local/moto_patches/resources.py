@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from moto.awslambda.models import lambda_backends
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
 from moto.kms.models import Key
-
-from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_event_invoke_config_from_cloudformation",
@@ -95,7 +94,7 @@ class _EventInvokeConfig(CloudFormationModel):  # type: ignore[misc]
         return cls(name)
 
 
-@once
+@cache
 def patch_event_invoke_config_from_cloudformation() -> None:
     """Create AWS::Lambda::EventInvokeConfig.
 
@@ -104,7 +103,7 @@ def patch_event_invoke_config_from_cloudformation() -> None:
     parsing.get_model_map()[_EventInvokeConfig.cloudformation_type()] = _EventInvokeConfig
 
 
-@once
+@cache
 def patch_policies_and_alarms_from_cloudformation() -> None:
     """List resources whose effect moto does not emulate as created.
 
@@ -115,7 +114,7 @@ def patch_policies_and_alarms_from_cloudformation() -> None:
         parsing.get_model_map()[resource_type] = _Resource
 
 
-@once
+@cache
 def patch_key_tags_from_cloudformation() -> None:
     """Read the tags of AWS::KMS::Key as they stand in a template.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
+from functools import cache
 from typing import Any
 
 from moto.core.responses import ActionResult
@@ -14,7 +15,6 @@ from moto.s3.responses import S3Response
 from moto.utilities.utils import get_partition
 
 from infra.local.moto_patches.event_rules import send_to_default_bus
-from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_bucket_notifications_from_cloudformation",
@@ -34,7 +34,7 @@ _create_bucket = FakeBucket.create_from_cloudformation_json.__func__
 _get_notifications = S3Response.get_bucket_notification
 
 
-@once
+@cache
 def patch_bucket_notifications_from_cloudformation() -> None:
     """Read NotificationConfiguration of a bucket out of the template.
 
@@ -62,7 +62,7 @@ def patch_bucket_notifications_from_cloudformation() -> None:
     FakeBucket.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
 
 
-@once
+@cache
 def patch_get_bucket_notification() -> None:
     """Report whether a bucket sends events to EventBridge.
 
@@ -81,7 +81,7 @@ def patch_get_bucket_notification() -> None:
     S3Response.get_bucket_notification = get_bucket_notification
 
 
-@once
+@cache
 def patch_s3_event_details() -> None:
     """Send events of objects as S3 does.
 

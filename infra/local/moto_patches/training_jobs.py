@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from moto.core.responses import ActionResult
@@ -16,7 +17,6 @@ from moto.sagemaker.models import SageMakerModelBackend, sagemaker_backends
 from moto.sagemaker.responses import SageMakerResponse
 
 from infra.local.moto_patches.event_rules import send_to_default_bus
-from infra.local.moto_patches.once import once
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE, STATUS_SOURCE
 
 __all__ = [
@@ -33,7 +33,7 @@ _describe_training_job = SageMakerModelBackend.describe_training_job
 _put_events = EventsBackend.put_events
 
 
-@once
+@cache
 def patch_training_job_life() -> None:
     """Let a training job run until it is finished or stopped, and send events of both.
 
@@ -75,7 +75,7 @@ def patch_training_job_life() -> None:
     SageMakerResponse.stop_training_job = stop_training_job
 
 
-@once
+@cache
 def patch_rule_statuses_of_training_jobs() -> None:
     """Let DescribeTrainingJob carry the statuses that our evaluators announced.
 

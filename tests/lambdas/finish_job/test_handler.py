@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.contracts import environment
-from lambdas.finish_job.job_event import parse_job_event
+from lambdas.finish_job.events import parse_job_event
 from lambdas.shared import clients
 from lambdas.shared.registration import LifeSign, RegistrationTable
 from lambdas.shared.wake import Wake, WakeNotSentError, WakeReason

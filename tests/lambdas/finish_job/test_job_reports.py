@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE
-from lambdas.finish_job.status_news import parse_status_news
+from lambdas.finish_job.events import parse_status_news
 from lambdas.shared import clients
 from tests.lambdas.finish_job.test_handler import NOTHING, RULE, state_change
 
