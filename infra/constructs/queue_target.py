@@ -20,12 +20,7 @@ class QueueTarget:
     """
 
     def __init__(self, queue: sqs.Queue, dead_letters: sqs.Queue) -> None:
-        """Describe the target.
-
-        Args:
-            queue: Where events go.
-            dead_letters: Where those go that cannot be delivered.
-        """
+        """Describe the target."""
         self._queue, self._dead_letters = queue, dead_letters
 
     def bind(self, rule: IRuleRef, id: str | None = None) -> events.RuleTargetConfig:  # noqa: A002

@@ -67,14 +67,7 @@ class AsynchronousInvocations:
     """Feeds the events that were sent to a function, each until it was handled or given up."""
 
     def __init__(self, queue_url: str, settings: RetrySettings, sandbox: Sandbox, sqs: Any) -> None:
-        """Connect a function and the queue of its asynchronous invocations.
-
-        Args:
-            queue_url: Address of that queue.
-            settings: How failures are treated.
-            sandbox: Where the function runs.
-            sqs: A boto3 client of SQS.
-        """
+        """Connect a function and the queue of its asynchronous invocations."""
         self._queue_url = queue_url
         self._settings = settings
         self._sandbox = sandbox

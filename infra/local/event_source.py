@@ -54,13 +54,7 @@ class EventSource:
     """Feeds one queue to one function."""
 
     def __init__(self, settings: MappingSettings, sandbox: Sandbox, sqs: Any) -> None:
-        """Connect a queue and a function.
-
-        Args:
-            settings: The event source mapping.
-            sandbox: Where the function runs.
-            sqs: A boto3 client of SQS.
-        """
+        """Connect a queue and a function."""
         self._settings = settings
         self._sandbox = sandbox
         self._sqs = sqs

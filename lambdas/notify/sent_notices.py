@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,18 +56,14 @@ class SentNotices:
     Args:
         client: DynamoDB client.
         table_name: Name of the table.
-        clock: Seconds since the epoch.
     """
 
-    def __init__(
-        self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, client: DynamoDBClient, table_name: str) -> None:
         self._items = Items(client, table_name)
-        self._clock = clock
 
     def claim(self, key: NoticeKey) -> bool:
         """Take a message; False when it was sent, or somebody else is about to send it."""
-        now = self._clock()
+        now = time.time()
         refusal = self._items.put(
             {
                 **_key(key),

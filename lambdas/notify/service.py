@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -46,14 +46,6 @@ __all__ = ["NotifyService"]
 _Message = tuple[NoticeKey, "Notice"]
 
 
-class TopicClient(Protocol):
-    """What is needed of the client of SNS."""
-
-    def publish(self, **request: Any) -> Any:
-        """Publish a message."""
-        ...
-
-
 @dataclass(frozen=True)
 class NotifyService:
     """Sends messages about what the rules found.
@@ -74,7 +66,7 @@ class NotifyService:
     registrations: RegistrationTable
     stops: StopTable
     sent: SentNotices
-    topic: Callable[[], TopicClient]
+    topic: Callable[[], Any]
     open_store: Callable[[str], Store]
     telemetry: Telemetry
 

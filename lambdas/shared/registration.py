@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,18 +156,14 @@ class RegistrationTable:
     Args:
         client: DynamoDB client.
         table_name: Name of the table.
-        clock: Seconds since the epoch.
     """
 
-    def __init__(
-        self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, client: DynamoDBClient, table_name: str) -> None:
         self._items = Items(client, table_name)
-        self._clock = clock
 
     def put(self, registration: Registration) -> None:
         """Store a registration instead of an earlier one of the same job and root."""
-        now = self._clock()
+        now = time.time()
         item: dict[str, Any] = {
             **_key(registration.training_job_name, registration.root_uri),
             "root_uri": {"S": registration.root_uri},
@@ -203,7 +199,7 @@ class RegistrationTable:
             ExpressionAttributeValues={
                 ":at": {"N": str(round(sign.at * 1000))},
                 ":flag": {"BOOL": sign.is_interrupted},
-                ":expires": {"N": str(round(self._clock()) + RETENTION_S)},
+                ":expires": {"N": str(round(time.time()) + RETENTION_S)},
             },
         )
 

@@ -7,7 +7,7 @@ index of active items too, in a partition of their own: the sweep over evaluatio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,14 +106,10 @@ class StopTable:
     Args:
         client: DynamoDB client.
         table_name: Name of the table.
-        clock: Seconds since the epoch.
     """
 
-    def __init__(
-        self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, client: DynamoDBClient, table_name: str) -> None:
         self._items = Items(client, table_name)
-        self._clock = clock
 
     def note(self, target: StopTarget, reason: StopReason) -> None:
         """Keep a request; the first one of a run stays, with its reason."""
@@ -185,7 +181,7 @@ class StopTable:
         return refusal is None
 
     def _now_ms(self) -> int:
-        return round(self._clock() * 1000)
+        return round(time.time() * 1000)
 
 
 def _key(target: StopTarget) -> dict[str, Any]:

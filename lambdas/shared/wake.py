@@ -27,7 +27,6 @@ __all__ = ["InvalidWakeError", "Wake", "WakeNotSentError", "WakeQueue", "WakeRea
 _MAX_COUNT: Final = 1 << 53
 _MAX_BATCH: Final = 10
 """Messages that SQS takes in one request."""
-_MAX_DELAY_S: Final = 900
 _MAX_SILENCE_S: Final = 1e10
 
 
@@ -131,21 +130,20 @@ class WakeQueue:
         """The rules that have a queue."""
         return self._urls.keys()
 
-    def send(self, rule: str, wake: Wake, delay_s: int = 0) -> None:
+    def send(self, rule: str, wake: Wake) -> None:
         """Send one message.
 
         Args:
             rule: Name under which the rule is configured.
             wake: What it says.
-            delay_s: Seconds until an evaluator gets it, 900 at most.
 
         Raises:
             WakeNotSentError: The queue did not take it.
             KeyError: The rule has no queue.
         """
-        self.send_all(rule, [wake], delay_s)
+        self.send_all(rule, [wake])
 
-    def send_all(self, rule: str, wakes: Iterable[Wake], delay_s: int = 0) -> None:
+    def send_all(self, rule: str, wakes: Iterable[Wake]) -> None:
         """Send messages, ten with one request.
 
         Raises:
@@ -158,11 +156,7 @@ class WakeQueue:
             answer = self._client().send_message_batch(
                 QueueUrl=url,
                 Entries=[
-                    {
-                        "Id": str(number),
-                        "MessageBody": wake.to_body(),
-                        "DelaySeconds": min(delay_s, _MAX_DELAY_S),
-                    }
+                    {"Id": str(number), "MessageBody": wake.to_body()}
                     for number, wake in enumerate(batch)
                 ],
             )

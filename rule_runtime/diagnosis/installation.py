@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Final
 
@@ -42,7 +42,7 @@ def library_version() -> str:
     return metadata.version("stepwatch")
 
 
-def installation_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def installation_findings() -> Iterator[Finding]:
     """Yield what there is to say of this Python and its environment."""
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Finding("stepwatch", Verdict.OK, f"{library_version()}, Python {python}")
@@ -59,8 +59,8 @@ def installation_findings(environ: Mapping[str, str] = os.environ) -> Iterator[F
         else:
             yield Finding(f"extra {extra}", Verdict.OK, "installed")
     yield _original_client()
-    yield _kill_switch(environ)
-    yield _configuration(environ)
+    yield _kill_switch()
+    yield _configuration()
     text = "on: unchanged scripts are watched" if is_on() else "off"
     yield Finding("autopatch", Verdict.OK, text)
 
@@ -100,19 +100,19 @@ def _original_client() -> Finding:
     )
 
 
-def _kill_switch(environ: Mapping[str, str]) -> Finding:
-    if hook_enabled(environ):
+def _kill_switch() -> Finding:
+    if hook_enabled():
         return Finding("hooks", Verdict.OK, "on")
-    value = environ.get("USE_SMDEBUG", "")
+    value = os.environ.get("USE_SMDEBUG", "")
     return Finding(
         "hooks", Verdict.PROBLEM, f"USE_SMDEBUG={value} switches all hooks off", "unset it"
     )
 
 
-def _configuration(environ: Mapping[str, str]) -> Finding:
+def _configuration() -> Finding:
     try:
-        name = read_configuration_file(environ=environ).name
-        configuration = load_hook_configuration(environ=environ)
+        name = read_configuration_file().name
+        configuration = load_hook_configuration()
     except ConfigurationFileNotFoundError:
         text = "none: hooks take what their arguments say"
         return Finding("configuration file", Verdict.OK, text)

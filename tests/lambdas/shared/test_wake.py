@@ -176,19 +176,6 @@ class TestQueue:
 
         WakeQueue(made, {"Rule": "url"}).send_all("Rule", [])
 
-    def test_a_message_can_wait(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        delays = []
-        monkeypatch.setattr(
-            clients.sqs(),
-            "send_message_batch",
-            lambda **arguments: delays.append(arguments["Entries"][0]["DelaySeconds"]) or {},
-        )
-        queue = WakeQueue(clients.sqs, {"Rule": url})
-        queue.send("Rule", WAKE)
-        queue.send("Rule", WAKE, delay_s=30)
-        queue.send("Rule", WAKE, delay_s=5000)
-        assert delays == [0, 30, 900]
-
     def test_a_message_that_is_not_taken_is_told(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
