@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from rule_runtime.reporting.job_numbers import JobNumbers
-from rule_runtime.reporting.job_pictures import JobPictures
 from rule_runtime.reporting.pages import rendered
 
 __all__ = ["page", "parts"]
@@ -16,10 +15,8 @@ _PARTS: Final = ("heading", "findings", "curves", "maps", "rules")
 
 def parts(numbers: JobNumbers) -> dict[str, str]:
     """Return the parts of the page as HTML, by the ids of their places."""
-    pictures = JobPictures.of(numbers)
     return {
-        name: rendered("live_part.html.j2", part=name, numbers=numbers, pictures=pictures).strip()
-        for name in _PARTS
+        name: rendered("live_part.html.j2", part=name, numbers=numbers).strip() for name in _PARTS
     }
 
 

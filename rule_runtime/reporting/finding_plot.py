@@ -64,10 +64,7 @@ class FindingPlot:
             "unit": self.unit,
             "threshold": self.threshold,
             "caption": self.caption,
-            "lines": [
-                {"name": line.name, "steps": list(line.steps), "values": list(line.numbers)}
-                for line in self.lines
-            ],
+            "lines": [line.to_json() for line in self.lines],
         }
 
 

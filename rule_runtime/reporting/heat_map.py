@@ -40,12 +40,16 @@ class HeatMap:
         last_step: The last step of the last column.
         values: The numbers [R, C], not below zero: NaN where there is none, Inf where something was
             not finite.
+        what: What they are, in a few words.
+        note: How they were come by.
     """
 
     rows: Sequence[str]
     first_step: int
     last_step: int
     values: npt.NDArray[np.float64]
+    what: str = ""
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as JSON; `not_finite` lists the cells (row, column) that were not."""
@@ -55,6 +59,8 @@ class HeatMap:
             for row in self.values
         ]
         return {
+            "what": self.what,
+            "note": self.note,
             "rows": list(self.rows),
             "first_step": self.first_step,
             "last_step": self.last_step,

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from hook_layer.storage.base import Store, open_store
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers
-from rule_runtime.reporting.job_pictures import JobPictures
 from rule_runtime.reporting.job_verdicts import JobVerdict, Verdicts, stored_verdicts, verdicts_of
 from rule_runtime.reporting.pages import rendered
 from rule_runtime.reporting.run_reading import ReadLimits, current_run_of, read_run
@@ -48,10 +47,7 @@ class HtmlReport:
     @cached_property
     def html(self) -> str:
         """The page."""
-        pictures = JobPictures.of(self.parts)
-        return rendered(
-            "job_report.html.j2", numbers=self.parts, pictures=pictures, made_at=self.made_at
-        )
+        return rendered("job_report.html.j2", numbers=self.parts, made_at=self.made_at)
 
     @property
     def numbers(self) -> dict[str, Any]:

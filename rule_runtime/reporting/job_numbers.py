@@ -9,9 +9,10 @@ from typing import Any, Final
 from hook_layer.format.paths import job_name_of
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
+from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_verdicts import JobVerdict
-from rule_runtime.reporting.layer_maps import LayerMap, gradient_norms, update_ratios
+from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.line_chart import NUM_COLORS, Line
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.run_reading import RunReading
@@ -52,8 +53,8 @@ class JobNumbers:
     configuration: JobConfiguration
     plots: Mapping[str, FindingPlot] = field(default_factory=dict)
     curves: Mapping[str, Sequence[Line]] = field(default_factory=dict)
-    gradients: LayerMap | None = None
-    updates: LayerMap | None = None
+    gradients: HeatMap | None = None
+    updates: HeatMap | None = None
     worst: Sequence[Mapping[str, Any]] = ()
     num_more_worst: int = 0
 
@@ -127,10 +128,7 @@ class JobNumbers:
             "notes": reading.notes,
             "verdicts": [self._verdict_to_json(verdict) for verdict in self.verdicts],
             "curves": {
-                heading: [
-                    {"name": line.name, "steps": list(line.steps), "values": list(line.numbers)}
-                    for line in lines
-                ]
+                heading: [line.to_json() for line in lines]
                 for heading, lines in self.curves.items()
             },
             "gradients": None if self.gradients is None else self.gradients.to_json(),

@@ -6,7 +6,7 @@ Shape legend: R = rows, C = columns, S = steps, G = gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.run_history import RunHistory, StepNorms
 from rule_runtime.reporting.tensor_kinds import GRADIENT
 
-__all__ = ["LayerMap", "gradient_norms", "update_ratios"]
+__all__ = ["gradient_norms", "update_ratios"]
 
 _MAX_ROWS: Final = 40
 _MAX_COLUMNS: Final = 120
@@ -25,26 +25,7 @@ _HELD_COLUMNS: Final = 3
 """Empty columns in a row that show what is before them: steps are not always evenly apart."""
 
 
-@dataclass(frozen=True, eq=False)
-class LayerMap:
-    """A heat map, and what it shows.
-
-    Attributes:
-        data: The numbers.
-        what: What they are, in a few words.
-        note: How they were come by.
-    """
-
-    data: HeatMap
-    what: str
-    note: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the map as JSON."""
-        return {"what": self.what, "note": self.note, **self.data.to_json()}
-
-
-def gradient_norms(history: RunHistory) -> LayerMap | None:
+def gradient_norms(history: RunHistory) -> HeatMap | None:
     """Return the norms of the gradients; None if none were saved."""
     found = [each for each in _of_training(history) if len(each.gradients)]
     if not found:
@@ -57,10 +38,10 @@ def gradient_norms(history: RunHistory) -> LayerMap | None:
     note = "the largest in each cell"
     if len(data.rows) < len(rows):
         note += f"; {len(rows)} gradients in {len(data.rows)} rows, each with the norm of all of it"
-    return LayerMap(data, "L2 norm of the gradient", note)
+    return replace(data, what="L2 norm of the gradient", note=note)
 
 
-def update_ratios(history: RunHistory) -> LayerMap | None:
+def update_ratios(history: RunHistory) -> HeatMap | None:
     """Return how large updates are relative to weights; None if that is unknown.
 
     An update by gradient descent is the learning rate times the gradient. Where no learning rate
@@ -80,13 +61,13 @@ def update_ratios(history: RunHistory) -> LayerMap | None:
                 "norms; times the learning rate it is the update of plain gradient descent, of "
                 "which about a thousandth is usual. Save the learning rate as a scalar to see it"
             )
-        return LayerMap(data, what, note)
+        return replace(data, what=what, note=note)
     if len(found) < 2:  # noqa: PLR2004 - a change is between two
         return None
     previous = dict(zip([each.step for each in found[1:]], found, strict=False))
     data = _binned(found[1:], rows, lambda each: _changes(each, previous[each.step]))
     note = "a step, by the norms: a weight changed at least as much. Save gradients to see more"
-    return LayerMap(data, "relative change of the weight's norm", note)
+    return replace(data, what="relative change of the weight's norm", note=note)
 
 
 def _in_order(rows: Mapping[str, str], history: RunHistory) -> dict[str, str]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from rule_runtime.reporting.axes import Axis, number_text
 from rule_runtime.reporting.shown_text import shown_text
@@ -46,6 +46,10 @@ class Line:
     color: int = 0
     is_dashed: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the curve as JSON."""
+        return {"name": self.name, "steps": list(self.steps), "values": list(self.numbers)}
+
 
 def line_chart(
     lines: Sequence[Line],
@@ -53,7 +57,6 @@ def line_chart(
     label: str,
     threshold: float | None = None,
     at: int | None = None,
-    x_label: str = "step",
 ) -> str:
     """Return curves over the steps as HTML; its axis is logarithmic where numbers differ that much.
 
@@ -62,7 +65,6 @@ def line_chart(
         label: What the picture shows, for those who do not see it.
         threshold: A number at which a level line is drawn.
         at: A step at which an upright line is drawn.
-        x_label: What the steps are.
     """
     finite = [n for line in lines for n in line.numbers if n is not None]
     levels = [*finite, *([] if threshold is None else [threshold])]
@@ -78,7 +80,7 @@ def line_chart(
         *(_dots(line, across, upward) for line in lines),
         _gaps(lines, across),
         _guides(across, upward, threshold, at),
-        f'<text class="tick" x="100%" y="100%" dy="33" text-anchor="end">{_safe(x_label)}</text>',
+        '<text class="tick" x="100%" y="100%" dy="33" text-anchor="end">step</text>',
         "</svg>",
     ]
     return f'<div class="chart">{"".join(parts)}</div>{_legend(lines)}'
