@@ -12,12 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lambdas.contracts.events import (
-    STATE_PARTITION_KEY,
-    STATE_SORT_KEY,
     STATE_TTL_ATTRIBUTE,
     attempts_partition,
 )
-from lambdas.shared.items import Items
+from lambdas.shared.items import Items, item_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -84,7 +82,4 @@ class DynamoAttempts:
         self._items.update(self._key(root_uri), "REMOVE unfinished")
 
     def _key(self, root_uri: str) -> dict[str, Any]:
-        return {
-            STATE_PARTITION_KEY: {"S": attempts_partition(root_uri)},
-            STATE_SORT_KEY: {"S": self._rule},
-        }
+        return item_key(attempts_partition(root_uri), self._rule)

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts.events import (
-    STATE_PARTITION_KEY,
-    STATE_SORT_KEY,
     STATE_TTL_ATTRIBUTE,
     notice_partition,
 )
-from lambdas.shared.items import Items
+from lambdas.shared.items import Items, item_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -92,7 +90,4 @@ class SentNotices:
 
 
 def _key(key: NoticeKey) -> dict[str, Any]:
-    return {
-        STATE_PARTITION_KEY: {"S": notice_partition(key.digest)},
-        STATE_SORT_KEY: {"S": _SORT_KEY},
-    }
+    return item_key(notice_partition(key.digest), _SORT_KEY)

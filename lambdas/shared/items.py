@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from lambdas.contracts.events import ACTIVE_ATTRIBUTE, ACTIVE_INDEX
+from lambdas.contracts.events import (
+    ACTIVE_ATTRIBUTE,
+    ACTIVE_INDEX,
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-__all__ = ["Items", "Refusal"]
+__all__ = ["Items", "Refusal", "item_key"]
 
 _REFUSED: Final = "ConditionalCheckFailedException"
 
@@ -27,6 +32,11 @@ class Refusal:
     """
 
     item: Mapping[str, Any] | None
+
+
+def item_key(partition: str, sort: str) -> dict[str, Any]:
+    """Return the key of an item."""
+    return {STATE_PARTITION_KEY: {"S": partition}, STATE_SORT_KEY: {"S": sort}}
 
 
 class Items:

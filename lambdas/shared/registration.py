@@ -27,7 +27,7 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     registration_partition,
 )
-from lambdas.shared.items import Items
+from lambdas.shared.items import Items, item_key
 from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class RegistrationTable:
         It is kept apart from the registrations, which are written anew whenever `job.json` is read.
         """
         self._items.update(
-            _life_sign_key(training_job_name),
+            item_key(registration_partition(training_job_name), LIFE_SIGN_RULE),
             f"SET #at = :at, is_interrupted = :flag, {STATE_TTL_ATTRIBUTE} = :expires",
             ConditionExpression="attribute_not_exists(#at) OR #at <= :at",
             ExpressionAttributeNames={"#at": "at"},
@@ -205,7 +205,9 @@ class RegistrationTable:
 
     def life_sign(self, training_job_name: str) -> LifeSign | None:
         """Return what SageMaker last said of a job; None if it said nothing."""
-        item = self._items.get(_life_sign_key(training_job_name), is_consistent=False)
+        item = self._items.get(
+            item_key(registration_partition(training_job_name), LIFE_SIGN_RULE), is_consistent=False
+        )
         if not item:
             return None
         return LifeSign(int(item["at"]["N"]) / 1000, item["is_interrupted"]["BOOL"])
@@ -236,17 +238,7 @@ def _is_place_of(training_job_name: str, root_uri: str, arn: str | None) -> bool
 
 
 def _key(training_job_name: str, root_uri: str) -> dict[str, Any]:
-    return {
-        STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
-        STATE_SORT_KEY: {"S": REGISTRATION_RULE + root_uri},
-    }
-
-
-def _life_sign_key(training_job_name: str) -> dict[str, Any]:
-    return {
-        STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
-        STATE_SORT_KEY: {"S": LIFE_SIGN_RULE},
-    }
+    return item_key(registration_partition(training_job_name), REGISTRATION_RULE + root_uri)
 
 
 def _registration(item: Mapping[str, Any]) -> Registration:

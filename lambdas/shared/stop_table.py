@@ -19,7 +19,7 @@ from lambdas.contracts.events import (
     UPDATED_AT_ATTRIBUTE,
     stop_partition,
 )
-from lambdas.shared.items import Items
+from lambdas.shared.items import Items, item_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -185,10 +185,8 @@ class StopTable:
 
 
 def _key(target: StopTarget) -> dict[str, Any]:
-    return {
-        STATE_PARTITION_KEY: {"S": stop_partition(target.training_job_name)},
-        STATE_SORT_KEY: {"S": f"{target.root_uri}#{target.run_id}"},
-    }
+    partition = stop_partition(target.training_job_name)
+    return item_key(partition, f"{target.root_uri}#{target.run_id}")
 
 
 def _stop_item(item: Any) -> StopItem:

@@ -81,23 +81,14 @@ def watch(  # noqa: PLR0917 - each is an option of the command
         while run is not None:
             store = open_store(run)
             follower = RunFollower(store, judged_or_stored(store, rule, pack))
-            numbers = watch_run(
-                follower.look,
-                follower.numbers,
-                has_ended=partial(_has_ended, follower, once=once),
-                console=Console() if output is OutputFormat.TABLE else None,
-                pause=pause,
-            )
+            console = Console() if output is OutputFormat.TABLE else None
+            numbers = watch_run(follower, once=once, console=console, pause=pause)
             statuses |= {_displayed_status(verdict) for verdict in numbers.verdicts}
             is_last = once or not follower.has_ended  # somebody interrupted
             run = None if is_last else await_next_run(path, run, pause)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(numbers.to_json(), indent=2))
     raise typer.Exit(exit_status_of_statuses(statuses))
-
-
-def _has_ended(follower: RunFollower, *, once: bool) -> bool:
-    return once or follower.has_ended
 
 
 def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) -> str:
@@ -202,38 +193,37 @@ def _displayed_status(verdict: JobVerdict) -> str:
 
 
 def watch_run(
-    look: Callable[[], bool],
-    numbers: Callable[[], JobNumbers],
+    follower: RunFollower,
     *,
-    has_ended: Callable[[], bool],
+    once: bool = False,
     console: Console | None,
     pause: Callable[[], None],
 ) -> JobNumbers:
     """Look at a run until it has ended or somebody interrupts, and return how it stands then.
 
     Args:
-        look: Takes in what was stored since; returns whether there was anything.
-        numbers: Returns how the run stands.
-        has_ended: Returns whether there is no more to come.
+        follower: The run.
+        once: Whether to look only at what is there now.
         console: Where to show it, at the end at least; None: nowhere.
         pause: Called between two looks.
     """
     for _ in range(_MAX_LOOKS):  # each takes in a bounded number of files
-        if not look():
+        if not follower.look():
             break
-    if has_ended():
+    numbers = follower.numbers()
+    if once or follower.has_ended:
         if console is not None:
-            console.print(shown(numbers()))
-        return numbers()
-    with Live(shown(numbers()), console=console or Console(quiet=True), screen=False) as live:
+            console.print(shown(numbers))
+        return numbers
+    with Live(shown(numbers), console=console or Console(quiet=True), screen=False) as live:
         try:
-            while not has_ended():
+            while not follower.has_ended:
                 pause()
-                if look():
-                    live.update(shown(numbers()))
+                if follower.look():
+                    live.update(shown(follower.numbers()))
         except KeyboardInterrupt:
             pass
-    return numbers()
+    return follower.numbers()
 
 
 def shown(numbers: JobNumbers) -> RenderableType:

@@ -204,9 +204,7 @@ def test_it_is_shown_until_the_training_has_ended() -> None:
 
     written = io.StringIO()
     numbers = watch_run(
-        follower.look,
-        follower.numbers,
-        has_ended=lambda: follower.has_ended,
+        follower,
         console=Console(file=written, width=120, force_terminal=True),
         pause=train_on,
     )
@@ -227,9 +225,7 @@ def test_an_interruption_ends_it() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    numbers = watch_run(
-        follower.look, follower.numbers, has_ended=lambda: False, console=None, pause=interrupt
-    )
+    numbers = watch_run(follower, console=None, pause=interrupt)
     assert numbers.reading.num_steps == 1
 
 
