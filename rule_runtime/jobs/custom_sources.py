@@ -20,31 +20,18 @@ if TYPE_CHECKING:
     from rule_runtime.jobs.aws import Aws
     from rule_runtime.jobs.deployment import CustomRuleFiles, Deployment
 
-__all__ = ["with_absolute_sources", "with_uploaded_sources"]
+__all__ = ["with_placed_sources"]
 
 
-def with_absolute_sources(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Return rules whose files are named by absolute paths, for jobs of this machine.
-
-    Raises:
-        ValueError: A file does not exist.
-    """
-    return tuple(
-        rule.with_source(str(_existing(rule, source)))
-        if (source := _local_source(rule)) is not None
-        else rule
-        for rule in rules
-    )
-
-
-def with_uploaded_sources(
-    rules: Sequence[Rule], deployment: Deployment, aws: Aws
+def with_placed_sources(
+    rules: Sequence[Rule], deployment: Deployment | None, aws: Aws
 ) -> tuple[Rule, ...]:
-    """Return rules whose files lie where the deployment runs them from.
+    """Return rules whose files lie where they are run from.
 
     Args:
         rules: The rules; those of the deployment and files in S3 stay as they are.
-        deployment: The deployment; asked only if a file of this machine is among them.
+        deployment: The deployment; asked only if a file of this machine is among them. None for
+            a job of this machine, whose files are named by absolute paths.
         aws: The account.
 
     Raises:
@@ -52,16 +39,16 @@ def with_uploaded_sources(
         DeploymentError: There is no deployment, or it may not be looked at.
         StorageError: A file cannot be uploaded.
     """
-    return tuple(
-        _uploaded(rule, source, deployment.custom_rules, aws)
-        if (source := _local_source(rule)) is not None
-        else rule
-        for rule in rules
-    )
+    return tuple(_placed(rule, deployment, aws) for rule in rules)
 
 
-def _local_source(rule: Rule) -> str | None:
-    return rule.source if rule.source and "://" not in rule.source else None
+def _placed(rule: Rule, deployment: Deployment | None, aws: Aws) -> Rule:
+    if not rule.source or "://" in rule.source:
+        return rule
+    path = _existing(rule, rule.source)
+    if deployment is None:
+        return rule.with_source(str(path))
+    return _uploaded(rule, path, deployment.custom_rules, aws)
 
 
 def _existing(rule: Rule, source: str) -> Path:
@@ -71,8 +58,7 @@ def _existing(rule: Rule, source: str) -> Path:
     return path
 
 
-def _uploaded(rule: Rule, source: str, files: CustomRuleFiles, aws: Aws) -> Rule:
-    path = _existing(rule, source)
+def _uploaded(rule: Rule, path: Path, files: CustomRuleFiles, aws: Aws) -> Rule:
     if path.stat().st_size > MAX_SOURCE_BYTES:
         raise ValueError(
             f"rule {rule.name!r}: {path} has {path.stat().st_size} bytes; a rule's file may have "

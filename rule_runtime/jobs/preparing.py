@@ -24,7 +24,7 @@ from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.jobs.aws import Aws, Session
-from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
+from rule_runtime.jobs.custom_sources import with_placed_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.job_wishes import JobWishes
 from rule_runtime.jobs.other_than_expected import other_place, unsent_messages
@@ -257,9 +257,6 @@ def _check_regions(job: PreparedJob, aws: Aws) -> None:
 
 
 def _with_sources(job: PreparedJob, aws: Aws) -> PreparedJob:
-    rules = job.configuration.rules
-    if is_in_s3(job.places.root):
-        rules = with_uploaded_sources(rules, Deployment(aws, job.stage), aws)
-    else:
-        rules = with_absolute_sources(rules)
+    deployment = Deployment(aws, job.stage) if is_in_s3(job.places.root) else None
+    rules = with_placed_sources(job.configuration.rules, deployment, aws)
     return replace(job, configuration=replace(job.configuration, rules=rules))
