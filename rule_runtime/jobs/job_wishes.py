@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rule_runtime.configuration.actions import StopTraining, as_actions, listed_actions
-from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import steps_of
 from rule_runtime.configuration.sdk_objects import as_hook_config
@@ -65,32 +64,6 @@ class JobWishes:
             for given in (self.actions, *(rule.actions for rule in self.rules))
             for action in listed_actions(as_actions(given))
         )
-
-    def configuration(self, output: str, tensorboard: object) -> DebugConfiguration:
-        """Return what the hook is asked for, without what rules need beyond it.
-
-        Args:
-            output: Where the job's output goes below.
-            tensorboard: Where TensorBoard's files go; None for no such files.
-
-        Raises:
-            TypeError: An object is nothing of the kind.
-            ValueError: Rules ask for what cannot be had together, or there is no hook for what is
-                asked for.
-        """
-        configuration = DebugConfiguration.of(
-            output,
-            hook_config=self.hook_config,
-            rules=self.rules,
-            actions=self.actions,
-            tensorboard=tensorboard,
-        )
-        if configuration.hook is None and configuration.tensorboard is not None:
-            raise ValueError(
-                "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
-                "hook_config"
-            )
-        return configuration
 
     def needs(self, rules: Iterable[Rule]) -> list[RuleNeeds]:
         """Return what rules need saved, whose parameters are checked.

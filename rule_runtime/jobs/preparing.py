@@ -122,7 +122,7 @@ def prepare(
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
     wishes = JobWishes.of(rules, hook_config, actions)
-    configuration = _with_ranks(wishes.configuration(output, tensorboard), ranks)
+    configuration = _configuration(wishes, output, tensorboard, ranks)
     needs = wishes.needs(configuration.rules)
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
     job = PreparedJob(
@@ -141,11 +141,26 @@ def prepare(
     return job if configuration.hook is None else _stored(job, wishes, needs, aws)
 
 
-def _with_ranks(configuration: DebugConfiguration, ranks: Ranks) -> DebugConfiguration:
-    """Return the configuration with the ranks that write."""
-    who = {"include_workers": include_workers(ranks)}
-    hook = configuration.hook
-    return configuration if hook is None else replace(configuration, hook=hook.completed_by(who))
+def _configuration(
+    wishes: JobWishes, output: str, tensorboard: object, ranks: Ranks
+) -> DebugConfiguration:
+    """Return what the hook is asked for, without what rules need beyond it."""
+    configuration = DebugConfiguration.of(
+        output,
+        hook_config=wishes.hook_config,
+        rules=wishes.rules,
+        actions=wishes.actions,
+        tensorboard=tensorboard,
+    )
+    hook, who = configuration.hook, {"include_workers": include_workers(ranks)}
+    if hook is not None:
+        return replace(configuration, hook=hook.completed_by(who))
+    if configuration.tensorboard is not None:
+        raise ValueError(
+            "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
+            "hook_config"
+        )
+    return configuration
 
 
 def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
