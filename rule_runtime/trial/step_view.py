@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.collections_file import CollectionsFile
-from hook_layer.format.index import STATISTICS_COLUMNS
+from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
+from hook_layer.format.modes import ModeKeys
 from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedError
 from rule_runtime.trial.collection_reader import CollectionReader
@@ -29,7 +30,6 @@ from rule_runtime.trial.merged_shards import with_merged_shards
 from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
 from rule_runtime.trial.recent_files import RecentFiles
 from rule_runtime.trial.step_index import StepFile
-from rule_runtime.trial.stored_step import StoredStep
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
@@ -45,7 +45,7 @@ class _Named(Protocol):
         """Its name."""
 
 
-class StepView(StoredStep):
+class StepView:
     """One step of a run, as every worker wrote it, with its tensors.
 
     Args:
@@ -53,16 +53,62 @@ class StepView(StoredStep):
         step: Global step.
         files: Its index files by worker, parsed, sorted, at least one.
         num_workers: How many workers write in this run.
+
+    Attributes:
+        step: Global step.
+        mode: Mode of the step.
+        mode_step: Step within the mode.
+        run: RunId of the run; None for files of the original client.
+        workers: The workers that wrote the step, sorted.
+        is_complete: True if every worker of the run wrote it.
     """
 
-    __slots__ = ("_facts", "_reader")
+    __slots__ = (
+        *("_facts", "_files", "_num_workers", "_reader"),
+        *("is_complete", "mode", "mode_step", "run", "step", "workers"),
+    )
 
     def __init__(
         self, reader: StepReader, step: int, files: Mapping[str, StepFile], *, num_workers: int
     ) -> None:
-        super().__init__(step, files, num_workers=num_workers)
         self._reader = reader
+        self._files = files
+        self._num_workers = num_workers
         self._facts: dict[Callable[[StepView], Any], Any] = {}
+        first = index_of(next(iter(files.values())))
+        self.step = step
+        self.mode: ModeKeys = first.mode
+        self.mode_step: int = first.mode_step
+        self.run: str | None = first.run
+        self.workers: tuple[str, ...] = tuple(files)
+        self.is_complete = len(files) >= num_workers
+
+    @property
+    def time(self) -> float | None:
+        """When the first worker began the step, in seconds since 1970; None if no file has it."""
+        times = [index_of(file).time for file in self._files.values()]
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def index_keys(self) -> list[str]:
+        """Keys of the step's index files, sorted."""
+        return sorted(file.key for file in self._files.values())
+
+    def stage(self, worker: str) -> int | None:
+        """Return the number of the pipeline stage that a worker trains; None without a pipeline.
+
+        Raises:
+            InvalidWorker: If no such worker wrote this step.
+        """
+        return self._index_of(worker).stage
+
+    def value_bytes(self, worker: str) -> dict[str, int]:
+        """Return how many bytes the record of each tensor of a worker has; without one, none.
+
+        Raises:
+            InvalidWorker: If no such worker wrote this step.
+        """
+        return {row.name: row.length for row in self._index_of(worker).locations}
 
     @property
     def store(self) -> Store:
@@ -123,6 +169,11 @@ class StepView(StoredStep):
             if name in found:
                 return found[name]
         raise self._unavailable(name)
+
+    def _index_of(self, worker: str) -> IndexFile:
+        if worker not in self._files:
+            raise InvalidWorker(worker)
+        return index_of(self._files[worker])
 
     def _declares(self, collection: str) -> bool:
         files = map(self.collections_file, self.workers)
