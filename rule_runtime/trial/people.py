@@ -13,19 +13,15 @@ import numpy as np
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.optional_extra import require_report_extra
 from rule_runtime.trial.errors import InvalidWorker
+from rule_runtime.trial.live_run import LiveRun
 from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.notebook import (
     MAX_TENSORS,
     few,
     steps_text,
-    tensor_description,
-    tensor_facts,
-    tensor_html,
     trial_html,
 )
 from rule_runtime.trial.refreshing import no_refresh
-from rule_runtime.trial.run_steps import RunSteps
-from rule_runtime.trial.tensor_steps import TensorSteps
 from rule_runtime.trial.tidy_table import TABLE_COLUMNS, tidy_table
 from rule_runtime.trial.trial_collections import collection_name
 
@@ -36,21 +32,22 @@ if TYPE_CHECKING:
     from rule_runtime.plotting.arguments import OneTensor
     from rule_runtime.reporting.xgboost_report import XgboostReportPaths
     from rule_runtime.trial.step_index import StepFile
+    from rule_runtime.trial.tensor import Tensor
     from rule_runtime.trial.trial import Trial
     from rule_runtime.trial.trial_collections import TrialCollection
 
-__all__ = ["TensorForPeople", "TrialForPeople"]
+__all__ = ["TrialForPeople"]
 
 _logger: Final = logging.getLogger("stepwatch")
 
 
-class TrialForPeople(RunSteps):
+class TrialForPeople(LiveRun):
     """What a trial offers to people rather than to rules.
 
     Pictures need matplotlib, and tables pandas: the extra `report`. Neither is imported before.
     """
 
-    _tensors: Mapping[str, TensorForPeople]
+    _tensors: Mapping[str, Tensor]
 
     def step_files(self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> list[StepFile]:
         """Return the index files of the saved steps that are complete, by step and worker.
@@ -267,31 +264,6 @@ class TrialForPeople(RunSteps):
     @property
     def _trial(self) -> Trial:
         return cast("Trial", self)
-
-
-class TensorForPeople(TensorSteps):
-    """How a tensor looks in a notebook."""
-
-    def facts(self) -> dict[str, str]:
-        """Return the newest shape and type of the tensor, and its steps, for people to read."""
-        return tensor_facts(self.name, self._modes, self._newest())
-
-    def description(self) -> dict[str, Any]:
-        """Return the newest shape and type of the tensor, and its steps, as JSON: see `facts`."""
-        return tensor_description(self.name, self._modes, self._newest())
-
-    def __repr__(self) -> str:
-        message = ", ".join(text for text in self.facts().values() if text)
-        return f"<Tensor {self.name!r}: {message}>"
-
-    def _repr_html_(self) -> str:
-        return tensor_html(self.name, {"trial": self.trial.path, **self.facts()}, self._newest())
-
-    def _newest(self) -> StepFile | None:
-        if not self._files:
-            return None
-        of_step = self._files[max(self._files)]
-        return of_step[min(of_step)]
 
 
 def _named(names: Sequence[str], codes: Any) -> Any:

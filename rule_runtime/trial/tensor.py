@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.reductions import reduction_tensor_name
+from hook_layer.format.reductions import reduction_tensor_name, split_reduction_name
+from hook_layer.storage.base import ObjectNotFoundError
 from rule_runtime.trial.errors import (
     ShapeUnavailableForStep,
     SMDebugNotImplementedError,
     SMDebugValueError,
     TensorUnavailableForStep,
 )
+from rule_runtime.trial.event_reader import TensorReader, read_tensors
 from rule_runtime.trial.modes import Mode, as_mode
-from rule_runtime.trial.reductions import check_reduction, reduce_tensor
-from rule_runtime.trial.tensor_reading import TensorReading, own
+from rule_runtime.trial.notebook import tensor_description, tensor_facts, tensor_html
+from rule_runtime.trial.reductions import check_reduction, reduce_tensor, reduction_from_statistics
+from rule_runtime.trial.step_index import is_remote
+from rule_runtime.trial.tensor_steps import TensorSteps
+
+if TYPE_CHECKING:
+    from hook_layer.format.index import TensorLocation
+    from rule_runtime.trial.step_index import StepFile
+    from rule_runtime.trial.trial import Trial
 
 __all__ = ["Tensor"]
 
+_PARALLEL_READS: Final = 10
+"""As many connections as a boto3 client keeps."""
 _KINDS_OF_NUMBERS: Final = frozenset("biufc")
 _REDUCTIONS_OF_NOTHING: Final = frozenset({"sum", "prod", "l1", "l2"})
 
+_Read = TypeVar("_Read")
 
-class Tensor(TensorReading):
+
+class Tensor(TensorSteps):
     """One tensor of a trial.
 
     Args:
         name: Its name.
         trial: The trial.
+
+    Attributes:
+        cache: True if values are kept in memory.
     """
+
+    def __init__(self, name: str, trial: Trial) -> None:
+        super().__init__(name, trial)
+        self.cache = trial.cache
+        self._cached: dict[tuple[int, str], npt.NDArray[Any]] = {}
+        self._reader = TensorReader(trial.store, name)
+        # Files that were read together share what is equal, so it is looked through once.
+        self._reductions: tuple[tuple[TensorLocation, ...], dict[str, tuple[str, bool]]] = ((), {})
+        self._row: tuple[tuple[str, ...], int] = ((), -1)
 
     def value(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
@@ -167,7 +195,7 @@ class Tensor(TensorReading):
         stored_name = reduction_tensor_name(self.name, reduction_name, absolute=abs)
         stored = self._stored_reduction(file, stored_name)
         if stored is not None:
-            return own(stored)
+            return _own(stored)
         whole = file if worker is not None else self._whole(file)
         known = self._from_statistics(whole, reduction_name, absolute=abs)
         if known is not None:
@@ -198,4 +226,127 @@ class Tensor(TensorReading):
         file = self._file(step_num, as_mode(mode), worker)
         names = self._reduction_names(file)
         found = self._read_reductions(file, names)
-        return {names[stored_name]: own(value) for stored_name, value in found.items()}
+        return {names[stored_name]: _own(value) for stored_name, value in found.items()}
+
+    # ------------------------------------------------------------------ how it looks
+
+    def facts(self) -> dict[str, str]:
+        """Return the newest shape and type of the tensor, and its steps, for people to read."""
+        return tensor_facts(self.name, self._modes, self._newest())
+
+    def description(self) -> dict[str, Any]:
+        """Return the newest shape and type of the tensor, and its steps, as JSON: see `facts`."""
+        return tensor_description(self.name, self._modes, self._newest())
+
+    def __repr__(self) -> str:
+        message = ", ".join(text for text in self.facts().values() if text)
+        return f"<Tensor {self.name!r}: {message}>"
+
+    def _repr_html_(self) -> str:
+        return tensor_html(self.name, {"trial": self.trial.path, **self.facts()}, self._newest())
+
+    def _newest(self) -> StepFile | None:
+        if not self._files:
+            return None
+        of_step = self._files[max(self._files)]
+        return of_step[min(of_step)]
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, file: StepFile) -> npt.NDArray[Any] | None:
+        """Return the value at a step, None if it was not saved; an event file may be waited for."""
+        return self._patiently(file, lambda: self._read_now(file))
+
+    def _read_own(self, file: StepFile) -> npt.NDArray[Any] | None:
+        return self._as_own(self._read(file))
+
+    def _as_own(self, value: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+        if value is None:
+            return None
+        return value.copy() if self.cache else _own(value)
+
+    def _read_all(self, files: list[StepFile]) -> list[npt.NDArray[Any] | None]:
+        """Return the value of each step as the caller's own, None where it was not saved."""
+        if len(files) <= 1 or not is_remote(self.trial.store):
+            return [self._read_own(file) for file in files]
+        with ThreadPoolExecutor(max_workers=min(_PARALLEL_READS, len(files))) as pool:
+            values = list(pool.map(self._read_if_there, files))
+        # Only this thread may look for new files.
+        return [
+            self._read_own(file) if value is None else value
+            for file, value in zip(files, values, strict=True)
+        ]
+
+    def _read_if_there(self, file: StepFile) -> npt.NDArray[Any] | None:
+        try:
+            return self._as_own(self._read_now(file))
+        except ObjectNotFoundError:
+            return None
+
+    def _read_now(self, file: StepFile) -> npt.NDArray[Any] | None:
+        key = (file.step, file.worker)
+        value = self._cached.get(key)
+        if value is None and file.index is not None:
+            value = self._reader.read(file.index)
+            if self.cache and value is not None:
+                self._cached[key] = value
+        return value
+
+    def _read_reductions(self, file: StepFile, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+        """Return stored reductions by the names of their records."""
+        index = file.index
+        if index is None:
+            return {}
+        found = self._patiently(file, lambda: read_tensors(self.trial.store, index, names))
+        return {} if found is None else found
+
+    def _stored_reduction(self, file: StepFile, stored_name: str) -> npt.NDArray[Any] | None:
+        if stored_name not in self._reduction_names(file):
+            return None
+        return self._read_reductions(file, [stored_name]).get(stored_name)
+
+    def _reduction_names(self, file: StepFile) -> dict[str, tuple[str, bool]]:
+        """Return the stored reductions: name of the record -> (reduction, of absolute values)."""
+        locations = () if file.index is None else file.index.locations
+        looked_at, names = self._reductions
+        if locations is not looked_at:
+            names = {}
+            for row in locations:
+                reduction = split_reduction_name(row.name)
+                if reduction is not None and reduction[0] == self.name:
+                    names[row.name] = (reduction[1], reduction[2])
+            self._reductions = (locations, names)
+        return names
+
+    def _from_statistics(
+        self, file: StepFile, reduction: str, *, absolute: bool
+    ) -> np.float64 | None:
+        block = None if file.index is None else file.index.statistics
+        if block is None:
+            return None
+        tensors, at = self._row
+        if block.tensors is not tensors:
+            at = block.tensors.index(self.name) if self.name in block.tensors else -1
+            self._row = (block.tensors, at)
+        if at < 0:
+            return None
+        statistics = dict(zip(block.columns, block.values[at].tolist(), strict=True))
+        known = reduction_from_statistics(statistics, reduction, absolute=absolute)
+        return None if known is None else np.float64(known)
+
+    def _patiently(self, file: StepFile, read: Callable[[], _Read]) -> _Read | None:
+        """Read out of an event file, which may come after its index file where others upload it."""
+        for _ in range(self.trial.event_file_retries):
+            with suppress(ObjectNotFoundError):
+                return read()
+            if self.trial.has_gone_on(file):
+                return None
+            self.trial.wait_for_files()
+        with suppress(ObjectNotFoundError):
+            return read()
+        return None
+
+
+def _own(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that may be changed: the same one, or a copy of what a file's bytes hold."""
+    return value if value.flags.writeable else value.copy()
