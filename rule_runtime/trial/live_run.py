@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from hook_layer.format.end_marker import EndMarker
@@ -194,8 +194,11 @@ class LiveRun:
         """
         mode = as_mode(mode)
         self.maybe_refresh()
-        steps = self._all_steps(mode)
-        if show_incomplete_steps or self.loaded_all_steps:
+        return self.complete_steps(self._all_steps(mode), show_incomplete_steps)
+
+    def complete_steps(self, steps: Mapping[int, int], show_incomplete: bool) -> list[int]:
+        """Return steps, given with their global steps, sorted; without those not complete yet."""
+        if show_incomplete or self.loaded_all_steps:
             return sorted(steps)
         is_complete = self.completeness()
         return sorted(step for step, global_step in steps.items() if is_complete(global_step))

@@ -9,7 +9,7 @@ from typing import Final
 
 from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX
 from hook_layer.storage.base import Buffers, ObjectNotFoundError, StorageError, Store
-from rule_runtime.trial.step_index import StepFile
+from rule_runtime.trial.step_index import StepFileCache
 
 __all__ = ["SharedReads"]
 
@@ -19,8 +19,6 @@ _KEPT_BYTES: Final = 64 << 20
 """Bytes of other objects that are kept."""
 _MAX_RANGES: Final = 4096
 _MAX_MISSING: Final = 4096
-_LEAST_FILE_BYTES: Final = 1 << 10
-"""What a file that could not be parsed, or holds nearly nothing, counts as."""
 _LISTED: Final = (INDEX_PREFIX, COLLECTIONS_PREFIX)
 
 _Range = tuple[int, int | None]
@@ -39,14 +37,14 @@ class SharedReads:
 
     Attributes:
         num_bytes_read: How many bytes were read from the store so far.
+        step_files: The index files that were parsed.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.num_bytes_read = 0
         self._listings: dict[str, _Listing] = {}
-        self._step_files: OrderedDict[str, StepFile] = OrderedDict()
-        self._step_file_bytes = 0
+        self.step_files = StepFileCache(_KEPT_FILE_BYTES)
         self._ranges: OrderedDict[tuple[str, _Range], bytes] = OrderedDict()
         self._range_bytes = 0
         self._missing: dict[str, str] = {}
@@ -59,31 +57,7 @@ class SharedReads:
     @property
     def num_bytes_kept(self) -> int:
         """How many bytes of files are kept."""
-        return self._step_file_bytes + self._range_bytes
-
-    def step_file(self, key: str) -> StepFile | None:
-        """Return an index file that was parsed before, None if it is not kept.
-
-        Args:
-            key: Its key.
-        """
-        found = self._step_files.get(key)
-        if found is not None:
-            self._step_files.move_to_end(key)
-        return found
-
-    def keep_step_file(self, file: StepFile) -> None:
-        """Keep an index file that was parsed.
-
-        Args:
-            file: The file.
-        """
-        before = self._step_files.pop(file.key, None)
-        self._step_files[file.key] = file
-        self._step_file_bytes += _length(file) - (0 if before is None else _length(before))
-        while self._step_file_bytes > _KEPT_FILE_BYTES:
-            _, oldest = self._step_files.popitem(last=False)
-            self._step_file_bytes -= _length(oldest)
+        return self.step_files.num_bytes + self._range_bytes
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them.
@@ -172,10 +146,6 @@ class _Listing:
         if key is not None:
             self._keys.append(key)
         return key is not None
-
-
-def _length(file: StepFile) -> int:
-    return max(file.num_bytes, _LEAST_FILE_BYTES)
 
 
 def _refused(key: str) -> TypeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from hook_layer.format.paths import INDEX_PREFIX, IndexName, index_key, parse_in
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
 __all__ = [
-    "KeepsStepFiles",
     "StepFile",
+    "StepFileCache",
     "is_remote",
     "iter_step_files",
     "list_index_files",
@@ -28,6 +28,8 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 _PARALLEL_GETS: Final = 8
+_LEAST_FILE_BYTES: Final = 1 << 10
+"""What a file that could not be parsed, or holds nearly nothing, counts as."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +53,43 @@ class StepFile:
     num_bytes: int = 0
 
 
+class StepFileCache:
+    """Keeps the parsed index files that were used last.
+
+    Args:
+        max_bytes: Length of the files that are kept.
+
+    Attributes:
+        num_bytes: Length of the files that are kept now.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.num_bytes = 0
+        self._files: OrderedDict[str, StepFile] = OrderedDict()
+
+    def get(self, key: str) -> StepFile | None:
+        """Return a file, None if it is not kept."""
+        found = self._files.get(key)
+        if found is not None:
+            self._files.move_to_end(key)
+        return found
+
+    def keep(self, file: StepFile) -> None:
+        """Keep a file as the one that was used last."""
+        before = self._files.pop(file.key, None)
+        self._files[file.key] = file
+        self.num_bytes += _length(file) - (0 if before is None else _length(before))
+        while self.num_bytes > self._max_bytes:
+            _, oldest = self._files.popitem(last=False)
+            self.num_bytes -= _length(oldest)
+
+
 @runtime_checkable
-class KeepsStepFiles(Protocol):
-    """A store that keeps index files, parsed, for others who ask for them a moment later."""
+class _Caching(Protocol):
+    """A store that keeps parsed index files for others who read the same a moment later."""
 
-    def step_file(self, key: str) -> StepFile | None:
-        """Return an index file that was parsed before, None if it is not kept."""
-        ...
-
-    def keep_step_file(self, file: StepFile) -> None:
-        """Keep an index file that was parsed."""
-        ...
+    step_files: StepFileCache
 
 
 def load_step_files(
@@ -102,11 +130,8 @@ def iter_step_files(
     """
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
-    keeps = store if isinstance(store, KeepsStepFiles) else None
-    kept: dict[str, StepFile] = {}
-    for key in ordered if keeps is not None else ():
-        if keeps is not None and (file := keeps.step_file(key)) is not None:
-            kept[key] = file
+    cache = store.step_files if isinstance(store, _Caching) else StepFileCache(0)
+    kept = {key: file for key in ordered if (file := cache.get(key)) is not None}
     unread = [key for key in ordered if key not in kept]
     contents = _contents(store, unread, parallel)
     like: IndexFile | None = None
@@ -117,8 +142,7 @@ def iter_step_files(
             if data is None:
                 continue
             known = _parsed(key, names[key], data, like)
-            if keeps is not None:
-                keeps.keep_step_file(known)
+            cache.keep(known)
         like = known.index or like
         yield known
 
@@ -198,3 +222,7 @@ def _parsed(key: str, name: IndexName, data: bytes, like: IndexFile | None) -> S
     except FormatError as error:
         return StepFile(key, name.step, name.worker, None, str(error))
     return StepFile(key, name.step, name.worker, index, num_bytes=len(data))
+
+
+def _length(file: StepFile) -> int:
+    return max(file.num_bytes, _LEAST_FILE_BYTES)

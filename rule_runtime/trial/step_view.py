@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import index_key
 from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedError
 from rule_runtime.trial.collection_reader import CollectionReader
@@ -28,11 +29,13 @@ from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, Tens
 from rule_runtime.trial.layout import Layout, Layouts
 from rule_runtime.trial.merged_shards import with_merged_shards
 from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
-from rule_runtime.trial.recent_files import RecentFiles
-from rule_runtime.trial.step_index import StepFile
+from rule_runtime.trial.step_index import StepFile, StepFileCache, load_step_files
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
+
+_RECENT_BYTES: Final = 16 << 20
+"""Length of the index files that are kept, for rules that compare a step with those before it."""
 
 _Fact = TypeVar("_Fact")
 
@@ -251,7 +254,10 @@ class StepView:
         """
         if not 0 <= number < self.step:
             raise ValueError(f"step {number} is no step before step {self.step}")
-        found = self._reader.recent.get(number, self.workers)
+        recent, store = self._reader.recent, self._reader.store
+        wanted = {key: recent.get(key) for key in (index_key(number, w) for w in self.workers)}
+        unknown = [key for key, file in wanted.items() if file is None]
+        found = [*filter(None, wanted.values()), *load_step_files(store, unknown)]
         own = [file for file in found if file.index is not None and file.index.run == self.run]
         if not own:
             return None
@@ -313,7 +319,7 @@ class StepReader:
     def __init__(self, store: Store, *, other_trials: OtherTrials | None = None) -> None:
         self.store = store
         self.collections = CollectionReader(store)
-        self.recent = RecentFiles(store)
+        self.recent = StepFileCache(_RECENT_BYTES)
         self._other_trials = other_trials or OtherTrials.beside(store.uri)
         self._others: dict[str, tuple[OtherTrial, StepReader]] = {}
         self._layouts = Layouts(self.collections)

@@ -144,11 +144,7 @@ class TensorSteps:
         """
         mode = as_mode(mode)
         self.trial.maybe_refresh()
-        steps = self._steps(mode)
-        if show_incomplete_steps or self.trial.loaded_all_steps:
-            return sorted(steps)
-        is_complete = self.trial.completeness()
-        return sorted(step for step, global_step in steps.items() if is_complete(global_step))
+        return self.trial.complete_steps(self._steps(mode), show_incomplete_steps)
 
     def prev_steps(
         self, step: int, n: int | None = None, mode: Mode = ModeKeys.GLOBAL

@@ -16,8 +16,6 @@ from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, Tens
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader
 
-KEY = index_key(0, "worker_0")
-
 
 class RecordingStore(MemoryStore):
     def __init__(self) -> None:
@@ -294,7 +292,8 @@ def test_what_is_kept_of_earlier_steps_is_bounded(monkeypatch: pytest.MonkeyPatc
     for step in range(6):
         trial.step(step, {"a": [1.0]})
     views = trial.views()
-    monkeypatch.setattr("rule_runtime.trial.recent_files._KEPT_BYTES", 5 * len(store.get(KEY)) // 2)
+    two_files = 5 << 9  # each counts as 1 KiB
+    monkeypatch.setattr("rule_runtime.trial.step_view._RECENT_BYTES", two_files)
     reader = StepReader(store)
     for view in views:
         files = load_step_files(store, [index_key(view.step, "worker_0")])
