@@ -1,12 +1,11 @@
 """Other trials than the one that is judged: which may be read, and where their steps are.
 
 Which other trial a rule reads may be written in a job's own configuration, and so by anybody who
-may start a job. Unless said otherwise, only trials beside the judged one can be read.
+may start a job. So only trials beside the judged one can be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from hook_layer.storage.base import Store, open_store
 from rule_runtime.trial.run_files import current_run
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
 
-__all__ = ["OtherTrial", "OtherTrialError", "OtherTrials"]
+__all__ = ["OtherTrial", "OtherTrialError", "open_other_trial"]
 
 _OUTPUT_FOLDER: Final = "debug-output"
 _MAX_PROBES: Final = 256
@@ -30,62 +29,34 @@ class OtherTrialError(ValueError):
     """Another trial that does not exist, or may not be read."""
 
 
-class OtherTrials:
-    """Opens other trials by job name, path or URI, each once.
+def open_other_trial(root: str, *, beside: str) -> OtherTrial:
+    """Return another trial than the judged one.
 
     Args:
-        open_store: Returns the store at a URI or path.
-        allowed: Returns whether the trial at a URI, which ends in "/", may be read.
+        root: Its path or URI; or the name of a job that writes beside the judged one.
+        beside: Root of the judged trial.
+
+    Raises:
+        OtherTrialError: If it is the judged trial, may not be read, or holds no step.
+        StorageError: If the storage fails otherwise than by a missing object.
     """
-
-    def __init__(self, open_store: Callable[[str], Store], allowed: Callable[[str], bool]) -> None:
-        self._open_store = open_store
-        self._allowed = allowed
-        self._trials: dict[str, OtherTrial] = {}
-
-    @classmethod
-    def beside(cls, uri: str, open_store: Callable[[str], Store] = open_store) -> OtherTrials:
-        """Return the trials of the folder that holds a trial's job.
-
-        Args:
-            uri: The trial's root.
-            open_store: Returns the store at a URI or path.
-        """
-        folder = _folder_of_jobs(uri)[0]
-        return cls(open_store, lambda other: folder is not None and other.startswith(folder))
-
-    def open(self, root: str, *, beside: str) -> OtherTrial:
-        """Return another trial.
-
-        Args:
-            root: Its path or URI; or the name of a job that writes beside the judged one.
-            beside: Root of the judged trial.
-
-        Raises:
-            OtherTrialError: If it is the judged trial, may not be read, or holds no step.
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
-        text = root.strip()
-        if text not in self._trials:
-            self._trials[text] = self._open(text, beside)
-        return self._trials[text]
-
-    def _open(self, text: str, beside: str) -> OtherTrial:
-        uri = _beside(text, beside) if "/" not in text else text
-        try:
-            store = self._open_store(uri)
-        except ValueError as error:
-            raise OtherTrialError(f"other trial {text!r}: {error}") from error
-        if store.uri == beside:
-            raise OtherTrialError(f"other trial {text!r} is the judged trial itself")
-        if not self._allowed(store.uri):
-            raise OtherTrialError(
-                f"other trial {text!r}: {store.uri} may not be read; give the name of a job, or "
-                f"the root of a trial, in the same folder as {beside}"
-            )
-        if next(list_index_files(store), None) is None:
-            raise OtherTrialError(f"other trial {text!r}: no step is stored at {store.uri}")
-        return OtherTrial(store, current_run(store))
+    text = root.strip()
+    uri = _beside(text, beside) if "/" not in text else text
+    try:
+        store = open_store(uri)
+    except ValueError as error:
+        raise OtherTrialError(f"other trial {text!r}: {error}") from error
+    if store.uri == beside:
+        raise OtherTrialError(f"other trial {text!r} is the judged trial itself")
+    folder = _folder_of_jobs(beside)[0]
+    if folder is None or not store.uri.startswith(folder):
+        raise OtherTrialError(
+            f"other trial {text!r}: {store.uri} may not be read; give the name of a job, or "
+            f"the root of a trial, in the same folder as {beside}"
+        )
+    if next(list_index_files(store), None) is None:
+        raise OtherTrialError(f"other trial {text!r}: no step is stored at {store.uri}")
+    return OtherTrial(store, current_run(store))
 
 
 class OtherTrial:

@@ -28,7 +28,7 @@ from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.layout import Layout, Layouts
 from rule_runtime.trial.merged_shards import with_merged_shards
-from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
+from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, open_other_trial
 from rule_runtime.trial.step_index import StepFile, StepFileCache, load_step_files
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
@@ -313,14 +313,12 @@ class StepReader:
 
     Args:
         store: The trial's root.
-        other_trials: The other trials that rules may read; those beside this one unless given.
     """
 
-    def __init__(self, store: Store, *, other_trials: OtherTrials | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.collections = CollectionReader(store)
         self.recent = StepFileCache(_RECENT_BYTES)
-        self._other_trials = other_trials or OtherTrials.beside(store.uri)
         self._others: dict[str, tuple[OtherTrial, StepReader]] = {}
         self._layouts = Layouts(self.collections)
         self._computed: tuple[str, dict[str, npt.NDArray[np.float64]]] = ("", {})
@@ -349,9 +347,8 @@ class StepReader:
             StorageError: If the storage fails otherwise than by a missing object.
         """
         if root not in self._others:
-            trial = self._other_trials.open(root, beside=self.store.uri)
-            reader = StepReader(trial.store, other_trials=self._other_trials)
-            self._others[root] = trial, reader
+            trial = open_other_trial(root, beside=self.store.uri)
+            self._others[root] = trial, StepReader(trial.store)
         return self._others[root]
 
     def num_workers(self, workers: Iterable[str] = ()) -> int | None:

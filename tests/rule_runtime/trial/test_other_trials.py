@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hook_layer.format.modes import ModeKeys
-from hook_layer.storage.base import Store, StoreRefusedError, open_store
+from hook_layer.storage.base import Store, StoreRefusedError
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.trial.other_trials import OtherTrialError, OtherTrials
+from rule_runtime.trial.other_trials import OtherTrialError, open_other_trial
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 
@@ -27,9 +27,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def view_of(store: Store, trials: OtherTrials | None = None, step: int = 0) -> StepView:
+def view_of(store: Store, reader: StepReader | None = None, step: int = 0) -> StepView:
     files = load_step_files(store, [key for key in store.list("index/") if f"{step:012}" in key])
-    return StepReader(store, other_trials=trials).view(step, files, num_workers=1)
+    return (reader or StepReader(store)).view(step, files, num_workers=1)
+
+
+def opened_as(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    monkeypatch.setattr("rule_runtime.trial.other_trials.open_store", lambda _: store)
 
 
 def root(folder: Path, job: str) -> Path:
@@ -74,14 +78,6 @@ def test_other_places_are_refused(folder: Path, name: str, message: str) -> None
         view.in_other_trial(name.format(folder=folder))
 
 
-def test_what_may_be_read_can_be_said(folder: Path) -> None:
-    trials = OtherTrials(open_store, lambda uri: "elsewhere" in uri)
-    view = view_of(LocalStore(root(folder, "one")), trials)
-    assert view.in_other_trial(str(folder / "elsewhere/other/debug-output")) is not None
-    with pytest.raises(OtherTrialError, match="may not be read"):
-        view.in_other_trial("other")
-
-
 @pytest.mark.parametrize(
     ("uri", "beside", "is_allowed"),
     [
@@ -96,34 +92,34 @@ def test_what_may_be_read_can_be_said(folder: Path) -> None:
     ],
 )
 def test_the_folder_of_jobs_bounds_what_may_be_read(
-    uri: str, beside: str, is_allowed: bool
+    uri: str, beside: str, is_allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
-
     class Named(MemoryStore):
         def __init__(self, uri: str) -> None:
             super().__init__("named")
             self.uri = uri
 
     def open_named(uri: str) -> Store:
-        opened.append(uri)
         store = Named(uri)
         TrialBuilder(store).step(0, {"a": [1.0]})
         return store
 
-    trials = OtherTrials.beside(uri, open_named)
+    monkeypatch.setattr("rule_runtime.trial.other_trials.open_store", open_named)
     if is_allowed:
-        assert trials.open(beside, beside=uri).store.uri == beside
-        assert trials.open(" " + beside, beside=uri).store.uri == beside
-        assert len(opened) == 1  # each is opened once
+        assert open_other_trial(f" {beside}", beside=uri).store.uri == beside
         name = beside.removesuffix("debug-output/").rstrip("/").rpartition("/")[2]
-        assert trials.open(name, beside=uri).store.uri == beside
+        assert open_other_trial(name, beside=uri).store.uri == beside
     else:
         with pytest.raises(OtherTrialError):
-            trials.open(beside, beside=uri)
+            open_other_trial(beside, beside=uri)
 
 
-def test_a_store_that_refuses_is_told() -> None:
+def test_another_trial_is_opened_once(folder: Path) -> None:
+    reader = StepReader(LocalStore(root(folder, "one")))
+    assert reader.other("other") is reader.other("other")
+
+
+def test_a_store_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(MemoryStore):
         def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:  # noqa: ARG002
             raise StoreRefusedError(f"allow s3:GetObject on {key}")
@@ -132,9 +128,9 @@ def test_a_store_that_refuses_is_told() -> None:
     TrialBuilder(refusing).step(0, {"a": [1.0]})
     own = MemoryStore("own")
     TrialBuilder(own).step(0, {"a": [1.0]})
-    trials = OtherTrials(lambda _: refusing, lambda _: True)
+    opened_as(monkeypatch, refusing)
     with pytest.raises(OtherTrialError, match="allow s3:GetObject"):
-        view_of(own, trials).in_other_trial("any")
+        view_of(own).in_other_trial("any")
 
 
 # ------------------------------------------------------------------------------ where steps are
@@ -187,7 +183,7 @@ def test_a_step_of_a_mode_is_found_wherever_it_is(
         assert (None if found is None else found.step) == expected
 
 
-def test_steps_are_found_by_halving() -> None:
+def test_steps_are_found_by_halving(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counting(MemoryStore):
         num_reads = 0
 
@@ -199,12 +195,13 @@ def test_steps_are_found_by_halving() -> None:
     for step, (mode, mode_step) in enumerate(schedule(10, 3, 60)):
         other.step(step, {"a": [1.0]}, mode=mode, mode_step=mode_step)
     one = written(schedule(7, 1, 80))
-    trials = OtherTrials(lambda _: other.store, lambda _: True)
-    view = view_of(one.store, trials, step=603)
+    opened_as(monkeypatch, other.store)
+    reader = StepReader(one.store)
+    view = view_of(one.store, reader, step=603)
     assert view.in_other_trial("other") is not None  # the first look finds out about the run
     assert isinstance(other.store, Counting)
     other.store.num_reads = 0
-    found = view_of(one.store, trials, step=620).in_other_trial("other")
+    found = view_of(one.store, reader, step=620).in_other_trial("other")
     assert found is not None
     assert (found.mode, found.mode_step) == one_place(one, 620)
     assert other.store.num_reads < 40
