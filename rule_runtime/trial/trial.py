@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+import numpy.typing as npt
+
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import IndexFile
 from hook_layer.format.modes import ModeKeys
@@ -18,7 +20,6 @@ from hook_layer.format.reductions import split_reduction_name
 from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
-from rule_runtime.trial.model_values import ModelValues
 from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.notebook import CollectionsByName
 from rule_runtime.trial.people import TrialForPeople
@@ -40,7 +41,7 @@ _logger: Final = logging.getLogger("stepwatch")
 _Regex: TypeAlias = "str | Sequence[_Regex]"
 
 
-class Trial(TrialForPeople, ModelValues):
+class Trial(TrialForPeople):
     """The tensors of one run; two of the same name and path are equal.
 
     Args:
@@ -220,6 +221,29 @@ class Trial(TrialForPeople, ModelValues):
             return TrialCollection(coll_name)
         return built_in_collection(coll_name, self._tensors, self._collection_reader.matcher)
 
+    # ------------------------------------------------------------------ what a model is given
+
+    def inputs(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
+        """Return the model's inputs at a step: the tensors of the collection `inputs`."""
+        return self._values_of(step, mode, collection="inputs")
+
+    def labels(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
+        """Return the labels at a step: the tensors with `label` in their names."""
+        return self._values_of(step, mode, regex="labels*")
+
+    def predictions(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
+        """Return the model's outputs at a step: the tensors with `prediction` in their names."""
+        return self._values_of(step, mode, regex="predictions*")
+
+    def _values_of(
+        self, step: int, mode: Mode, *, regex: str | None = None, collection: str | None = None
+    ) -> list[npt.NDArray[Any]]:
+        names = self.tensor_names(
+            show_prefixed_tensors=True, step=step, mode=mode, regex=regex, collection=collection
+        )
+        # With the mode, which the original forgets.
+        return [self.tensor(name).value(step, mode) for name in sorted(names, key=_number_in)]
+
     # ------------------------------------------------------------------ collections
 
     def _selected(
@@ -280,3 +304,9 @@ def _patterns(regex: _Regex | None) -> Iterator[str]:
     else:
         for part in regex or ():
             yield from _patterns(part)
+
+
+def _number_in(name: str) -> tuple[int, str]:
+    """Return what tensors of a model are ordered by: the number at the end of the name."""
+    number = re.search(r"_([0-9]{1,18})$", name)
+    return (0 if number is None else int(number[1]), name)
