@@ -8,22 +8,58 @@ run changes no more: `set_save_config`, `merge_default_save_config`.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.trial.modes import Mode, as_mode
 
-__all__ = ["StoredReductionConfig", "StoredSaveConfig", "StoredSaveConfigMode"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "StoredReductionConfig",
+    "StoredSaveConfig",
+    "StoredSaveConfigMode",
+    "StoredSettings",
+]
 
 _DEFAULT_INTERVAL: Final = 500
 _ABSOLUTE: Final = "abs_"
 _NORMS: Final = {"l1": "l1", "l2": "l2", "l1_norm": "l1", "l2_norm": "l2"}
 
 
+class StoredSettings(ABC):
+    """What a collections file holds, and its JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, params: Any) -> Self | None:
+        """Return the settings of a mapping of their fields, as `to_json_dict` gives them."""
+
+    @abstractmethod
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields as the collections file has them."""
+
+    @classmethod
+    def from_json(cls, json_str: str) -> Self | None:
+        """Return the settings of the text that `to_json` gives.
+
+        Raises:
+            ValueError: It is no JSON, or a key is no mode.
+            TypeError: It is no object.
+        """
+        return cls.from_dict(json.loads(json_str))
+
+    def to_json(self) -> str:
+        """Return `to_json_dict()` as a text."""
+        return json.dumps(self.to_json_dict())
+
+
 @dataclass(frozen=True)
-class StoredSaveConfigMode:
+class StoredSaveConfigMode(StoredSettings):
     """When a collection was saved in one mode; steps are counted within it.
 
     Attributes:
@@ -40,11 +76,7 @@ class StoredSaveConfigMode:
 
     @classmethod
     def of(cls, members: object) -> StoredSaveConfigMode | None:
-        """Return what a file says of a mode, None if it says nothing.
-
-        Args:
-            members: The four fields; what is no whole number is as if it was not there.
-        """
+        """Return what a file says of a mode; what is no whole number is as if it was not there."""
         if not isinstance(members, dict):
             return None
         listed = members.get("save_steps")
@@ -64,25 +96,15 @@ class StoredSaveConfigMode:
     ) -> StoredSaveConfigMode | None:
         """Return the settings of a mapping of the four fields; settings and None give themselves.
 
-        Args:
-            params: The fields, as `to_json_dict` gives them.
-            default_values: Those that count where `params` lacks one.
-
-        Raises:
-            TypeError: One is no mapping.
+        `default_values` are the fields that count where `params` lacks one.
         """
         if params is None or isinstance(params, StoredSaveConfigMode):
             return params
-        return cls.of(
-            {**_mapping("default_values", default_values or {}), **_mapping("params", params)}
-        )
+        defaults = _mapping("default_values", default_values or {})
+        return cls.of({**defaults, **_mapping("params", params)})
 
     def should_save_step(self, step_num: int) -> bool:
-        """Return whether a step is saved.
-
-        Args:
-            step_num: The step within the mode.
-        """
+        """Return whether a step of the mode is saved."""
         is_over = self.end_step is not None and step_num >= self.end_step
         is_in_range = step_num >= self.start_step and not is_over
         is_due = is_in_range and step_num % self.save_interval == 0
@@ -99,7 +121,7 @@ class StoredSaveConfigMode:
 
 
 @dataclass(frozen=True)
-class StoredSaveConfig:
+class StoredSaveConfig(StoredSettings):
     """When a collection was saved.
 
     Attributes:
@@ -110,11 +132,7 @@ class StoredSaveConfig:
 
     @classmethod
     def of(cls, members: dict[str, Any] | None) -> StoredSaveConfig | None:
-        """Return what a file says, None if it says nothing.
-
-        Args:
-            members: The fields of each mode by its name.
-        """
+        """Return what a file says by the names of modes, None if it says nothing."""
         if members is None:
             return None
         return cls({m: StoredSaveConfigMode.of(members.get(m.name)) for m in ModeKeys})
@@ -123,15 +141,9 @@ class StoredSaveConfig:
     def from_dict(
         cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> StoredSaveConfig | None:
-        """Return the settings of a mapping by modes; None gives None.
+        """Return the settings of a mapping by modes or their names; None gives None.
 
-        Args:
-            params: By a mode or its name its settings, their four fields, or None.
-            default_values: Fields that count where those of a mode lack one.
-
-        Raises:
-            TypeError: It is no mapping, or a mode's settings are none.
-            ValueError: A key is no mode.
+        `default_values` are fields that count where those of a mode lack one.
         """
         if params is None:
             return None
@@ -142,26 +154,8 @@ class StoredSaveConfig:
         return cls({mode: configs.get(mode) for mode in ModeKeys})
 
     @classmethod
-    def from_json(cls, json_str: str) -> StoredSaveConfig | None:
-        """Return the settings of the text `json_str`, which `to_json` gives.
-
-        Raises:
-            ValueError: It is no JSON, or a key is no mode.
-            TypeError: As of `from_dict`.
-        """
-        return cls.from_dict(json.loads(json_str))
-
-    @classmethod
     def parse(cls, obj: object) -> StoredSaveConfig:
-        """Return settings as such: None is the default, one mode's settings are those of all.
-
-        Args:
-            obj: None, settings of all modes or of one, or a mapping by modes.
-
-        Raises:
-            TypeError: It is something else.
-            ValueError: A key is no mode.
-        """
+        """Return settings as such: None is the default, one mode's settings are those of all."""
         if isinstance(obj, StoredSaveConfig):
             return obj
         if obj is None or isinstance(obj, StoredSaveConfigMode):
@@ -169,20 +163,11 @@ class StoredSaveConfig:
         return cls.from_dict(_mapping("obj", obj)) or cls.parse(None)
 
     def get_save_config(self, mode: Mode) -> StoredSaveConfigMode | None:
-        """Return when the collection was saved in a mode, None if the file does not say it.
-
-        Args:
-            mode: The mode.
-        """
+        """Return when the collection was saved in a mode, None if the file does not say it."""
         return self.mode_save_configs[as_mode(mode)]
 
     def should_save_step(self, mode: Mode, step_num: int) -> bool:
-        """Return whether a step is saved; False if the file says nothing of its mode.
-
-        Args:
-            mode: The mode.
-            step_num: The step within it.
-        """
+        """Return whether a step of a mode is saved; False if the file says nothing of the mode."""
         config = self.get_save_config(mode)
         return config is not None and config.should_save_step(step_num)
 
@@ -191,13 +176,9 @@ class StoredSaveConfig:
         configs = self.mode_save_configs.items()
         return {mode.name: config and config.to_json_dict() for mode, config in configs}
 
-    def to_json(self) -> str:
-        """Return `to_json_dict()` as a text."""
-        return json.dumps(self.to_json_dict())
-
 
 @dataclass(frozen=True)
-class StoredReductionConfig:
+class StoredReductionConfig(StoredSettings):
     """Which reductions were saved of a collection's tensors, and whether their values were.
 
     Attributes:
@@ -212,11 +193,7 @@ class StoredReductionConfig:
 
     @classmethod
     def of(cls, members: dict[str, Any] | None) -> StoredReductionConfig | None:
-        """Return what a file says, None if it says nothing.
-
-        Args:
-            members: `reductions`, names with commas between them, and the two flags.
-        """
+        """Return what a file says, None if it says nothing."""
         if members is None:
             return None
         names = members.get("reductions")
@@ -229,25 +206,8 @@ class StoredReductionConfig:
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any] | None) -> StoredReductionConfig | None:
-        """Return the settings of a mapping of the three fields; None gives None.
-
-        Args:
-            params: The fields, as `to_json_dict` gives them.
-
-        Raises:
-            TypeError: It is no mapping.
-        """
+        """Return the settings of a mapping of the three fields; None gives None."""
         return cls.of(None if params is None else dict(_mapping("params", params)))
-
-    @classmethod
-    def from_json(cls, json_str: str) -> StoredReductionConfig | None:
-        """Return the settings of the text `json_str`, which `to_json` gives.
-
-        Raises:
-            ValueError: It is no JSON.
-            TypeError: It is no object.
-        """
-        return cls.from_dict(json.loads(json_str))
 
     @property
     def reductions(self) -> list[str]:
@@ -276,10 +236,6 @@ class StoredReductionConfig:
             "reductions": ",".join(self.names),
             "save_shape": self.save_shape,
         }
-
-    def to_json(self) -> str:
-        """Return `to_json_dict()` as a text."""
-        return json.dumps(self.to_json_dict())
 
     def _of_kind(self, *, is_absolute: bool, is_norm: bool) -> list[str]:
         fit = [n for n in self.names if n.startswith(_ABSOLUTE) is is_absolute]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,11 @@ from hook_layer.format.collections_file import CollectionsFile
 from rule_runtime.trial.collection_reader import DEFAULT_REGEXES, members
 from rule_runtime.trial.name_pattern import NameMatcher, PatternError
 from rule_runtime.trial.notebook import collections_html
-from rule_runtime.trial.stored_settings import StoredReductionConfig, StoredSaveConfig
+from rule_runtime.trial.stored_settings import (
+    StoredReductionConfig,
+    StoredSaveConfig,
+    StoredSettings,
+)
 
 __all__ = [
     "TrialCollection",
@@ -26,7 +29,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 @dataclass
-class TrialCollection:
+class TrialCollection(StoredSettings):
     """A collection as a trial knows it; attributes are those of the original's `Collection`.
 
     What changes a collection is of the hook's `Collection` alone, for a stored run changes no more:
@@ -68,10 +71,6 @@ class TrialCollection:
             "save_histogram": self.save_histogram,
         }
 
-    def to_json(self) -> str:
-        """Return `to_json_dict()` as a text."""
-        return json.dumps(self.to_json_dict())
-
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> TrialCollection:
         """Return the collection of an entry of a collections file.
@@ -92,19 +91,6 @@ class TrialCollection:
             StoredSaveConfig.from_dict(params.get("save_config")),
             bool(params.get("save_histogram", True)),
         )
-
-    @classmethod
-    def from_json(cls, json_str: str) -> TrialCollection:
-        """Return the collection of the text that `to_json` gives.
-
-        Args:
-            json_str: The text.
-
-        Raises:
-            ValueError: It is no JSON.
-            TypeError: As of `from_dict`.
-        """
-        return cls.from_dict(json.loads(json_str))
 
     def __hash__(self) -> int:
         return hash(self.name)
