@@ -24,10 +24,6 @@ def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[s
 
     The first one, the trial, and `other_trials` are not looked at.
 
-    Args:
-        cls: The class.
-        given: The parameters by name.
-
     Raises:
         ParameterError: If the class does not take a parameter, misses one, or a value is not valid;
             the message names it.

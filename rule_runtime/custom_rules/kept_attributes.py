@@ -46,9 +46,6 @@ class _Handle:
     """What a constructor made and JSON cannot hold: a lock, a client, a table of settings.
 
     It stays where it is as long as nobody changes it, and every process makes its own.
-
-    Args:
-        value: What was made.
     """
 
     def __init__(self, value: Any) -> None:
@@ -76,11 +73,7 @@ def _print(value: Any) -> bytes | None:
 
 
 class KeptAttributes:
-    """Takes the attributes of a rule out as JSON, and puts them in again.
-
-    Args:
-        rule: The rule, as its constructor made it.
-    """
+    """Takes the attributes of a rule out as JSON, and puts them in again."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
@@ -130,11 +123,7 @@ class KeptAttributes:
         return f"{{{text}}}"
 
     def put_back(self, taken: str) -> None:
-        """Give the rule the attributes that were taken, and no others.
-
-        Args:
-            taken: What `take` returned, in this process or another.
-        """
+        """Give the rule the attributes that were taken, and no others."""
         attributes = vars(self._rule)
         for name in [name for name in attributes if name not in _OF_THE_BASE]:
             del attributes[name]

@@ -93,12 +93,7 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
 
 
 def restored(data: Any, find: Find | None = None) -> Any:
-    """Return the value that `kept` made JSON of.
-
-    Args:
-        data: The decoded JSON.
-        find: Returns the value that a reference of `refer` means.
-    """
+    """Return the value that `kept` made JSON of."""
     if not isinstance(data, list):
         return data
     name, *rest = data

@@ -15,11 +15,7 @@ __all__ = ["RequiredTensors", "RequiredTensorsForTrial"]
 
 
 class RequiredTensorsForTrial:
-    """The tensors of one trial that a rule needs.
-
-    Args:
-        trial: The trial.
-    """
+    """The tensors of one trial that a rule needs."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -48,9 +44,6 @@ class RequiredTensorsForTrial:
 
     def get_tensor_steps(self, name: str) -> list[int]:
         """Return the steps at which a tensor is required.
-
-        Args:
-            name: Name of the tensor.
 
         Raises:
             KeyError: If it is not required.

@@ -88,11 +88,7 @@ class Actions:
                 self.actions.append(action)
 
     def invoke(self, message: str = "") -> None:
-        """Remember in each action that the rule fired.
-
-        Args:
-            message: The message.
-        """
+        """Remember in each action that the rule fired."""
         for action in self.actions:
             action.invoke(message)
 

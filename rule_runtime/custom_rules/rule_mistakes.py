@@ -34,10 +34,6 @@ class CustomRuleError(ValueError):
 def made_rule(cls: type[Rule], given: Mapping[str, object]) -> Rule:
     """Return a rule of a user's class.
 
-    Args:
-        cls: The class.
-        given: Its parameters, which may be strings.
-
     Raises:
         CustomRuleError: If there is a mistake in the class; the message has its line.
         ParameterError: If a given parameter does not fit the class.

@@ -58,11 +58,7 @@ class _Made(NamedTuple):
 
 
 class _JudgedRun:
-    """What is kept in this process of one run.
-
-    Args:
-        trial: The run's trial.
-    """
+    """What is kept in this process of one run."""
 
     def __init__(self, trial: TrialAtStep) -> None:
         self.trial = trial
@@ -121,12 +117,7 @@ class SmdebugRule(Rule):
     __hash__ = object.__hash__
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Let the class judge one step.
-
-        Args:
-            step: What was saved at the step.
-            memory: The attributes of the class's object.
-        """
+        """Let the class judge one step."""
         if _FAILURE in memory:
             return Failed(memory[_FAILURE])
         made: _Made | None = None

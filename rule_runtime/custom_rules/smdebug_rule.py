@@ -96,12 +96,7 @@ class Rule(ABC):
 
 
 def condition_holds(rule: Rule, step: int) -> bool:
-    """Let a rule declare what it needs for a step, see that it is there, and judge the step.
-
-    Args:
-        rule: The rule.
-        step: Global step, which can be read.
-    """
+    """Let a rule declare what it needs for a step, see that it is there, and judge the step."""
     with no_refresh(rule.trials):
         rule.req_tensors.clear()
         rule.set_required_tensors(step)

@@ -31,9 +31,6 @@ class TrialAtStep(Trial):
     all index files up to it. A collection costs the collections files at the first step that asks
     for it, and at later steps where it may have more tensors than the files list.
 
-    Args:
-        step: The step.
-
     Attributes:
         step: Number of the last step that is seen.
     """
@@ -61,11 +58,7 @@ class TrialAtStep(Trial):
         self._set_completeness(step)
 
     def maybe_refresh(self, name: str | None = None) -> None:
-        """Do nothing: only `go_to` shows more.
-
-        Args:
-            name: Taken for compatibility.
-        """
+        """Do nothing: only `go_to` shows more."""
 
     def _collection_files(self, wanted: str | None) -> list[CollectionsFile]:
         files = super()._collection_files(wanted)
@@ -104,25 +97,12 @@ class TrialAtStep(Trial):
 
 
 def run_of(step: StepView) -> tuple[str, str | None]:
-    """Return the URI of the root and the RunId of the run that a step is of.
-
-    Args:
-        step: The step.
-    """
+    """Return the URI of the root and the RunId of the run that a step is of."""
     return step.store.uri, step.run
 
 
 def other_trial(step: StepView, root: str) -> Trial:
-    """Return another trial, as it is by now.
-
-    Args:
-        step: The step that is judged.
-        root: Path or URI of the other trial, or the name of a job that writes beside this one.
-
-    Raises:
-        OtherTrialError: If it does not exist, or may not be read.
-        StorageError: If the storage fails otherwise than by a missing object.
-    """
+    """Return another trial, as it is by now."""
     store = step.store_of_other_trial(root)
     trial = Trial(store, name=_name(store.uri), sleep=_unable_to_wait)
     trial.dynamic_refresh = False

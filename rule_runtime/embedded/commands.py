@@ -41,9 +41,6 @@ def checked_command(command: Sequence[str]) -> list[str]:
     `hooked_environment` prepares the Pythons that it starts. A switch of Python that keeps it from
     that is logged.
 
-    Args:
-        command: The command.
-
     Raises:
         ValueError: There is no such script or command, or that Python does not have this package.
         OSError: The command cannot be run.
@@ -75,21 +72,13 @@ def hooked_environment(config: Path, notes: Path) -> dict[str, str]:
     """Return the variables by which the Pythons that a command starts get a hook.
 
     A hook that a script makes by a file is made by this one.
-
-    Args:
-        config: Configuration file of the hook.
-        notes: Folder of what they note of themselves.
     """
     named = {OWN_VARIABLE: str(config), OUT_DIR_VARIABLE: "", NOTES_VARIABLE: str(notes)}
     return named | prepared_environment(STARTUP)
 
 
 def script_name(command: Sequence[str]) -> str:
-    """Return the name of the script or module that a command runs, without folder and package.
-
-    Args:
-        command: As of `checked_command`.
-    """
+    """Return the name of the script or module that a command runs, without folder and package."""
     program, *arguments = command
     if not _is_python(program):
         return _named_script([program, *arguments]) or Path(program).stem

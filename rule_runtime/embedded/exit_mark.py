@@ -21,11 +21,7 @@ _TERMINATED: Final = _OF_SIGNALS + signal.SIGTERM
 
 
 def shell_status(status: int) -> int:
-    """Return an exit status as a shell reports it: 128 plus the number of the signal.
-
-    Args:
-        status: The exit status; below 0 for a signal.
-    """
+    """Return an exit status as a shell reports it: 128 plus the number of the signal."""
     return _OF_SIGNALS - status if status < 0 else status
 
 

@@ -87,9 +87,6 @@ class LiveJudge:
 
         Returns:
             Whether there was anything new.
-
-        Raises:
-            StorageError: The storage cannot be read, or not be asked for the end.
         """
         if not self._has_run and not self._find_run(is_over=is_over):
             return False
@@ -122,14 +119,7 @@ class LiveJudge:
         return None
 
     def ask_to_stop(self, request: StopFile) -> bool:
-        """Ask the training of this run once for its end; say whether it was asked now.
-
-        Args:
-            request: Why.
-
-        Raises:
-            StorageError: The storage cannot be written to.
-        """
+        """Ask the training of this run once for its end; say whether it was asked now."""
         if not self._has_run or self.stopped_by is not None:
             return False
         self._store.put(STOP_FILE, replace(request, run_id=self._run).encode())

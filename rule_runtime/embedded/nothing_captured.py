@@ -26,13 +26,7 @@ _NOTHING_IMPORTED: Final = (
 
 
 class NothingCaptured:
-    """Says once why nothing is captured of a command that still runs.
-
-    Args:
-        notes: What its Pythons note.
-        say: Prints a line.
-        clock: Seconds since the epoch.
-    """
+    """Says once why nothing is captured of a command that still runs."""
 
     def __init__(
         self,
@@ -69,11 +63,7 @@ class NothingCaptured:
 
 
 def why_nothing(notes: SessionNotes) -> str:
-    """Return why nothing was captured of a command.
-
-    Args:
-        notes: What its Pythons noted.
-    """
+    """Return why nothing was captured of a command."""
     if notes.lacking is not None:
         return f"{notes.lacking} has no stepwatch installed: install it in that Python"
     if notes.runs:

@@ -29,16 +29,7 @@ _SERVERS_FAULT: Final = 500
 def message(
     job: str, text: str, *, rule: str | None, status: str, step: int | None, details: str
 ) -> dict[str, Any]:
-    """Return a message: `text` for people, as Slack has it, and its parts for programs.
-
-    Args:
-        job: Name of the job.
-        text: The message, without the job's name.
-        rule: The rule that it is about, if one is.
-        status: Status of the rule, or of the job.
-        step: Step of what was found.
-        details: What was found.
-    """
+    """Return a message: `text` for people, as Slack has it, and its parts for programs."""
     escaped = html.escape(f"{job}: {text}"[:_MAX_TEXT], quote=False)
     parts = {"job": job, "rule": rule, "status": status, "step": step}
     return {"text": escaped, **parts, "details": details[:_MAX_TEXT]}
@@ -83,11 +74,7 @@ class Notifier:
         self._thread.start()
 
     def send(self, content: Mapping[str, Any]) -> None:
-        """Have a message sent.
-
-        Args:
-            content: The message.
-        """
+        """Have a message sent."""
         if self._waiting.qsize() >= self._max_waiting:  # one place is that of the end
             self._report(
                 f"more messages wait for the address of --notify than {self._max_waiting}: the "
@@ -97,11 +84,7 @@ class Notifier:
             self._waiting.put_nowait(content)
 
     def close(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Wait until all messages are sent, but not long.
-
-        Args:
-            timeout_s: Longest wait, seconds.
-        """
+        """Wait until all messages are sent, but not long."""
         self._waiting.put_nowait(None)
         self._thread.join(timeout_s)
         if self._thread.is_alive():

@@ -23,10 +23,6 @@ class ResultWriter:
     """Writes `rule-output/<rule>/status.json` of one run.
 
     A file that cannot be written is reported once and changes no verdict.
-
-    Args:
-        store: The trial's root.
-        clock: Seconds since the epoch.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
@@ -36,13 +32,7 @@ class ResultWriter:
         self._has_failed = False
 
     def write(self, run_id: str | None, before: _States, after: _States) -> None:
-        """Write the verdicts that are new, or that rest on more than before.
-
-        Args:
-            run_id: The run that is judged.
-            before: The rules' states so far.
-            after: Their states now.
-        """
+        """Write the verdicts that are new, or that rest on more than before."""
         for name, state in after.items():
             earlier = before.get(name)
             if earlier is None or earlier.status is not state.status:

@@ -21,11 +21,7 @@ _RANDOM_BYTES: Final = 2
 
 
 def default_folder(name: str) -> str:
-    """Return a folder below `runs/` of a name, the time and a random part.
-
-    Args:
-        name: Name of what is trained.
-    """
+    """Return a folder below `runs/` of a name, the time and a random part."""
     now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     return str(Path(_RUNS) / f"{name}-{now}-{secrets.token_hex(_RANDOM_BYTES)}")
 

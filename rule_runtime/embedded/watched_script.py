@@ -150,12 +150,7 @@ def _watch(
 
 
 class _Processes:
-    """A command, and the processes that it started.
-
-    Args:
-        command: The command.
-        trainings: As of `watch_process`.
-    """
+    """A command, and the processes that it started."""
 
     def __init__(
         self, command: subprocess.Popen[bytes], trainings: Callable[[], Sequence[int]]
@@ -165,9 +160,6 @@ class _Processes:
 
     def have_ended_in(self, timeout_s: float | None) -> bool:
         """Wait for the command and for what trains, which a shell may leave behind.
-
-        Args:
-            timeout_s: Longest wait, seconds; None for no limit.
 
         Returns:
             Whether they ended.
@@ -235,9 +227,6 @@ def _may_terminal_interrupt_all() -> bool:
 class _PassedOnSignals:
     """Passes SIGTERM and SIGHUP to this process on to a command; one that is ignored stays so.
 
-    Args:
-        process: The command.
-
     Attributes:
         received: The first of them; None for none so far.
     """
@@ -265,11 +254,7 @@ class _PassedOnSignals:
 
 
 class _Looks:
-    """Looks of a judge while the command runs: one that fails is logged, once, and made again.
-
-    Args:
-        judge: The judge.
-    """
+    """Looks of a judge while the command runs: one that fails is logged, once, and made again."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -287,13 +272,7 @@ class _Looks:
 
 
 class _Insistence:
-    """Ends a command that was asked to end and does not, by one signal after the other.
-
-    Args:
-        process: The command.
-        patience_s: Seconds before each signal.
-        signals: The signals.
-    """
+    """Ends a command that was asked to end and does not, by one signal after the other."""
 
     def __init__(
         self, process: _Processes, patience_s: float, signals: Sequence[signal.Signals]

@@ -80,9 +80,6 @@ class Evaluation:
 
         Args:
             step: The step; must come after all that were fed before.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
         """
         if self.failure:
             return Failed(self.failure)

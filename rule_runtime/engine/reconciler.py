@@ -79,9 +79,6 @@ class Reconciler:
             may_go_on: Asked after each step, and after each part of a listing; the call ends when
                 it returns False. None for no limit.
             look_again: True to list the index even if no file shows that another is missing.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
         """
         self.has_more = False
         if state.counts.failure:

@@ -71,9 +71,6 @@ def judge_stored_run(
         rules: The rules and the names under which to report them.
         on_start: Called with the number of steps, for which all index files are listed first.
         on_judged: Called with a message once all rules have judged a step.
-
-    Raises:
-        StorageError: If the storage cannot be read.
     """
     shared = store if isinstance(store, SharedReads) else SharedReads(store)
     run = current_run(shared)

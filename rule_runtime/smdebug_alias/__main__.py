@@ -24,9 +24,6 @@ def main(arguments: Sequence[str]) -> None:
     """Become `python` for a script or a module, under the original's names.
 
     Processes that it starts have them too.
-
-    Args:
-        arguments: The command line without the program.
     """
     rest = list(arguments)
     replace = rest[:1] == ["--replace"]

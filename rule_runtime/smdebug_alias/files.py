@@ -114,12 +114,7 @@ class FileWriter:
 
 
 class FileReader:
-    """Reads an event file.
-
-    Args:
-        fname: Its path.
-        wtype: Taken for compatibility.
-    """
+    """Reads an event file."""
 
     def __init__(self, fname: str, wtype: str = "tfevent") -> None:
         del wtype
@@ -135,9 +130,6 @@ class FileReader:
         self, check: bool | str = "minimal"
     ) -> Iterator[tuple[str, int, npt.NDArray[Any], ModeKeys, int]]:
         """Yield name, global step, value, mode and step within the mode of each tensor.
-
-        Args:
-            check: Taken for compatibility; checksums are verified wherever there are any.
 
         Raises:
             RecordError: If the file is truncated or damaged.

@@ -17,11 +17,7 @@ __all__ = ["AliasFinder", "AliasLoader"]
 
 
 class AliasFinder(MetaPathFinder):
-    """Finds the modules of `names.py`.
-
-    Args:
-        roots: The packages that it is asked for.
-    """
+    """Finds the modules of `names.py`."""
 
     def __init__(self, roots: Collection[str]) -> None:
         self._roots = frozenset(roots)

@@ -113,14 +113,7 @@ _CONFIG_ACTIONS: Final = _of(
 
 
 def _framework(name: str, package: str, home: str, hooks: Mapping[str, Names]) -> dict[str, Names]:
-    """Return a framework's modules; only its hooks, and what looks at its modules, need it.
-
-    Args:
-        name: The original's name of it.
-        package: The framework's package.
-        home: Our module of its hook.
-        hooks: The names of its hooks by the submodule that they are in.
-    """
+    """Return a framework's modules; only its hooks, and what looks at its modules, need it."""
     singleton = _of(home, *_SINGLETON, framework=package)
     if package in ("torch", "mxnet"):
         collection = _of(home, "Collection", framework=package)

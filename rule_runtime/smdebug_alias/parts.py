@@ -67,61 +67,35 @@ class SMDebugRuntimeError(TrialError, RuntimeError):
 def create_hook_from_json_config(
     hook_cls: Any, json_config_path: str | None, default_values: object = None
 ) -> Any:
-    """Return a hook that is made of a configuration file.
-
-    Args:
-        hook_cls: The hook's class.
-        json_config_path: The file; None: as `create_from_json_file` finds it.
-        default_values: Taken for compatibility.
-    """
+    """Return a hook that is made of a configuration file."""
     del default_values
     return hook_cls.create_from_json_file(json_config_path)
 
 
 def get_logger(name: str = "smdebug") -> logging.Logger:
-    """Return the log of this package, whatever the name.
-
-    Args:
-        name: Taken for compatibility.
-    """
+    """Return the log of this package, whatever the name."""
     del name
     return logging.getLogger("stepwatch")
 
 
 def get_path_to_collections(directory: str) -> str:
-    """Return the folder of the collections files of a trial.
-
-    Args:
-        directory: The trial's root.
-    """
+    """Return the folder of the collections files of a trial."""
     return f"{directory.rstrip('/')}/collections/000000000/"
 
 
 def has_training_ended(trial_prefix: str) -> bool:
-    """Return whether a trial has an end marker.
-
-    Args:
-        trial_prefix: Path or URI of the trial's root.
-    """
+    """Return whether a trial has an end marker."""
     return open_store(trial_prefix).exists(END_MARKER)
 
 
 def training_has_ended(trial_prefix: str) -> None:
-    """Write the end marker of a trial, as the original does where no platform does it.
-
-    Args:
-        trial_prefix: Path or URI of the trial's root.
-    """
+    """Write the end marker of a trial, as the original does where no platform does it."""
     if not os.environ.get("TRAINING_JOB_NAME"):
         open_store(trial_prefix).put(END_MARKER, b"")
 
 
 def is_s3(path: str) -> tuple[bool, str | None, str | None]:
-    """Return whether a path is in S3, and its bucket and key.
-
-    Args:
-        path: The path.
-    """
+    """Return whether a path is in S3, and its bucket and key."""
     if not path.startswith(_S3):
         return False, None, None
     bucket, _, key = path.removeprefix(_S3).partition("/")
@@ -129,15 +103,7 @@ def is_s3(path: str) -> tuple[bool, str | None, str | None]:
 
 
 def parse_bool(arg: bool | str | None, default: bool) -> bool:
-    """Return a flag out of a rule's parameter.
-
-    Args:
-        arg: A flag, or its name.
-        default: The answer for None.
-
-    Raises:
-        ValueError: If it is no flag.
-    """
+    """Return a flag out of a rule's parameter."""
     if arg is None or isinstance(arg, bool):
         return default if arg is None else arg
     if arg not in _FLAGS:
@@ -146,26 +112,14 @@ def parse_bool(arg: bool | str | None, default: bool) -> bool:
 
 
 def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> list[str]:
-    """Return the items of a rule's parameter.
-
-    Args:
-        arg: The items, or a text with all of them.
-        delimiter: What stands between two of them.
-    """
+    """Return the items of a rule's parameter."""
     if not arg:
         return []
     return arg.split(delimiter) if isinstance(arg, str) else list(arg)
 
 
 def str_to_mode_keys(mode_str: str) -> ModeKeys:
-    """Return a mode by its name in small letters.
-
-    Args:
-        mode_str: The name.
-
-    Raises:
-        ValueError: If there is no such mode.
-    """
+    """Return a mode by its name in small letters."""
     for mode in ModeKeys:
         if mode.name.lower() == mode_str:
             return mode

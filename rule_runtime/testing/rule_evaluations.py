@@ -35,11 +35,7 @@ MakeRule = Callable[[], Rule]
 
 
 def checked(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """Return outcomes, none of which may be that the rule failed.
-
-    Args:
-        outcomes: The outcomes.
-    """
+    """Return outcomes, none of which may be that the rule failed."""
     for outcome in outcomes:
         assert isinstance(outcome, (Passed, IssueFound, NotEvaluated)), outcome
         if isinstance(outcome, NotEvaluated):
@@ -48,12 +44,7 @@ def checked(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
 
 
 def states_file_by_file(run: TrialBuilder, make_rule: MakeRule) -> list[EvaluationState]:
-    """Return the state after each file of a run, the last one after its end.
-
-    Args:
-        run: The trial.
-        make_rule: Returns the rule; called for each file.
-    """
+    """Return the state after each file of a run, the last one after its end."""
     states = [EvaluationState.initial()]
     for key in run.keys:
         files = load_step_files(run.store, [key])
@@ -92,12 +83,7 @@ def in_calls(
 
 
 def memory_sizes(views: Iterable[StepView], rule: Rule) -> list[int]:
-    """Return the length of the memory as JSON after each step.
-
-    Args:
-        views: The steps.
-        rule: The rule.
-    """
+    """Return the length of the memory as JSON after each step."""
     evaluation = Evaluation.fresh(rule)
     sizes = []
     for view in views:
@@ -108,10 +94,6 @@ def memory_sizes(views: Iterable[StepView], rule: Rule) -> list[int]:
 
 def assert_same_or_a_reason(whole: Sequence[Outcome], less: Sequence[Outcome]) -> bool:
     """Assert that less data leads to the same outcomes, or to none with a reason.
-
-    Args:
-        whole: The outcomes of all steps, everything saved.
-        less: Those of the same steps, of which something is missing.
 
     Returns:
         True if a step could not be judged for what is missing.
@@ -151,20 +133,12 @@ def assert_same_verdict(
 
 
 def through_json(state: EvaluationState) -> EvaluationState:
-    """Return a state by default back from where states are kept.
-
-    Args:
-        state: The state.
-    """
+    """Return a state after a round trip through JSON."""
     return EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
 
 
 def as_text(state: EvaluationState) -> str:
-    """Return a state as text, which can be compared: a NaN equals no other.
-
-    Args:
-        state: The state.
-    """
+    """Return a state as text, which can be compared: a NaN equals no other."""
     return json.dumps(state.to_json(), sort_keys=True)
 
 

@@ -69,10 +69,6 @@ def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
 
     Weights and biases are the same on every worker and move by about a thousandth of their size a
     step; gradients and the loss differ, as batches do.
-
-    Args:
-        step: Global step.
-        worker: Number of the worker.
     """
     start, now = np.random.default_rng(7), np.random.default_rng(1000 * worker + step)
     tensors: dict[str, Any] = {}
@@ -90,9 +86,6 @@ def sick_tensors(tensors: Tensors) -> dict[str, Any]:
     """Return tensors with zero gradients, a loss that stands still, and weights gone wrong.
 
     The first element of each weight is NaN, and the others are a million times as large.
-
-    Args:
-        tensors: What a healthy run saves at a step.
     """
     changed = dict(tensors)
     for name, value in tensors.items():
@@ -151,11 +144,7 @@ def write_run(
 
 
 def views_by_step(run: TrialBuilder) -> dict[int, Callable[[], StepView]]:
-    """Return by step what makes its view, with a reader that has seen nothing yet.
-
-    Args:
-        run: The trial.
-    """
+    """Return by step what makes its view, with a reader that has seen nothing yet."""
     return {
         step: lambda step=step, files=files: StepReader(run.store).view(  # type: ignore[misc]
             step, files, num_workers=run.num_workers
@@ -165,12 +154,7 @@ def views_by_step(run: TrialBuilder) -> dict[int, Callable[[], StepView]]:
 
 
 def long_run(runs: Iterable[TrialBuilder], *, rounds: int) -> Iterator[StepView]:
-    """Yield the steps of some runs again and again, their numbers growing on.
-
-    Args:
-        runs: The trials, one after the other in each round.
-        rounds: How often.
-    """
+    """Yield the steps of some runs again and again, their numbers growing on."""
     parts = [(StepReader(run.store), run.num_workers, _files_by_step(run)) for run in runs]
     offset = 0
     for _ in range(rounds):
@@ -185,10 +169,6 @@ def many_tensors(run: TrialBuilder, *, total: int) -> Iterator[StepView]:
     """Yield the steps of a run with each tensor's statistics repeated under further names.
 
     The further names are the tensor's with `x1`, `x2`, ... behind it.
-
-    Args:
-        run: The trial.
-        total: How many tensors a step has, at least.
     """
     reader = StepReader(run.store)
     for step, files in _files_by_step(run).items():
@@ -197,31 +177,17 @@ def many_tensors(run: TrialBuilder, *, total: int) -> Iterator[StepView]:
 
 
 def filled(value: float, tensors: Tensors) -> dict[str, Any]:
-    """Return tensors of the same shapes with one value throughout.
-
-    Args:
-        value: The value.
-        tensors: The tensors.
-    """
+    """Return tensors of the same shapes with one value throughout."""
     return {name: np.full(np.shape(tensor), value) for name, tensor in tensors.items()}
 
 
 def replaced(value: Any, tensors: Tensors) -> dict[str, Any]:
-    """Return another tensor under each of the names.
-
-    Args:
-        value: The other tensor.
-        tensors: The tensors.
-    """
+    """Return another tensor under each of the names."""
     return dict.fromkeys(tensors, value)
 
 
 def backwards(run_of: RunOfWorker) -> RunOfWorker:
-    """Return a run that saves the tensors of each step in the opposite order.
-
-    Args:
-        run_of: The run.
-    """
+    """Return a run that saves the tensors of each step in the opposite order."""
 
     def turned(worker: int) -> Iterable[SavedStep]:
         for saved in run_of(worker):
@@ -231,11 +197,7 @@ def backwards(run_of: RunOfWorker) -> RunOfWorker:
 
 
 def swapped(run_of: RunOfWorker) -> RunOfWorker:
-    """Return a run whose first two workers have changed places.
-
-    Args:
-        run_of: The run.
-    """
+    """Return a run whose first two workers have changed places."""
     return lambda worker: run_of(1 - worker)
 
 

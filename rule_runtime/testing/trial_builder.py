@@ -145,11 +145,7 @@ class TrialBuilder:
         self.store.put(END_MARKER, EndMarker(self.run, self._sequences).encode())
 
     def sequence(self, worker: str = "worker_0") -> int:
-        """Return the number of a worker's last index file; 0 if it wrote none.
-
-        Args:
-            worker: Name of the worker.
-        """
+        """Return the number of a worker's last index file; 0 if it wrote none."""
         return self._sequences.get(worker, 0)
 
     def views(self) -> list[StepView]:
@@ -164,20 +160,12 @@ class TrialBuilder:
         ]
 
     def outcomes(self, rule: Rule) -> list[Outcome]:
-        """Return a rule's answer for each step, in order.
-
-        Args:
-            rule: The rule.
-        """
+        """Return a rule's answer for each step, in order."""
         evaluation = Evaluation.fresh(rule)
         return [evaluation.feed(view) for view in self.views()]
 
     def evaluate(self, rule: Rule) -> EvaluationState:
-        """Return the final state of a rule over the whole run.
-
-        Args:
-            rule: The rule.
-        """
+        """Return the final state of a rule over the whole run."""
         reconciler = Reconciler(self.store, rule, self.run)
         return reconciler.advance(EvaluationState.initial(), (), ended=True)
 

@@ -45,9 +45,6 @@ class CollectionReader:
     A file names the tensors that its worker had seen when it was written, so it may be written
     again with more of them; `load(worker, again=True)` reads it anew.
 
-    Args:
-        store: The trial's root.
-
     Attributes:
         matcher: Searches for the collections' regular expressions.
         workers_seen: The workers that the last listing showed.
@@ -60,29 +57,13 @@ class CollectionReader:
         self._files: dict[str, CollectionsFile | None] = {}
 
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
-        """Return a worker's collections file, None if it does not exist or cannot be parsed.
-
-        Args:
-            worker: Name of the worker.
-            again: True to read the file even if it was read before.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
+        """Return a worker's collections file, None if it does not exist or cannot be parsed."""
         if again or self._files.get(worker) is None:
             self._files[worker] = self._read(collections_key(worker))
         return self._files[worker]
 
     def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:
-        """Return the collections files of workers, several read at a time; those that exist.
-
-        Args:
-            workers: Names of the workers.
-            again: True to read the files even if they were read before.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
+        """Return the collections files of workers, several read at a time; those that exist."""
         wanted = sorted(workers)
         if len(wanted) <= 1 or not is_remote(self._store):
             files = [self.load(worker, again=again) for worker in wanted]
@@ -117,15 +98,6 @@ def members(
     found in its name: the names hold only what had been seen when the file was written. A
     collection that the file lacks is empty: `weights` in a run of XGBoost, whose tensors are called
     `feature_importance/weight/...`.
-
-    Args:
-        file: The collections file, if there is one.
-        collection: Name of the collection.
-        names: Names of the tensors that are asked about.
-        matcher: Searches for the regular expressions.
-
-    Raises:
-        PatternError: If a regular expression is refused, and so may keep a tensor out.
     """
     entry = None if file is None else file.collections.get(collection)
     patterns = () if entry is None else entry.include_regex

@@ -69,14 +69,7 @@ class CutValues:
 
     @classmethod
     def of_one_step(cls, store: Store) -> CutValues:
-        """Return what was cut at one step of a run, for two requests.
-
-        Args:
-            store: The trial's root.
-
-        Raises:
-            StorageError: The storage cannot be read.
-        """
+        """Return what was cut at one step of a run, for two requests."""
         found = cls()
         last = deque(islice(list_index_files(store), _LISTED_AT_ONCE), maxlen=1)
         found.add(load_step_files(store, [key for key, _ in last]))

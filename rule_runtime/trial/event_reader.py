@@ -33,11 +33,6 @@ def read_tensors(
 
     Names without a value are left out. Of a name that was written twice the last value counts.
 
-    Args:
-        store: The trial's root.
-        index: The index file that says where the values are.
-        names: Names as stored; reductions under the names of their records.
-
     Raises:
         ObjectNotFoundError: If the event file does not exist.
         RecordError: If a record is damaged, or is not the tensor that the index says it is.
@@ -90,10 +85,6 @@ class TensorReader:
     """Reads one tensor at many steps, whose files are much alike.
 
     May be used by several threads at a time.
-
-    Args:
-        store: The trial's root.
-        name: Name of the tensor as stored.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -106,9 +97,6 @@ class TensorReader:
 
     def read(self, index: IndexFile) -> npt.NDArray[Any] | None:
         """Return the tensor's value at one step, None if it was not saved.
-
-        Args:
-            index: The index file that says where the value is.
 
         Raises:
             ObjectNotFoundError: If the event file does not exist.

@@ -29,9 +29,6 @@ def _warn_once(problem: str) -> None:
 def read_job_file(store: Store) -> JobFile | None:
     """Return a trial's `job.json`; None when it has none, as those of the original client.
 
-    Args:
-        store: The trial's root.
-
     Raises:
         JobFileError: It is no job file.
         StorageError: It cannot be read now.
@@ -48,9 +45,6 @@ def usable_job_file(store: Store, report: Callable[[str], None] = _warn_once) ->
     Args:
         store: The trial's root.
         report: Called with the problem of a damaged file; by default it is logged once.
-
-    Raises:
-        StorageError: It cannot be read now.
     """
     try:
         return read_job_file(store)

@@ -22,14 +22,7 @@ SelectionKey = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Layout:
-    """The tensors of an index file, and which rows of its statistics a selection means.
-
-    Args:
-        collections: The trial's collections files.
-        worker: Who wrote the file.
-        block: Names of the rows of its statistics.
-        located: Names of its records in the event file.
-    """
+    """The tensors of an index file, and which rows of its statistics a selection means."""
 
     def __init__(
         self,
@@ -57,9 +50,6 @@ class Layout:
 
         Args:
             key: Collections and regular expressions; all tensors if both are empty.
-
-        Raises:
-            PatternError: If a regular expression is refused.
         """
         found = self._selections.get(key)
         if found is None:
@@ -90,11 +80,7 @@ class Layout:
 
 
 class Layouts:
-    """The layouts of the index files that were looked at last.
-
-    Args:
-        collections: The trial's collections files.
-    """
+    """The layouts of the index files that were looked at last."""
 
     def __init__(self, collections: CollectionReader) -> None:
         self._collections = collections
@@ -106,13 +92,7 @@ class Layouts:
     def get(
         self, worker: str, block: tuple[str, ...], locations: tuple[TensorLocation, ...]
     ) -> Layout:
-        """Return the layout of an index file.
-
-        Args:
-            worker: Who wrote the file.
-            block: Names of the rows of its statistics.
-            locations: Its records in the event file.
-        """
+        """Return the layout of an index file."""
         last = self._last.get(worker)
         # A file shares with the one before it what is equal in both.
         if last is not None and last[0] is block and last[1] is locations:

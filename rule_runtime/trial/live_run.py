@@ -92,12 +92,7 @@ class LiveRun:
         self.refresh()
 
     def refresh_tensor(self, tname: str, steps: object = None) -> None:
-        """Look for files that have come since.
-
-        Args:
-            tname: Taken for compatibility; all tensors are looked for.
-            steps: Likewise.
-        """
+        """Look for files that have come since."""
         del tname, steps
         self.refresh()
 
@@ -106,9 +101,6 @@ class LiveRun:
 
         When the training has ended meanwhile and files may still be on their way, it waits as long
         as `SMDEBUG_TRAINING_END_DELAY_REFRESH` says, 1 s by default, and looks once more.
-
-        Args:
-            name: Taken for compatibility; all tensors are looked for.
 
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
@@ -210,38 +202,21 @@ class LiveRun:
         return sorted(modes, key=lambda mode: int(mode.value))
 
     def mode(self, global_step: int) -> ModeKeys | None:
-        """Return the mode of a global step, None if it was not saved.
-
-        Args:
-            global_step: The step.
-        """
+        """Return the mode of a global step, None if it was not saved."""
         return self.mode_modestep(global_step)[0]
 
     def mode_step(self, global_step: int) -> int | None:
-        """Return the step within its mode of a global step, None if it was not saved.
-
-        Args:
-            global_step: The step.
-        """
+        """Return the step within its mode of a global step, None if it was not saved."""
         return self.mode_modestep(global_step)[1]
 
     def mode_modestep(self, global_step: int) -> tuple[ModeKeys | None, int | None]:
-        """Return mode and step within it of a global step, (None, None) if it was not saved.
-
-        Args:
-            global_step: The step.
-        """
+        """Return mode and step within it of a global step, (None, None) if it was not saved."""
         if global_step not in self._global_to_mode:
             self.maybe_refresh()
         return self._global_to_mode.get(global_step, (None, None))
 
     def global_step(self, mode: Mode, mode_step: int) -> int | None:
-        """Return the global step of a step within a mode, None if it was not saved.
-
-        Args:
-            mode: The mode.
-            mode_step: The step within it.
-        """
+        """Return the global step of a step within a mode, None if it was not saved."""
         mode = as_mode(mode)
         if mode is ModeKeys.GLOBAL:
             return mode_step
@@ -373,11 +348,7 @@ class LiveRun:
         return index_key(step, max(workers)) if workers and step >= 0 else None
 
     def is_complete(self, global_step: int) -> bool:
-        """Return whether nothing can be missing from a saved step any more.
-
-        Args:
-            global_step: The step.
-        """
+        """Return whether nothing can be missing from a saved step any more."""
         return self.completeness()(global_step)
 
     def completeness(self) -> Callable[[int], bool]:

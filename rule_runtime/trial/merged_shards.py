@@ -29,9 +29,6 @@ def with_merged_shards(files: Mapping[str, StepFile]) -> Mapping[str, StepFile]:
 
     The row is in the file of the first worker that has a part. The files lack the values of parts:
     they are not those of the tensor.
-
-    Args:
-        files: The index files of a step by worker.
     """
     if not any(_has_shards(file) for file in files.values()):
         return files
@@ -45,11 +42,7 @@ def with_merged_shards(files: Mapping[str, StepFile]) -> Mapping[str, StepFile]:
 
 
 def merged_by_step(files: Iterable[StepFile]) -> list[StepFile]:
-    """Return index files of several steps with one row for each tensor that is divided.
-
-    Args:
-        files: The index files of each step, of all workers.
-    """
+    """Return index files of several steps with one row for each tensor that is divided."""
     steps: dict[int, dict[str, StepFile]] = {}
     for file in sorted(files, key=lambda file: (file.step, file.worker)):
         steps.setdefault(file.step, {})[file.worker] = file
@@ -102,9 +95,6 @@ class _MergedBlock:
 
 class _Merging:
     """Maps the rows of a step's files to the tensors that they are parts of; reused for many steps.
-
-    Args:
-        described: The rows of each file [F].
 
     Attributes:
         blocks: The rows of each file once parts are merged [F].
@@ -170,13 +160,7 @@ _merging: Final = lru_cache(maxsize=_MAX_REMEMBERED)(_Merging)
 def _merged(
     index: IndexFile | None, block: _MergedBlock, statistics: npt.NDArray[np.float64]
 ) -> IndexFile | None:
-    """Return a file with the rows of whole tensors instead of those of their parts.
-
-    Args:
-        index: The file.
-        block: Its rows.
-        statistics: The statistics of the tensors [T, C].
-    """
+    """Return a file with the rows of whole tensors instead of those of their parts."""
     if index is None or index.statistics is None or not block.divided:
         return index
     stored = index.statistics

@@ -43,9 +43,6 @@ class PatternError(ValueError):
 def check_pattern(pattern: str) -> None:
     """Refuse a pattern that no matcher takes.
 
-    Args:
-        pattern: The regular expression.
-
     Raises:
         PatternError: If it is too long, not valid, or could take too long on some name.
     """
@@ -61,10 +58,6 @@ class NameMatcher:
 
     def found_in(self, pattern: str, names: Iterable[str]) -> set[str]:
         """Return the names in which a pattern is found.
-
-        Args:
-            pattern: The regular expression.
-            names: Tensor names.
 
         Raises:
             PatternError: If the pattern is refused, or all patterns together could take too long.

@@ -41,26 +41,14 @@ _LINE: Final = "border-bottom:1px solid rgba(128,128,128,.4)"
 def trial_html(
     title: str, facts: Mapping[str, str], tensors: Sequence[tuple[str, Mapping[str, str]]]
 ) -> str:
-    """Return a trial as HTML: what it is, and its first tensors.
-
-    Args:
-        title: The trial's name.
-        facts: Facts about the trial.
-        tensors: Each tensor's name and `tensor_facts`; only the first are shown.
-    """
+    """Return a trial as HTML: what it is, and its first tensors."""
     rows = [(name, *(of[key] for key in _FACTS)) for name, of in tensors[:MAX_TENSORS]]
     table = _table(("tensor", *_FACTS), rows, num_rows=int(facts["tensors"])) if rows else ""
     return _title(f"Trial {title}") + _table((), list(facts.items())) + table
 
 
 def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -> str:
-    """Return a tensor as HTML: where it was saved, and its statistics at the last step.
-
-    Args:
-        title: The tensor's name.
-        facts: Facts about the tensor.
-        newest: The last file with the tensor.
-    """
+    """Return a tensor as HTML: where it was saved, and its statistics at the last step."""
     rows = [] if newest is None else _statistics(newest, title)
     at = [] if newest is None or not rows else [("at step", f"{newest.step}, {newest.worker}")]
     return _title(f"Tensor {title}") + _table((), [*facts.items(), *at, *rows])
@@ -70,11 +58,6 @@ def tensor_description(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, Any]:
     """Return shape and type of a tensor in its last file, and its steps, as JSON.
-
-    Args:
-        name: The tensor's name.
-        steps: Its steps by mode.
-        newest: The file.
 
     Returns:
         `shape`, a list or None, `type`, a text or None, and `steps`: of each mode `count`, `first`
@@ -102,24 +85,14 @@ def tensor_description(
 def tensor_facts(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, str]:
-    """Return what `tensor_description` does as texts for people.
-
-    Args:
-        name: The tensor's name.
-        steps: Its steps by mode.
-        newest: The file.
-    """
+    """Return what `tensor_description` does as texts for people."""
     described = tensor_description(name, steps, newest)
     shape = "" if described["shape"] is None else str(described["shape"])
     return {"shape": shape, "type": described["type"] or "", "steps": steps_text(steps)}
 
 
 def collections_html(collections: Mapping[str, TrialCollection]) -> str:
-    """Return collections as HTML.
-
-    Args:
-        collections: The collections by name.
-    """
+    """Return collections as HTML."""
     rows = [
         (
             name,
@@ -141,11 +114,7 @@ class CollectionsByName(dict[str, "TrialCollection"]):
 
 
 def steps_text(steps: Mapping[ModeKeys, Iterable[int]]) -> str:
-    """Return the number, first and last step of each mode, without the name of GLOBAL.
-
-    Args:
-        steps: The steps by mode.
-    """
+    """Return the number, first and last step of each mode, without the name of GLOBAL."""
     texts = []
     for mode, of_mode in sorted(steps.items(), key=lambda item: int(item[0].value)):
         ordered = sorted(of_mode)
@@ -164,12 +133,7 @@ def _statistics(file: StepFile, name: str) -> list[tuple[str, str]]:
 
 
 def few(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first of some names, and how many more there are.
-
-    Args:
-        names: The names.
-        limit: How many are named.
-    """
+    """Return the first of some names, and how many more there are."""
     rest = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + rest
 

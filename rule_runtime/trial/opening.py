@@ -150,9 +150,6 @@ def create_trial(
 def trial_store(path: str | os.PathLike[str]) -> Store:
     """Return the root of the trial at a folder or a URI, checked as `create_trial` does.
 
-    Args:
-        path: Folder or URI of the trial's root.
-
     Raises:
         ValueError: If the path is empty or a file, or there is no store for the URI.
     """

@@ -60,12 +60,7 @@ def open_other_trial(root: str, *, beside: str) -> OtherTrial:
 
 
 class OtherTrial:
-    """The steps of another trial.
-
-    Args:
-        store: Its root.
-        run: RunId of its run.
-    """
+    """The steps of another trial."""
 
     def __init__(self, store: Store, run: str | None) -> None:
         self.store = store
@@ -78,14 +73,6 @@ class OtherTrial:
 
         The same is the step of the same mode and number in that mode; the same global step where
         one of the two runs does not distinguish modes.
-
-        Args:
-            mode: Mode of the step.
-            mode_step: Its number in the mode.
-            step: Its global number, where it is looked for first.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
         """
         files = self._files_of(step)
         place = _place(files)

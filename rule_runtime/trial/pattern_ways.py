@@ -49,20 +49,13 @@ class Ways:
         return Ways(self.factor + other.factor, max(self.degree, other.degree))
 
     def at(self, length: int) -> float:
-        """Return the bound for a search in a text, which may begin anywhere too.
-
-        Args:
-            length: The text's length.
-        """
+        """Return the bound for a search in a text, which may begin anywhere too."""
         choices = self.degree + 1
         return self.factor * (length + 1.0) ** choices / math.factorial(choices)
 
 
 def ways_of(pattern: str) -> Ways:
     """Return in how many ways a pattern can match.
-
-    Args:
-        pattern: A valid regular expression.
 
     Raises:
         AmbiguousPatternError: If there is no bound that is a power of the text's length.

@@ -27,14 +27,7 @@ _REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
 
 
 def check_reduction(reduction: str) -> None:
-    """Check the name of a reduction.
-
-    Args:
-        reduction: Name of the reduction.
-
-    Raises:
-        ValueError: If there is no such reduction.
-    """
+    """Check the name of a reduction."""
     if reduction not in _REDUCTIONS:
         raise ValueError(
             f"there is no reduction {reduction!r}; valid are {', '.join(sorted(_REDUCTIONS))}"
@@ -42,16 +35,7 @@ def check_reduction(reduction: str) -> None:
 
 
 def reduce_tensor(tensor: npt.NDArray[Any], reduction: str, *, absolute: bool) -> Any:
-    """Return a reduction over all elements of a tensor.
-
-    Args:
-        tensor: The tensor, of any shape.
-        reduction: Name of the reduction.
-        absolute: True to take the absolute values first.
-
-    Raises:
-        ValueError: If there is no such reduction.
-    """
+    """Return a reduction over all elements of a tensor."""
     check_reduction(reduction)
     return _REDUCTIONS[reduction](np.abs(tensor) if absolute else tensor)
 
@@ -62,11 +46,6 @@ def reduction_from_statistics(
     """Return a reduction computed from statistics; None if they do not determine it.
 
     Statistics describe the finite elements, so a tensor with other elements has no reduction.
-
-    Args:
-        statistics: The statistics by name.
-        reduction: Name of the reduction.
-        absolute: True for the reduction of the absolute values.
     """
     size = statistics.get("size", math.nan)
     if statistics.get("nan") != 0 or statistics.get("inf") != 0 or not size > 0:

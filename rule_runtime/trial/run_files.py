@@ -23,12 +23,6 @@ def current_run(store: Store) -> str | None:
     """Return the RunId of the run that a folder is about; None for files of the original client.
 
     It is the one that `job.json` names, else the newest among the index files.
-
-    Args:
-        store: The trial's root.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
     """
     run = named_run(store)
     if run is not None:
@@ -37,14 +31,7 @@ def current_run(store: Store) -> str | None:
 
 
 def named_run(store: Store) -> str | None:
-    """Return the RunId that `job.json` names, None if it names none.
-
-    Args:
-        store: The trial's root.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
-    """
+    """Return the RunId that `job.json` names, None if it names none."""
     job = usable_job_file(store)
     return None if job is None else job.run_id
 
@@ -65,15 +52,7 @@ def newest_run(files: Iterable[StepFile]) -> str | None:
 
 
 def last_sequences(store: Store, run: str | None) -> Mapping[str, int] | None:
-    """Return the number of each worker's last index file, None where no end marker of a run says.
-
-    Args:
-        store: The trial's root.
-        run: RunId of the run.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
-    """
+    """Return the number of each worker's last index file, None where no end marker says it."""
     marker = read_end_marker(store)
     return marker.sequences if marker is not None and marker.run_id == run else None
 
@@ -83,12 +62,6 @@ def read_end_marker(store: Store) -> EndMarker | None:
 
     One of a content that is no end marker's ends a run all the same, as it does for the original's
     reader, which looks at no content.
-
-    Args:
-        store: The trial's root.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
     """
     try:
         return read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)

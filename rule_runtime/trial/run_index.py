@@ -63,21 +63,13 @@ class StepIndex:
         return self._num_workers
 
     def add(self, files: Iterable[StepFile]) -> list[StepFile]:
-        """Take in files that were read; return those of this run in step order.
-
-        Args:
-            files: Index files, also of other runs or outside the range.
-        """
+        """Take in files that were read; return those of this run in step order."""
         wanted = (file for file in files if self._is_in_range(file.step))
         own = [file for file in wanted if self._take(file)]
         return sorted(own, key=lambda file: (file.step, file.worker))
 
     def has_all(self, sequences: Mapping[str, int]) -> bool:
-        """Return whether every file of the run is known.
-
-        Args:
-            sequences: Number of the last file of each worker, as far as it is known.
-        """
+        """Return whether every file of the run is known."""
         return (
             0 < self._num_workers <= len(sequences)
             and self._workers.keys() <= sequences.keys()
@@ -106,11 +98,7 @@ class StepIndex:
         return sorted(new, key=lambda file: (file.step, file.worker))
 
     def passed_step(self, num_workers: int) -> int:
-        """Return the step up to which every worker's files are known; -1 if there is none.
-
-        Args:
-            num_workers: How many workers write.
-        """
+        """Return the step up to which every worker's files are known; -1 if there is none."""
         if not self._workers or len(self._workers) < num_workers:
             return -1
         if self._are_all_numbered:
@@ -120,11 +108,7 @@ class StepIndex:
         return max((s for s, files in self.files.items() if len(files) >= num_workers), default=-1)
 
     def last_step_of(self, worker: str) -> int:
-        """Return the last step with a known file of a worker; -1 if there is none.
-
-        Args:
-            worker: Name of the worker.
-        """
+        """Return the last step with a known file of a worker; -1 if there is none."""
         return self._workers[worker].last_step if worker in self._workers else -1
 
     @property

@@ -10,9 +10,6 @@ __all__ = ["check_has_steps", "no_steps"]
 def check_has_steps(path: str) -> None:
     """Refuse a path at which no run has saved a step.
 
-    Args:
-        path: Folder or URI of the trial's root.
-
     Raises:
         ValueError: No step is stored there, or it is no path of a trial.
         StorageError: The storage cannot be read.
@@ -24,9 +21,5 @@ def check_has_steps(path: str) -> None:
 
 
 def no_steps(path: str) -> str:
-    """Return the message for a path at which no run has saved a step.
-
-    Args:
-        path: Folder or URI.
-    """
+    """Return the message for a path at which no run has saved a step."""
     return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"

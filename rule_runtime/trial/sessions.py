@@ -35,9 +35,6 @@ class StoredRun:
 def read_session(store: Store) -> SessionFile | None:
     """Return what `session.json` says; None where there is none, as in the folder of a run.
 
-    Args:
-        store: The folder.
-
     Raises:
         SessionFileError: The file is damaged, or another version of Stepwatch wrote it.
         StorageError: The storage cannot be read.
@@ -56,9 +53,6 @@ def runs_of(path: str, store: Store, session: SessionFile) -> list[StoredRun]:
         path: Folder or URI of the session, as the paths of its runs are to begin.
         store: The folder.
         session: What its `session.json` says.
-
-    Raises:
-        StorageError: The storage cannot be read.
     """
     root = path.rstrip("/")
     runs = [StoredRun(run.name, run.uri or f"{root}/{run.name}") for run in session.runs]
@@ -75,9 +69,6 @@ def runs_of(path: str, store: Store, session: SessionFile) -> list[StoredRun]:
 
 def runs_at(path: str) -> list[StoredRun]:
     """Return the runs of the session at a path; of the folder of a run that run alone.
-
-    Args:
-        path: Folder or URI of a session or of a run.
 
     Raises:
         ValueError: There is no store for the URI, or the session has no run.
@@ -96,9 +87,6 @@ def runs_at(path: str) -> list[StoredRun]:
 
 def one_run_at(path: str) -> str:
     """Return the folder of the one run of a session; of a run the folder itself.
-
-    Args:
-        path: Folder or URI of a session or of a run.
 
     Raises:
         ValueError: As of `runs_at`, or the session has several runs.

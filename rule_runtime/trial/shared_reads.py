@@ -32,9 +32,6 @@ class SharedReads:
     that is followed. The memory needed is bounded: what was not read for longest is forgotten, and
     read again when somebody asks for it. Not for several threads, but for reading ahead.
 
-    Args:
-        store: The trial's root.
-
     Attributes:
         num_bytes_read: How many bytes were read from the store so far.
         step_files: The index files that were parsed.

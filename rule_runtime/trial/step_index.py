@@ -92,53 +92,33 @@ class _Caching(Protocol):
     step_files: StepFileCache
 
 
-def load_step_files(
-    store: Store, keys: Iterable[str], *, parallel: int = _PARALLEL_GETS
-) -> list[StepFile]:
+def load_step_files(store: Store, keys: Iterable[str]) -> list[StepFile]:
     """Read index files, several at a time, and return them in the order of their keys' steps.
 
     See `iter_step_files`, which needs less memory.
-
-    Args:
-        store: The trial's root.
-        keys: Keys relative to it; each is read once.
-        parallel: Number of simultaneous reads.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
     """
-    return list(iter_step_files(store, keys, parallel=parallel))
+    return list(iter_step_files(store, keys))
 
 
-def iter_step_files(
-    store: Store, keys: Iterable[str], *, parallel: int = _PARALLEL_GETS
-) -> Iterator[StepFile]:
+def iter_step_files(store: Store, keys: Iterable[str]) -> Iterator[StepFile]:
     """Yield index files in the order of their keys' steps, reading a few of them ahead.
 
     Objects that do not exist are left out, and so are keys that are no index file's, with a
     warning. A file that cannot be parsed, or is longer than `MAX_INDEX_BYTES`, is yielded with its
     problem: anyone who follows a job continues. Beside the one that is being parsed, no more than
-    `parallel` files are in memory unparsed.
-
-    Args:
-        store: The trial's root.
-        keys: Keys relative to it; each is read once.
-        parallel: Number of simultaneous reads.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
+    eight files are in memory unparsed. Each key is read once.
     """
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
     cache = store.step_files if isinstance(store, _Caching) else StepFileCache(0)
     kept = {key: file for key in ordered if (file := cache.get(key)) is not None}
     unread = [key for key in ordered if key not in kept]
-    contents = _contents(store, unread, parallel)
+    contents = _contents(store, unread)
     like: IndexFile | None = None
     for key in ordered:
         known = kept.pop(key, None)
         if known is None:
-            data = next(contents)[1]
+            data = next(contents)
             if data is None:
                 continue
             known = _parsed(key, names[key], data, like)
@@ -147,28 +127,18 @@ def iter_step_files(
         yield known
 
 
-def _contents(
-    store: Store, keys: Sequence[str], parallel: int
-) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the files' contents in order."""
-    if len(keys) <= 1 or parallel <= 1 or not is_remote(store):
-        return ((key, _read(store, key)) for key in keys)
-    return _read_ahead(store, keys, parallel)
-
-
-def _read_ahead(
-    store: Store, keys: Sequence[str], parallel: int
-) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the files' contents in order while the next ones are being read."""
-    with ThreadPoolExecutor(max_workers=min(parallel, len(keys))) as pool:
-        under_way = deque((key, pool.submit(_read, store, key)) for key in keys[:parallel])
-        for key in chain(keys[parallel:], repeat(None, len(under_way))):
-            first, future = under_way.popleft()
-            data = future.result()
-            del future  # or its content would be kept while it is being parsed
+def _contents(store: Store, keys: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield the files' contents in order; of a store far away while the next are being read."""
+    if len(keys) <= 1 or not is_remote(store):
+        yield from (_read(store, key) for key in keys)
+        return
+    with ThreadPoolExecutor(max_workers=min(_PARALLEL_GETS, len(keys))) as pool:
+        under_way = deque(pool.submit(_read, store, key) for key in keys[:_PARALLEL_GETS])
+        for key in chain(keys[_PARALLEL_GETS:], repeat(None, len(under_way))):
+            data = under_way.popleft().result()
             if key is not None:
-                under_way.append((key, pool.submit(_read, store, key)))
-            yield first, data
+                under_way.append(pool.submit(_read, store, key))
+            yield data
 
 
 def list_index_files(store: Store, *, after_step: int = -1) -> Iterator[tuple[str, IndexName]]:
@@ -187,11 +157,7 @@ def list_index_files(store: Store, *, after_step: int = -1) -> Iterator[tuple[st
 
 
 def is_remote(store: Store) -> bool:
-    """Return whether a request to the store costs so much time that several should be under way.
-
-    Args:
-        store: The store.
-    """
+    """Return whether a request to the store costs so much time that several should be under way."""
     return not store.uri.startswith(("memory:", "file:"))
 
 

@@ -232,9 +232,6 @@ class StepView:
 
         Costs a request at the first step that is asked about, and as long as there is no file.
 
-        Args:
-            worker: Whose.
-
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
@@ -309,11 +306,7 @@ def _texts(given: Iterable[str | _Named]) -> tuple[str, ...]:
 
 
 class StepReader:
-    """Makes views of steps and keeps what they share.
-
-    Args:
-        store: The trial's root.
-    """
+    """Makes views of steps and keeps what they share."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -324,13 +317,7 @@ class StepReader:
         self._computed: tuple[str, dict[str, npt.NDArray[np.float64]]] = ("", {})
 
     def view(self, step: int, files: Sequence[StepFile], *, num_workers: int) -> StepView:
-        """Return the view of one step.
-
-        Args:
-            step: Global step.
-            files: The step's index files, parsed, at least one.
-            num_workers: How many workers write in this run.
-        """
+        """Return the view of one step."""
         by_worker = {file.worker: file for file in sorted(files, key=lambda file: file.worker)}
         for file in by_worker.values():
             self.recent.keep(file)
@@ -338,9 +325,6 @@ class StepReader:
 
     def other(self, root: str) -> tuple[OtherTrial, StepReader]:
         """Return another trial, and what makes views of its steps.
-
-        Args:
-            root: Its path or URI, or the name of its job.
 
         Raises:
             OtherTrialError: If it does not exist, or may not be read.
@@ -364,11 +348,7 @@ class StepReader:
         return None
 
     def layout(self, file: StepFile) -> Layout:
-        """Return what the names of an index file's tensors mean.
-
-        Args:
-            file: The index file.
-        """
+        """Return what the names of an index file's tensors mean."""
         index = index_of(file)
         block = () if index.statistics is None else index.statistics.tensors
         return self._layouts.get(file.worker, block, index.locations)
@@ -376,13 +356,7 @@ class StepReader:
     def computed(
         self, file: StepFile, names: tuple[str, ...], column: str
     ) -> npt.NDArray[np.float64]:
-        """Return a statistic that the index does not hold, from the stored values or reductions.
-
-        Args:
-            file: The index file.
-            names: The tensors [R].
-            column: One of `STATISTICS_COLUMNS`.
-        """
+        """Return a statistic that the index does not hold, from the stored values or reductions."""
         cached_key, rows = self._computed
         if cached_key != file.key:
             rows = {}

@@ -22,9 +22,6 @@ def read_stop_request(store: Store, run: str | None) -> StopFile | None:
     Args:
         store: The trial's root.
         run: RunId of the run; requests to others do not count.
-
-    Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
     """
     try:
         request = read_small(store, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)

@@ -44,10 +44,6 @@ _Read = TypeVar("_Read")
 class Tensor(TensorSteps):
     """One tensor of a trial.
 
-    Args:
-        name: Its name.
-        trial: The trial.
-
     Attributes:
         cache: True if values are kept in memory.
     """
@@ -91,11 +87,6 @@ class Tensor(TensorSteps):
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> NoReturn:
         """Raise an error: the original had this method once.
-
-        Args:
-            step_num: Taken for compatibility.
-            mode: Likewise.
-            worker: Likewise.
 
         Raises:
             SMDebugNotImplementedError: Always.

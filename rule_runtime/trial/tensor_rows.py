@@ -187,9 +187,6 @@ class TensorRows:
 def index_of(file: StepFile) -> IndexFile:
     """Return the parsed index file.
 
-    Args:
-        file: The file.
-
     Raises:
         ValueError: If it could not be parsed.
     """

@@ -28,9 +28,6 @@ def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     corrected two-pass algorithm of Chan, Golub and LeVeque (1983), which stays exact if the mean is
     large. Complex tensors have the norms of their magnitudes, and no min, max, mean or std. Strings
     only have a size.
-
-    Args:
-        tensor: The tensor, of any shape [N] and dtype.
     """
     row = dict.fromkeys(STATISTICS_COLUMNS, math.nan)
     row["size"] = float(tensor.size)

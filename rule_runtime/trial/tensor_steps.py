@@ -25,14 +25,7 @@ __all__ = ["StepState", "TensorGroup", "TensorSteps", "check_step"]
 
 
 def check_step(step: object) -> None:
-    """Refuse what is no number, which no step could be equal to.
-
-    Args:
-        step: What was given for a step.
-
-    Raises:
-        TypeError: If it is no number.
-    """
+    """Refuse what is no number, which no step could be equal to."""
     if not isinstance(step, (int, Real)):  # most are int, which is checked fast
         raise TypeError(f"{step!r} is no step; give a whole number")
 
@@ -63,11 +56,7 @@ class TensorGroup:
         self.num_files = 0
 
     def add(self, file: StepFile) -> None:
-        """Add a file.
-
-        Args:
-            file: The index file.
-        """
+        """Add a file."""
         index = file.index
         if index is not None:
             self.files.setdefault(file.step, {})[file.worker] = file
@@ -77,10 +66,6 @@ class TensorGroup:
 
 class TensorSteps:
     """At which steps, and by whom, a tensor was saved.
-
-    Args:
-        name: Its name.
-        trial: The trial.
 
     Attributes:
         name: Its name.

@@ -74,14 +74,7 @@ class TidyTable:
 
 
 def check_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of columns as they are.
-
-    Args:
-        names: Some of `TABLE_COLUMNS`.
-
-    Raises:
-        ValueError: If there is no such column.
-    """
+    """Return names of columns as they are."""
     wanted = tuple(names)
     for name in wanted:
         if name not in TABLE_COLUMNS:
@@ -99,15 +92,6 @@ def tidy_table(
     Event files are read only for what the index does not hold: the statistics of files of the
     original client, and the sign of an infinite value. What one of them has lost is NaN, with
     a warning.
-
-    Args:
-        store: The trial's root.
-        files: Index files [F].
-        names: The tensors.
-        columns: Some of `TABLE_COLUMNS`.
-
-    Raises:
-        ValueError: If there is no such column.
     """
     return _Collector(store, sorted(names), check_columns(columns)).table(merged_by_step(files))
 

@@ -133,9 +133,6 @@ class Trial(TrialForPeople):
     def tensor(self, tname: str) -> Tensor:
         """Return a tensor.
 
-        Args:
-            tname: Its name.
-
         Raises:
             TensorUnavailable: If no tensor has the name.
         """
@@ -144,11 +141,7 @@ class Trial(TrialForPeople):
         return self._tensors[tname]
 
     def has_tensor(self, tname: str) -> bool:
-        """Return whether a tensor was saved.
-
-        Args:
-            tname: Its name.
-        """
+        """Return whether a tensor was saved."""
         if tname not in self._tensors:
             self.maybe_refresh()
         return tname in self._tensors
@@ -208,11 +201,7 @@ class Trial(TrialForPeople):
         return CollectionsByName(self._merged_collections(None))
 
     def collection(self, coll_name: str) -> TrialCollection:
-        """Return a collection; one that no worker's file has is empty, or without files built in.
-
-        Args:
-            coll_name: Its name.
-        """
+        """Return a collection; one that no worker wrote is empty, or without files built in."""
         self.maybe_refresh()
         found = self._merged_collections(coll_name).get(coll_name)
         if found is not None:

@@ -53,11 +53,7 @@ class TrialCollection(StoredSettings):
     save_histogram: bool = True
 
     def has_tensor_name(self, tname: str) -> bool:
-        """Return whether a tensor belongs to it.
-
-        Args:
-            tname: Name of the tensor.
-        """
+        """Return whether a tensor belongs to it."""
         return tname in self.tensor_names
 
     def to_json_dict(self) -> dict[str, Any]:
@@ -123,17 +119,7 @@ def collection_name(collection: object) -> str:
 def collection_members(
     files: Sequence[CollectionsFile], collection: str, names: Collection[str], matcher: NameMatcher
 ) -> set[str]:
-    """Return the tensors that belong to a collection of any worker.
-
-    Args:
-        files: The workers' collections files; without any, the built-in collections are known.
-        collection: Name of the collection.
-        names: Names of the tensors that are asked about.
-        matcher: Searches for the regular expressions.
-
-    Raises:
-        PatternError: If a regular expression is refused, and so may keep a tensor out.
-    """
+    """Return the tensors that belong to a collection of any worker."""
     found: set[str] = set()
     for file in files or (None,):
         found |= members(file, collection, names, matcher)
@@ -143,13 +129,7 @@ def collection_members(
 def merged_collections(
     files: Sequence[CollectionsFile], names: Collection[str], matcher: NameMatcher
 ) -> dict[str, TrialCollection]:
-    """Return the collections of all workers by name.
-
-    Args:
-        files: The workers' collections files.
-        names: Names of the tensors that were saved so far.
-        matcher: Searches for the regular expressions.
-    """
+    """Return the collections of all workers by name."""
     merged: dict[str, TrialCollection] = {}
     for file in files:
         for name, entry in file.collections.items():
@@ -171,13 +151,7 @@ def merged_collections(
 
 
 def built_in_collection(name: str, names: Collection[str], matcher: NameMatcher) -> TrialCollection:
-    """Return a collection that no worker wrote: as it is built in, else empty.
-
-    Args:
-        name: Its name.
-        names: Names of the tensors that were saved so far.
-        matcher: Searches for the regular expressions.
-    """
+    """Return a collection that no worker wrote: as it is built in, else empty."""
     patterns = list(DEFAULT_REGEXES.get(name, ()))
     return TrialCollection(name, patterns, _matched((), name, names, matcher))
 

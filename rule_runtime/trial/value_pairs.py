@@ -24,12 +24,6 @@ def value_pairs(
     Neighbours in the event file are read together. The memory needed is twice that of the largest
     tensor, or twice 16 MiB.
 
-    Args:
-        one: A step.
-        other: Another step, or the same one of another trial.
-        names: Names of tensors.
-        worker: Whose.
-
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
     """
@@ -64,10 +58,6 @@ def row_values(step: StepView, rows: TensorRows) -> Iterator[tuple[int, npt.NDAr
     """Yield position and value of those rows whose value was saved, one tensor after the other.
 
     The memory needed is that of the largest tensor, or 16 MiB, if none is kept.
-
-    Args:
-        step: The step.
-        rows: Rows of it.
 
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.

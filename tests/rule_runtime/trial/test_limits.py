@@ -88,12 +88,13 @@ def test_small_files_have_small_limits() -> None:
     assert store.most_bytes <= 8 * MAX_JOB_FILE_BYTES + 1
 
 
-def test_files_are_read_a_few_ahead_and_no_more() -> None:
+def test_files_are_read_a_few_ahead_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rule_runtime.trial.step_index._PARALLEL_GETS", 4)
     store = SlowStore()
     trial = TrialBuilder(store)
     keys = [trial.step(step, {"a": [1.0]}) for step in range(40)]
     ahead = []
-    for at, file in enumerate(iter_step_files(store, reversed(keys), parallel=4)):
+    for at, file in enumerate(iter_step_files(store, reversed(keys))):
         assert (file.step, file.problem) == (at, None)
         ahead.append(store.num_read - at)
     assert max(ahead) <= 5
