@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, cast
 
 from hook_layer.format.collections_file import CollectionsFile
-from hook_layer.format.errors import FormatError
-from hook_layer.format.job_file import JobFile
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, parse_index_key
-from hook_layer.storage.base import Buffers, ObjectNotFoundError, Store
+from hook_layer.format.paths import END_MARKER
+from hook_layer.storage.base import Buffers, Store
 from rule_runtime.trial.errors import StepNotYetAvailable
 from rule_runtime.trial.name_pattern import NameMatcher, PatternError
+from rule_runtime.trial.run_index import StepIndex
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.trial import Trial
 from rule_runtime.trial.trial_collections import collection_members
@@ -40,9 +38,18 @@ class TrialAtStep(Trial):
         self._last_collections: tuple[list[CollectionsFile], int] = ([], 0)
         self._has_all_tensors = False
         self._own_matcher = NameMatcher()  # the other one's time is for what the rule asks
-        self._seen_root = _RootAtStep(step.store, step.run, step.step)
-        super().__init__(self._seen_root, name=_name(self._seen_root.uri), sleep=_unable_to_wait)
+        self._run = step.run  # whichever run the folder is about by now
+        store = cast("Store", _ReadOnly(step.store))
+        super().__init__(store, name=_name(store.uri), sleep=_unable_to_wait)
         self._set_completeness(step)
+
+    def _new_index(self) -> StepIndex:
+        return StepIndex(self.store, (None, self.step + 1), run=self._run)
+
+    def _look(self, *, may_wait: bool) -> None:
+        """Show the steps up to this one; the end marker tells nothing of them."""
+        del may_wait
+        self._take_in(self._index.refresh())
 
     def go_to(self, step: StepView, *, is_next: bool) -> None:
         """Show the steps up to a later one.
@@ -52,9 +59,9 @@ class TrialAtStep(Trial):
             is_next: True if nothing was saved between the step that is shown and this one.
         """
         self.step = step.step
-        self._seen_root.go_to(step.step, step.index_keys if is_next else None)
+        self._index.end = step.step + 1
         self.loaded_all_steps = False
-        self.refresh()
+        self._take_in(self._index.read(step.index_keys) if is_next else self._index.refresh())
         self._set_completeness(step)
 
     def maybe_refresh(self, name: str | None = None) -> None:
@@ -125,77 +132,20 @@ class _StepStillToComeError(StepNotYetAvailable):
         self.args = ("the rule asks for a step that has not come yet",)
 
 
-class _RootAtStep:
-    """The store of a trial without the index files of later steps and without the end marker.
+class _ReadOnly:
+    """A store that is only read, and has no end marker: it comes after every step."""
 
-    Args:
-        store: The trial's root.
-        run: RunId of the run that is looked at, whichever the folder is about by now.
-        last_step: The last step that is seen.
-    """
-
-    def __init__(self, store: Store, run: str | None, last_step: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._job = None if run is None else JobFile(_name(store.uri), run, "", "").encode()
-        self._index_keys: list[str] = []
-        self._last_step = last_step
-        self._is_listed = False
 
-    def go_to(self, step: int, keys: list[str] | None) -> None:
-        """Show the index files up to a later step.
-
-        Args:
-            step: The step.
-            keys: Its index files, if there are no others that were not shown before.
-        """
-        self._last_step = step
-        self._is_listed = keys is not None
-        self._index_keys += keys or ()
-
-    @property
-    def uri(self) -> str:
-        return self._store.uri
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        if key == JOB_FILE and self._job is not None:
-            return self._job[start : None if length is None else start + length]
-        if key in (JOB_FILE, END_MARKER):
-            raise ObjectNotFoundError(f"{self.uri}{key} is not looked at")
-        return self._store.get(key, start, length)
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        if prefix != INDEX_PREFIX:
-            return self._store.list(prefix, after)
-        return self._list_index(after)
-
-    def _list_index(self, after: str | None) -> Iterator[str]:
-        """Yield the keys of the index; those that are known are not listed again.
-
-        Steps are judged in order, so only keys after the last one can be new.
-        """
-        known = self._index_keys
-        if not self._is_listed:
-            for key in self._store.list(INDEX_PREFIX, known[-1] if known else None):
-                if self._is_later(key):
-                    break
-                known.append(key)
-            self._is_listed = True
-        yield from known[0 if after is None else bisect_right(known, after) :]
-
-    def _is_later(self, key: str) -> bool:
-        try:
-            return parse_index_key(key).step > self._last_step
-        except FormatError:
-            return False
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     def exists(self, key: str) -> bool:
         return key != END_MARKER and self._store.exists(key)
 
-    def size(self, key: str) -> int:
-        return self._store.size(key)
-
-    def put(self, key: str, data: Buffers) -> None:  # noqa: ARG002
-        raise PermissionError(f"{self.uri}{key}: a trial is only read")
+    def put(self, key: str, _: Buffers) -> None:
+        raise PermissionError(f"{self._store.uri}{key}: a trial is only read")
 
     def delete(self, key: str) -> None:
-        raise PermissionError(f"{self.uri}{key}: a trial is only read")
+        raise PermissionError(f"{self._store.uri}{key}: a trial is only read")

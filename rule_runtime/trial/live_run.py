@@ -16,9 +16,9 @@ from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import NoMoreData, StepUnavailable
 from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.refreshing import refresh
-from rule_runtime.trial.run_files import named_run, newest_run, read_end_marker
+from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.run_index import StepIndex
-from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor_steps import StepState, check_step
 
 __all__ = ["LiveRun"]
@@ -68,8 +68,7 @@ class LiveRun:
         self._end_delay = _setting("SMDEBUG_TRAINING_END_DELAY_REFRESH", 1)
         self._window = _setting("SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW", 1000)
         self.event_file_retries = _setting("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", 100)
-        self._run: str | None = None
-        self._index: StepIndex | None = None
+        self._index = self._new_index()
         self._collection_reader = CollectionReader(store)
         self._num_declared: int | None = None
         self._given_up = -1
@@ -118,47 +117,31 @@ class LiveRun:
     def _look(self, *, may_wait: bool) -> None:
         # The marker is written last: what is listed after it was seen is nearly always all.
         marker = read_end_marker(self.store)
-        self._find(is_last=marker is not None and self._is_own(marker))
+        is_last = marker is not None and self._is_own(marker)
+        self._take_in(self._index.refresh(is_last=is_last))
         if marker is None or self.loaded_all_steps or not self._is_own(marker):
             return
         _logger.info("Training has ended, will refresh one final time in %s sec.", self._end_delay)
-        is_all = self._index is not None and self._index.has_all(marker.sequences)
-        if may_wait and not is_all:  # what was found already need not be waited for
+        # What was found already need not be waited for.
+        if may_wait and not self._index.has_all(marker.sequences):
             self._sleep(self._end_delay)
-            self._find(is_last=True)
+            self._take_in(self._index.refresh(is_last=True))
         self.loaded_all_steps = True
         _logger.info("Loaded all steps")
 
-    def _find(self, *, is_last: bool) -> None:
-        new = self._open() if self._index is None else self._index.refresh(is_last=is_last)
-        for file in new:
+    def _new_index(self) -> StepIndex:
+        return StepIndex(self.store, self.range_steps)
+
+    def _take_in(self, files: Iterable[StepFile]) -> None:
+        for file in files:
             self._add(file)
         self._num_declared = None
         self._give_up_steps()
 
-    def _open(self) -> list[StepFile]:
-        """Find out which run the folder is about, and take in its files."""
-        run = named_run(self.store)
-        if run is not None:
-            self._run = run
-            self._index = StepIndex(self.store, run, self.range_steps)
-            return self._index.refresh()
-        begin, end = self.range_steps or (None, None)
-        keys = [
-            key
-            for key, name in list_index_files(self.store, after_step=(begin or 0) - 1)
-            if end is None or name.step < end
-        ]
-        files = load_step_files(self.store, keys)
-        if not files:
-            return []  # no file yet names the run
-        self._run = newest_run(files)
-        self._index = StepIndex(self.store, self._run, self.range_steps)
-        return self._index.add(files)
-
     def _is_own(self, marker: EndMarker) -> bool:
         """Return whether a marker ends this run, not one before it in the same folder."""
-        return None in {marker.run_id, self._run} or marker.run_id == self._run
+        run = self._index.run
+        return None in {marker.run_id, run} or marker.run_id == run
 
     def _add(self, file: StepFile) -> None:
         if file.index is not None:
@@ -169,11 +152,11 @@ class LiveRun:
     @property
     def has_begun(self) -> bool:
         """True once anything of a run was found."""
-        return self._index is not None or bool(self.worker_set)
+        return self._index.is_open or bool(self.worker_set)
 
     @property
     def _files(self) -> dict[int, dict[str, StepFile]]:
-        return {} if self._index is None else self._index.files
+        return self._index.files
 
     # ------------------------------------------------------------------ steps
 
@@ -295,7 +278,7 @@ class LiveRun:
     @property
     def num_workers(self) -> int:
         """How many workers write; as many as were seen if nothing says so."""
-        if self._index is not None and self._index.num_workers:
+        if self._index.num_workers:
             return self._index.num_workers
         if self._num_declared is None:
             files = (self._collection_reader.load(worker) for worker in sorted(self.worker_set))
@@ -306,7 +289,7 @@ class LiveRun:
     @property
     def workers_seen(self) -> list[str]:
         """The workers whose files were found so far, sorted."""
-        return [] if self._index is None else self._index.workers
+        return self._index.workers
 
     @property
     def worker_set(self) -> set[str]:
@@ -330,7 +313,7 @@ class LiveRun:
     @property
     def problems(self) -> dict[str, str]:
         """What was wrong with index files that could not be parsed, by key."""
-        return {} if self._index is None else dict(self._index.problems)
+        return dict(self._index.problems)
 
     @property
     def last_complete_step(self) -> int:
@@ -353,7 +336,7 @@ class LiveRun:
 
     def completeness(self) -> Callable[[int], bool]:
         """Return a function that says whether a global step is complete, as known by now."""
-        if self.loaded_all_steps or self._index is None:
+        if self.loaded_all_steps or not self._files:
             is_loaded = self.loaded_all_steps
             return lambda _: is_loaded
         files, num_workers = self._files, self.num_workers
@@ -366,9 +349,7 @@ class LiveRun:
         Args:
             file: The index file of the step.
         """
-        if self.loaded_all_steps or self._index is None:
-            return True
-        return self._index.last_step_of(file.worker) > file.step
+        return self.loaded_all_steps or self._index.last_step_of(file.worker) > file.step
 
     def _give_up_steps(self) -> None:
         """Take steps as complete that have waited too long for a worker."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from types import EllipsisType
 from typing import Final
 
 from hook_layer.format.paths import IndexName
 from hook_layer.storage.base import Store
+from rule_runtime.trial.run_files import named_run, newest_run
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
 
 __all__ = ["StepIndex"]
@@ -27,25 +29,31 @@ class StepIndex:
 
     Args:
         store: The trial's root.
-        run: RunId of the run; files of other runs are left out.
         range_steps: Steps to look at, from the first to before the second; None for no limit.
+        run: RunId of the run, None for files without one; by default the run that the folder is
+            about. Files of other runs are left out.
 
     Attributes:
         files: The run's files by step and worker.
         problems: What was wrong with files that could not be parsed, by key.
+        run: RunId of the run, None before it is known.
+        is_open: True once the run is known.
+        end: The step before which to look; None for no limit.
     """
 
     def __init__(
         self,
         store: Store,
-        run: str | None,
         range_steps: tuple[int | None, int | None] | None = None,
+        *,
+        run: str | EllipsisType | None = ...,
     ) -> None:
         self._store = store
-        self._run = run
+        self.is_open = run is not ...
+        self.run = None if run is ... else run
         begin, end = range_steps or (None, None)
         self._begin = begin or 0
-        self._end = end
+        self.end = end
         self.files: dict[int, dict[str, StepFile]] = {}
         self.problems: dict[str, str] = {}
         self._workers: dict[str, _WorkerFiles] = {}
@@ -61,12 +69,6 @@ class StepIndex:
     def num_workers(self) -> int:
         """Number of workers that the files name; 0 if they name none."""
         return self._num_workers
-
-    def add(self, files: Iterable[StepFile]) -> list[StepFile]:
-        """Take in files that were read; return those of this run in step order."""
-        wanted = (file for file in files if self._is_in_range(file.step))
-        own = [file for file in wanted if self._take(file)]
-        return sorted(own, key=lambda file: (file.step, file.worker))
 
     def has_all(self, sequences: Mapping[str, int]) -> bool:
         """Return whether every file of the run is known."""
@@ -89,13 +91,31 @@ class StepIndex:
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
+        if not self.is_open:
+            return self._open()
         new: list[StepFile] = []
         keys = self._unread_keys() + (list(self._foreign) if is_last else self._overwritten_keys())
         while keys:
-            own = [file for file in load_step_files(self._store, keys) if self._take(file)]
+            own = self.read(keys)
             new.extend(own)
             keys = self._overwritten_keys() if own and not is_last else []
         return sorted(new, key=lambda file: (file.step, file.worker))
+
+    def read(self, keys: Iterable[str]) -> list[StepFile]:
+        """Read files; return those of this run in step order."""
+        return [file for file in load_step_files(self._store, keys) if self._take(file)]
+
+    def _open(self) -> list[StepFile]:
+        """Find out which run the folder is about, and take in its files."""
+        self.run = named_run(self._store)
+        if self.run is not None:
+            self.is_open = True
+            return self.refresh()
+        files = load_step_files(self._store, self._unread_keys())
+        if not files:
+            return []  # no file yet names the run
+        self.run, self.is_open = newest_run(files), True
+        return [file for file in files if self._take(file)]
 
     def passed_step(self, num_workers: int) -> int:
         """Return the step up to which every worker's files are known; -1 if there is none."""
@@ -116,15 +136,12 @@ class StepIndex:
         """True if numbers say whether a file is missing; before a range nobody knows them."""
         return not self._begin and all(w.is_sequenced for w in self._workers.values())
 
-    def _is_in_range(self, step: int) -> bool:
-        return step >= self._begin and (self._end is None or step < self._end)
-
     def _unread_keys(self) -> list[str]:
         is_known = self._num_workers > 0 and self._are_all_numbered
         after = self.passed_step(self._num_workers) if is_known else -1
         keys = []
         for key, name in list_index_files(self._store, after_step=max(after, self._begin - 1)):
-            if self._end is not None and name.step >= self._end:
+            if self.end is not None and name.step >= self.end:
                 break
             is_read = name.worker in self.files.get(name.step, ()) or key in self.problems
             if not is_read and key not in self._foreign:
@@ -154,7 +171,7 @@ class StepIndex:
                 _warn_of_damage(file)
             self.problems[file.key] = file.problem or ""
             return False
-        if file.index.run != self._run:
+        if file.index.run != self.run:
             self._foreign[file.key] = IndexName(file.step, file.worker)
             return False
         self._foreign.pop(file.key, None)
