@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from hook_layer.install_hint import install_hint
+from rule_runtime.trial import errors
 
 __all__ = ["FRAMEWORKS", "INTERNAL", "MODULES", "Framework", "Home"]
 
@@ -56,18 +57,7 @@ _CREATE_TRIAL: Final = _of(_OPENING, "create_trial")
 _SINGLETON: Final = ("del_hook", "get_hook", "set_hook")
 _TRIAL_ERRORS: Final = _of(
     "rule_runtime.trial.errors",
-    "IndexReaderException",
-    "InvalidCollectionConfiguration",
-    "InvalidWorker",
-    "MissingCollectionFiles",
-    "NoMoreData",
-    "SMDebugNotImplementedError",
-    "SMDebugValueError",
-    "ShapeUnavailableForStep",
-    "StepNotYetAvailable",
-    "StepUnavailable",
-    "TensorUnavailable",
-    "TensorUnavailableForStep",
+    *(name for name in errors.__all__ if name not in ("CollectionUnavailable", "TrialError")),
     SMDebugError="TrialError",
 )
 _RULE: Final = _of("rule_runtime.custom_rules.smdebug_rule", "Rule")

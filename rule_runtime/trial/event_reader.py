@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from hook_layer.format.errors import RecordError
-from hook_layer.format.index import IndexFile, TensorLocation
+from hook_layer.format.index import IndexFile, Statistics, TensorLocation
 from hook_layer.format.record_layout import RecordLayout
 from hook_layer.format.records import decode_record
 from hook_layer.storage.base import Store
@@ -121,13 +121,16 @@ class TensorReader:
 
     def _checksum(self, index: IndexFile) -> int | None:
         block = index.statistics
-        if block is None:
-            return None
+        at = -1 if block is None else self.row_in(block)
+        return None if block is None or at < 0 else block.crc32c[at]
+
+    def row_in(self, block: Statistics) -> int:
+        """Return the tensor's row in the statistics of an index file, -1 without one."""
         tensors, at = self._row
         if block.tensors is not tensors:
             at = block.tensors.index(self._name) if self._name in block.tensors else -1
             self._row = (block.tensors, at)
-        return None if at < 0 else block.crc32c[at]
+        return at
 
 
 def _value(

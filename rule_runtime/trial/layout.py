@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,15 +11,30 @@ import numpy.typing as npt
 
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import TensorLocation
-from hook_layer.format.reductions import split_reduction_name
+from hook_layer.format.reductions import base_tensor_name
 from rule_runtime.trial.collection_reader import CollectionReader, members
 
-__all__ = ["Layout", "Layouts", "SelectionKey"]
+__all__ = ["Layout", "Layouts", "SelectionKey", "tensor_rows"]
 
 _MAX_LAYOUTS: Final = 128
 
 SelectionKey = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of collections, and regular expressions."""
+
+
+def tensor_rows(block: Sequence[str], others: Iterable[str]) -> dict[str, int]:
+    """Return by tensor its row in a file's statistics; -1 without one.
+
+    The statistics of a reduction's record are not those of the tensor.
+
+    Args:
+        block: Names of the rows of the statistics.
+        others: Further names that the file has of tensors or their reductions.
+    """
+    rows = {name: at for at, name in enumerate(block) if base_tensor_name(name) == name}
+    for name in (*others, *block):
+        rows.setdefault(base_tensor_name(name), -1)
+    return rows
 
 
 class Layout:
@@ -33,15 +49,7 @@ class Layout:
     ) -> None:
         self._collections = collections
         self._worker = worker
-        rows = {name: at for at, name in enumerate(block) if split_reduction_name(name) is None}
-        for name in located:
-            reduction = split_reduction_name(name)
-            rows.setdefault(name if reduction is None else reduction[0], -1)
-        for name in block:
-            reduction = split_reduction_name(name)
-            if reduction is not None:
-                rows.setdefault(reduction[0], -1)
-        self._rows = rows
+        self._rows = tensor_rows(block, located)
         self._is_read_anew = False
         self._selections: dict[SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
 

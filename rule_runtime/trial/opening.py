@@ -21,22 +21,7 @@ _Range: TypeAlias = "tuple[int | None, int | None]"
 
 
 class LocalTrial(Trial):
-    """The trial in a folder of this machine.
-
-    Args:
-        name: Name of the trial.
-        dirname: The folder; `~` is the user's home.
-        range_steps: Global steps to look at, from the first to before the second.
-        parallel: Taken for compatibility; a folder is read best by one thread.
-        check: Taken for compatibility; checksums are verified wherever there are any.
-        index_mode: Taken for compatibility; trials are read by their index always.
-        cache: True to keep the values that were read in memory.
-
-    Raises:
-        TypeError: If the range is no pair of steps.
-        ValueError: If the path is empty or a file, or the range is empty or negative.
-        StorageError: If the storage cannot be read.
-    """
+    """The trial in a folder of this machine; for the arguments see `create_trial`."""
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
@@ -57,22 +42,7 @@ class LocalTrial(Trial):
 
 
 class S3Trial(Trial):
-    """The trial under a prefix of a bucket.
-
-    Args:
-        name: Name of the trial.
-        bucket_name: The bucket.
-        prefix_name: The prefix.
-        range_steps: Global steps to look at, from the first to before the second.
-        check: Taken for compatibility; checksums are verified wherever there are any.
-        index_mode: Taken for compatibility; trials are read by their index always.
-        cache: True to keep the values that were read in memory.
-
-    Raises:
-        TypeError: If the range is no pair of steps.
-        ValueError: If the range is empty or negative.
-        StorageError: If the storage cannot be read.
-    """
+    """The trial under a prefix of a bucket; for the arguments see `create_trial`."""
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,

@@ -26,7 +26,6 @@ from rule_runtime.trial.tidy_table import TABLE_COLUMNS, tidy_table
 from rule_runtime.trial.trial_collections import collection_name
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from rule_runtime.plotting.arguments import OneTensor
@@ -159,31 +158,12 @@ class TrialForPeople(LiveRun):
     def plot(
         self,
         tensors: OneTensor | Iterable[OneTensor] | None = None,
-        *,
-        regex: str | Sequence[str] | None = None,
-        collection: str | TrialCollection | None = None,
-        statistic: str | None = None,
-        mode: Mode = ModeKeys.GLOBAL,
-        worker: str | None = None,
-        log: bool = False,
-        title: str | None = None,
-        ax: Axes | None = None,
+        **options: Any,
     ) -> Figure:
         """Draw a number of tensors over the steps; see `rule_runtime.plotting.plot_tensors`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
-        return plotting.plot_tensors(
-            self._trial,
-            tensors,
-            regex=regex,
-            collection=collection,
-            statistic=statistic,
-            mode=mode,
-            worker=worker,
-            log=log,
-            title=title,
-            ax=ax,
-        )
+        return plotting.plot_tensors(self._trial, tensors, **options)
 
     def plot_collection(self, name: str, regex: str = ".*", **options: Any) -> Figure:
         """Draw the tensors of a collection; see `rule_runtime.plotting.plot_collection`."""

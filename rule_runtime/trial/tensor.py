@@ -55,7 +55,6 @@ class Tensor(TensorSteps):
         self._reader = TensorReader(trial.store, name)
         # Files that were read together share what is equal, so it is looked through once.
         self._reductions: tuple[tuple[TensorLocation, ...], dict[str, tuple[str, bool]]] = ((), {})
-        self._row: tuple[tuple[str, ...], int] = ((), -1)
 
     def value(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
@@ -315,10 +314,7 @@ class Tensor(TensorSteps):
         block = None if file.index is None else file.index.statistics
         if block is None:
             return None
-        tensors, at = self._row
-        if block.tensors is not tensors:
-            at = block.tensors.index(self.name) if self.name in block.tensors else -1
-            self._row = (block.tensors, at)
+        at = self._reader.row_in(block)
         if at < 0:
             return None
         statistics = dict(zip(block.columns, block.values[at].tolist(), strict=True))

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from rule_runtime.trial.event_reader import read_tensors
+from rule_runtime.trial.layout import tensor_rows
 from rule_runtime.trial.merged_shards import merged_by_step
 from rule_runtime.trial.missing_statistics import computed_statistics
 from rule_runtime.trial.step_index import StepFile
@@ -151,28 +151,15 @@ class _Collector:
         # Files parsed one after the other share what is equal, and all of them are kept.
         key = (id(block), id(index.locations), id(index.shapes))
         if key not in self._layouts:
-            rows: dict[str, int] = {}
-            for at, name in enumerate(block):
-                self._note(rows, name, at)
-            for name in (*(row.name for row in index.locations), *(s.name for s in index.shapes)):
-                self._note(rows, name, -1)
-            ordered = sorted(rows, key=self._codes.__getitem__)
+            others = [row.name for row in index.locations] + [row.name for row in index.shapes]
+            rows = tensor_rows(block, others)
+            ordered = sorted(rows.keys() & self._codes, key=self._codes.__getitem__)
             self._layouts[key] = _Layout(
                 np.array([self._codes[name] for name in ordered], np.intp),
                 np.array([rows[name] for name in ordered], np.intp),
                 (block, index.locations, index.shapes),
             )
         return self._layouts[key]
-
-    def _note(self, rows: dict[str, int], stored_name: str, at: int) -> None:
-        reduction = split_reduction_name(stored_name)
-        name = stored_name if reduction is None else reduction[0]
-        if name in self._codes:
-            # The statistics of a reduction's record are not those of the tensor.
-            if reduction is None and at >= 0:
-                rows[name] = at
-            else:
-                rows.setdefault(name, -1)
 
     def _numbers(self, index: IndexFile, layout: _Layout) -> npt.NDArray[np.float64]:
         """Return the statistics of one file's rows [rows, columns]."""

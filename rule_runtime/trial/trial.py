@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import IndexFile
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.reductions import split_reduction_name
+from hook_layer.format.reductions import base_tensor_name
 from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
@@ -108,18 +108,14 @@ class Trial(TrialForPeople):
         group = self._groups.get(names)
         if group is None:
             group = self._groups[names] = TensorGroup()
-            for name in (*names[0], *(shape.name for shape in index.shapes), *block):
-                tensor = self._tensor_of(name)
-                tensor.join(group)
-                group.names.add(tensor.name)
+            stored = (*names[0], *(shape.name for shape in index.shapes), *block)
+            group.names = set(map(base_tensor_name, stored))
+            for name in dict.fromkeys(map(base_tensor_name, stored)):
+                self._tensors.setdefault(name, Tensor(name, self)).join(group)
             for shape in index.shapes:
-                self._tensor_of(shape.name).original_name = shape.original_name
+                tensor = self._tensors[base_tensor_name(shape.name)]
+                tensor.original_name = shape.original_name
         return group
-
-    def _tensor_of(self, stored_name: str) -> Tensor:
-        reduction = split_reduction_name(stored_name)
-        name = stored_name if reduction is None else reduction[0]
-        return self._tensors.setdefault(name, Tensor(name, self))
 
     @property
     def global_step_to_tensors_map(self) -> dict[int, set[str]]:
