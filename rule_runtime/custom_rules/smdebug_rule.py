@@ -64,25 +64,14 @@ class Rule(ABC):
         }
 
     def set_required_tensors(self, step: int) -> None:  # noqa: B027 - most rules need none
-        """Declare in `req_tensors` what `invoke_at_step` will look at.
-
-        Args:
-            step: Global step.
-        """
+        """Declare in `req_tensors` what `invoke_at_step` will look at."""
 
     @abstractmethod
     def invoke_at_step(self, step: int) -> bool:
-        """Return whether the condition holds at a step.
-
-        Args:
-            step: Global step.
-        """
+        """Return whether the condition holds at a step."""
 
     def invoke(self, step: int) -> None:
         """Wait for a step and judge it.
-
-        Args:
-            step: Global step.
 
         Raises:
             RuleEvaluationConditionMet: If the condition holds.

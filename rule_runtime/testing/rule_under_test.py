@@ -50,12 +50,7 @@ class RuleUnderTest:
         )
 
     def make_tensors(self, step: int, worker: int) -> Tensors:
-        """Return what a healthy run saves at a training step, all that the rule needs included.
-
-        Args:
-            step: Global step.
-            worker: Number of the worker.
-        """
+        """Return what a healthy run saves at a training step, all that the rule needs included."""
         return healthy_tensors(step, worker)
 
     def make_sick(self, tensors: dict[str, Any]) -> Tensors:
@@ -71,9 +66,6 @@ class RuleUnderTest:
 
         Override it where modes other than TRAIN, or the times of the steps, matter. Steps are
         numbered through all modes.
-
-        Args:
-            worker: Number of the worker.
         """
         for step in range(0, _NUM_STEPS * _INTERVAL, _INTERVAL):
             yield SavedStep(step, self.make_tensors(step, worker), time=_START_TIME + step)
@@ -82,9 +74,6 @@ class RuleUnderTest:
         """Return what a worker saves of a run that the rule should find, in step order.
 
         Override it where what is wrong depends on the step, the mode or the worker.
-
-        Args:
-            worker: Number of the worker; there are two.
         """
         for saved in self.make_steps(worker):
             yield saved._replace(tensors=self.make_sick(dict(saved.tensors)))

@@ -129,12 +129,7 @@ class TrialBuilder:
         return key
 
     def collections(self, *, worker: str = "worker_0", **regexes: tuple[str, ...]) -> None:
-        """Write a worker's collections file; as those of hooks it has the parameters', too.
-
-        Args:
-            worker: Name of the worker.
-            regexes: The regular expressions of each collection.
-        """
+        """Write a worker's collections file; as those of hooks it has the parameters', too."""
         known = {name: DEFAULT_REGEXES[name] for name in _OF_PARAMETERS} | regexes
         entries = {name: CollectionEntry(name, include_regex=r) for name, r in known.items()}
         data = CollectionsFile(entries, num_workers=self.num_workers).encode()

@@ -36,21 +36,12 @@ class LiveRun:
     training has ended. A worker that writes no more would keep all steps incomplete: of more
     incomplete steps than `SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW` the older half is taken as complete.
 
-    Args:
-        store: The trial's root.
-        range_steps: Global steps to look at, from the first to before the second.
-        sleep: Waits a number of seconds.
-
     Attributes:
         store: The trial's root.
         range_steps: Global steps that are looked at.
         loaded_all_steps: True once the training has ended and all of it was found.
         dynamic_refresh: False to keep queries from looking for new files.
         event_file_retries: How often an event file is looked for again that is not there yet.
-
-    Raises:
-        ValueError: If an environment variable is no number.
-        StorageError: If the storage fails otherwise than by a missing object.
     """
 
     def __init__(
@@ -79,11 +70,7 @@ class LiveRun:
     # ------------------------------------------------------------------ finding files
 
     def refresh(self) -> None:
-        """Look for files that have come since, with one listing.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
+        """Look for files that have come since, with one listing."""
         self._look(may_wait=False)
 
     def refresh_data(self) -> None:
@@ -100,9 +87,6 @@ class LiveRun:
 
         When the training has ended meanwhile and files may still be on their way, it waits as long
         as `SMDEBUG_TRAINING_END_DELAY_REFRESH` says, 1 s by default, and looks once more.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
         """
         del name
         if self.dynamic_refresh and not self.loaded_all_steps:
@@ -210,10 +194,6 @@ class LiveRun:
     def has_passed_step(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> StepState:
         """Return whether a step can be read, may still come, or will never come.
 
-        Args:
-            step: The step, counted in `mode`.
-            mode: The mode.
-
         Raises:
             TypeError: If the step is no number.
         """
@@ -234,10 +214,6 @@ class LiveRun:
         """Wait until steps can be read, also within `no_refresh`.
 
         While nothing at all is found, a warning is logged at once and every minute.
-
-        Args:
-            required_steps: The steps, counted in `mode`.
-            mode: The mode.
 
         Raises:
             StepUnavailable: If a step was passed without being saved.
@@ -344,11 +320,7 @@ class LiveRun:
         return lambda step: passed >= step or len(files.get(step, ())) >= num_workers
 
     def has_gone_on(self, file: StepFile) -> bool:
-        """Return whether a worker cannot write anything any more that belongs to one of its steps.
-
-        Args:
-            file: The index file of the step.
-        """
+        """Return whether a worker has written all that belongs to one of its steps."""
         return self.loaded_all_steps or self._index.last_step_of(file.worker) > file.step
 
     def _give_up_steps(self) -> None:

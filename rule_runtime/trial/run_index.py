@@ -87,9 +87,6 @@ class StepIndex:
         Args:
             is_last: True once the run has ended: what other runs left behind is looked at again
                 too.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
         """
         if not self.is_open:
             return self._open()

@@ -190,11 +190,9 @@ class StepView:
         return error
 
     def values(self, names: Iterable[str], worker: str) -> dict[str, npt.NDArray[Any]]:
-        """Return the values of several tensors of one worker; neighbours are read together.
+        """Return the values of tensors of one worker, of those that have one.
 
-        Args:
-            names: Names of the tensors; those without a value are left out.
-            worker: Whose.
+        Neighbours are read together.
 
         Raises:
             InvalidWorker: If no such worker wrote this step.
@@ -205,13 +203,9 @@ class StepView:
     def iter_values(
         self, names: Iterable[str], worker: str
     ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield name and value of tensors of one worker, in the order of the event file.
+        """Yield name and value of tensors of one worker that have one, in the order of the file.
 
         The memory needed is that of the largest of them, or 16 MiB, if none is kept.
-
-        Args:
-            names: Names of the tensors; those without a value are left out.
-            worker: Whose.
 
         Raises:
             InvalidWorker: If no such worker wrote this step.
@@ -231,9 +225,6 @@ class StepView:
         """Return what a worker says of its collections, None if it said nothing that can be read.
 
         Costs a request at the first step that is asked about, and as long as there is no file.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
         """
         return self._reader.collections.load(worker)
 
@@ -287,15 +278,7 @@ class StepView:
         return reader.view(files[0].step, files, num_workers=declared or len(files))
 
     def store_of_other_trial(self, root: str) -> Store:
-        """Return the root of another trial.
-
-        Args:
-            root: Path or URI of the other trial, or the name of a job that writes beside this one.
-
-        Raises:
-            OtherTrialError: If the other trial does not exist, or may not be read.
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
+        """Return the root of another trial; for the argument and errors see `in_other_trial`."""
         return self._reader.other(root)[0].store
 
 

@@ -44,6 +44,9 @@ _Read = TypeVar("_Read")
 class Tensor(TensorSteps):
     """One tensor of a trial.
 
+    Steps are counted in the mode that a method is given. Without a worker, the first one by name
+    is meant.
+
     Attributes:
         cache: True if values are kept in memory.
     """
@@ -60,11 +63,6 @@ class Tensor(TensorSteps):
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> npt.NDArray[Any]:
         """Return the tensor's value at a step, as an array that may be changed.
-
-        Args:
-            step_num: The step, counted in `mode`.
-            mode: The mode.
-            worker: Whose value; None for the first worker by name.
 
         Raises:
             TypeError: If the step is no number.
@@ -85,11 +83,7 @@ class Tensor(TensorSteps):
     def step(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> NoReturn:
-        """Raise an error: the original had this method once.
-
-        Raises:
-            SMDebugNotImplementedError: Always.
-        """
+        """Raise an error: the original had this method once."""
         del step_num, mode, worker
         raise SMDebugNotImplementedError(
             "step method has been removed. Please use tensor.value "
@@ -100,10 +94,6 @@ class Tensor(TensorSteps):
         self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> dict[int, npt.NDArray[Any]]:
         """Return the tensor's values at all its steps, by step; the arrays may be changed.
-
-        Args:
-            mode: The mode.
-            worker: Whose values; None for the first worker by name at each step.
 
         Raises:
             InvalidWorker: If the worker did not save the tensor at one of the steps.
@@ -125,11 +115,6 @@ class Tensor(TensorSteps):
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> tuple[int, ...]:
         """Return the tensor's shape at a step; the value is read only if no index file has it.
-
-        Args:
-            step_num: The step, counted in `mode`.
-            mode: The mode.
-            worker: Whose shape; None for the first worker by name.
 
         Raises:
             ShapeUnavailableForStep: If neither shape nor value was saved.
@@ -206,13 +191,7 @@ class Tensor(TensorSteps):
     def reduction_values(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> dict[tuple[str, bool], npt.NDArray[Any]]:
-        """Return the stored reductions by (name, of absolute values).
-
-        Args:
-            step_num: The step, counted in `mode`.
-            mode: The mode.
-            worker: Whose; None for the first worker by name.
-        """
+        """Return the stored reductions by (name, of absolute values)."""
         file = self._file(step_num, as_mode(mode), worker)
         names = self._reduction_names(file)
         found = self._read_reductions(file, names)

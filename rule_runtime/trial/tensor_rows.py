@@ -44,10 +44,6 @@ class TensorRow(NamedTuple):
 class TensorRows:
     """The statistics of some tensors of a step, one row for each (tensor, worker).
 
-    Args:
-        reader: Computes statistics that the index does not hold.
-        parts: The rows, those of an index file together.
-
     Attributes:
         names: Name of each row's tensor [R].
         workers: Worker of each row [R].
@@ -103,14 +99,7 @@ class TensorRows:
         return self._extreme(statistic, largest=True)
 
     def smallest(self, statistic: str) -> TensorRow | None:
-        """Return the row whose statistic is the smallest; None if it is known of no row.
-
-        Args:
-            statistic: One of `STATISTICS_COLUMNS`, such as `l2`.
-
-        Raises:
-            ValueError: If there is no such statistic.
-        """
+        """Return the row whose statistic is the smallest; see `largest`."""
         return self._extreme(statistic, largest=False)
 
     def _extreme(self, statistic: str, *, largest: bool) -> TensorRow | None:

@@ -81,11 +81,7 @@ class TensorSteps:
         self._merged = TensorGroup()
 
     def join(self, group: TensorGroup) -> None:
-        """Add a group of files that hold this tensor, or a reduction of it.
-
-        Args:
-            group: The group, which may grow later.
-        """
+        """Add a group of files that hold this tensor, or a reduction of it."""
         if group not in self._groups:
             self._groups.append(group)
 
@@ -111,22 +107,12 @@ class TensorSteps:
         return self._all.modes
 
     def is_saved(self, mode: ModeKeys, global_step: int | None) -> bool:
-        """Return whether the tensor was saved in a mode and, if one is given, at a step.
-
-        Args:
-            mode: The mode; GLOBAL for any.
-            global_step: The global step; None for any.
-        """
+        """Return whether the tensor was saved in a mode, GLOBAL for any, and at a step if given."""
         is_in_mode = mode is ModeKeys.GLOBAL or mode in self._modes
         return is_in_mode and (global_step is None or global_step in self._files)
 
     def steps(self, mode: Mode = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """Return the steps at which the tensor was saved, sorted.
-
-        Args:
-            mode: The mode whose steps are counted; GLOBAL for global steps of all modes.
-            show_incomplete_steps: True to see steps that a worker may still write.
-        """
+        """Return the steps at which the tensor was saved, sorted."""
         mode = as_mode(mode)
         self.trial.maybe_refresh()
         return self.trial.complete_steps(self._steps(mode), show_incomplete_steps)
@@ -134,13 +120,7 @@ class TensorSteps:
     def prev_steps(
         self, step: int, n: int | None = None, mode: Mode = ModeKeys.GLOBAL
     ) -> list[int]:
-        """Return the last saved steps up to a step, that step included.
-
-        Args:
-            step: The step, counted in `mode`.
-            n: How many; None for all.
-            mode: The mode.
-        """
+        """Return the last `n` saved steps, or all, up to a step, that step included."""
         check_step(step)
         steps = self.steps(mode)
         steps = steps[: bisect_right(steps, step)]
@@ -148,10 +128,6 @@ class TensorSteps:
 
     def workers(self, step_num: int, mode: Mode = ModeKeys.GLOBAL) -> list[str]:
         """Return the workers that saved the tensor at a step, sorted.
-
-        Args:
-            step_num: The step, counted in `mode`.
-            mode: The mode.
 
         Raises:
             TensorUnavailableForStep: If none did.

@@ -184,11 +184,7 @@ class Trial(TrialForPeople):
         return sorted(names)
 
     def tensors(self, **selection: Any) -> list[str]:
-        """Return names of tensors as `tensor_names` does; the original's documentation calls it so.
-
-        Args:
-            selection: Keywords of `tensor_names`.
-        """
+        """Return names of tensors as `tensor_names` does, under another name of the original."""
         return self.tensor_names(**selection)
 
     def collections(self) -> CollectionsByName:
@@ -274,11 +270,7 @@ class Trial(TrialForPeople):
         return self._collections
 
     def _may_have_grown(self, wanted: str | None) -> bool:  # noqa: ARG002
-        """Return whether a collection may have more tensors than when index files came before.
-
-        Args:
-            wanted: The collection; None for any.
-        """
+        """Return whether a collection may have more tensors than when index files came before."""
         return True
 
 
