@@ -7,7 +7,6 @@ import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from hook_layer.storage.base import StorageError
@@ -39,15 +38,6 @@ _MAX_RUNS: Final = 8
 _ATTRIBUTES: Final = "attributes"
 _FAILURE: Final = "failure"
 _STEP: Final = "step"
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What a rule was made with."""
-
-    rule_class: type[OriginalRule]
-    arguments: Mapping[str, Any]
-    other_trials: Sequence[str] | None
 
 
 class _Made(NamedTuple):
@@ -85,9 +75,15 @@ class SmdebugRule(Rule):
         arguments: Arguments of its constructor beside `base_trial` and `other_trials`.
         other_trials: Paths, URIs or job names of the trials that it is given as `other_trials`;
             None for a class that takes none.
+
+    Attributes:
+        rule_class: The class.
     """
 
-    _settings: ClassVar[_Settings]  # a class variable in name, for it is no parameter of the rule
+    # Class variables in name, for they are no parameters of the rule.
+    rule_class: ClassVar[type[Any]]
+    _arguments: ClassVar[Mapping[str, Any]]
+    _other_trials: ClassVar[Sequence[str] | None]
 
     def __init__(
         self,
@@ -96,22 +92,18 @@ class SmdebugRule(Rule):
         *,
         other_trials: Sequence[str] | None = None,
     ) -> None:
-        settings = _Settings(rule_class, dict(arguments or {}), other_trials)
-        object.__setattr__(self, "_settings", settings)
-
-    @property
-    def rule_class(self) -> type[OriginalRule]:
-        """The class written for the original client."""
-        return self._settings.rule_class
+        object.__setattr__(self, "rule_class", rule_class)
+        object.__setattr__(self, "_arguments", dict(arguments or {}))
+        object.__setattr__(self, "_other_trials", other_trials)
 
     @property
     def given(self) -> dict[str, Any]:
         """What it was made with: arguments of the class, and the names of other trials."""
-        others = enumerate(self._settings.other_trials or ())
-        return {**self._settings.arguments, **{f"other_trial_{i}": name for i, name in others}}
+        others = enumerate(self._other_trials or ())
+        return {**self._arguments, **{f"other_trial_{i}": name for i, name in others}}
 
     def __repr__(self) -> str:
-        return f"<SmdebugRule {self._settings.rule_class.__name__}>"
+        return f"<SmdebugRule {self.rule_class.__name__}>"
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -129,7 +121,7 @@ class SmdebugRule(Rule):
         except UNAVAILABLE as error:
             outcome = NotEvaluated(str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
-            return Failed(failure_reason(error, self._settings.rule_class))
+            return Failed(failure_reason(error, self.rule_class))
         return outcome if made is None else self._kept(made.attributes, memory, outcome)
 
     def _judge(self, rule: OriginalRule, step: StepView) -> Outcome:
@@ -143,7 +135,7 @@ class SmdebugRule(Rule):
         try:
             memory[_ATTRIBUTES] = attributes.take()
         except UnkeepableError as error:
-            reason = f"{self._settings.rule_class.__name__}: {error}"
+            reason = f"{self.rule_class.__name__}: {error}"
             if not isinstance(outcome, IssueFound):
                 return Failed(reason)
             memory[_FAILURE] = reason  # the finding counts; there are no further steps
@@ -161,7 +153,7 @@ class SmdebugRule(Rule):
         _runs[key] = judged
         if len(_runs) > _MAX_RUNS:
             _runs.popitem(last=False)
-        judged.look_at_others(step, self._settings.other_trials or ())
+        judged.look_at_others(step, self._other_trials or ())
         kept = memory.get(_ATTRIBUTES)
         if kept is None or judged.made is None:
             judged.made = None
@@ -171,21 +163,21 @@ class SmdebugRule(Rule):
         return judged.made
 
     def _make(self, judged: _JudgedRun) -> _Made:
-        arguments = copy.deepcopy(dict(self._settings.arguments))  # a list may be added to
-        if self._settings.other_trials is not None:
+        arguments = copy.deepcopy(dict(self._arguments))  # a list may be added to
+        if self._other_trials is not None:
             arguments["other_trials"] = judged.others
-        make: Any = self._settings.rule_class
+        make: Any = self.rule_class
         rule: OriginalRule = make(judged.trial, **arguments)
         if "trials" not in vars(rule):
-            name = self._settings.rule_class.__name__
+            name = self.rule_class.__name__
             raise TypeError(f"{name}.__init__ must call super().__init__(base_trial)")
         return _Made(rule, KeptAttributes(rule))
 
     def _evidence(self, rule: OriginalRule, step: StepView) -> Evidence:
-        name = self._settings.rule_class.__name__
+        name = self.rule_class.__name__
         required = sorted(rule.req_tensors.get_names())
         tensor = required[0] if len(required) == 1 else ""
-        about = inspect.cleandoc(self._settings.rule_class.__doc__ or "").partition("\n")[0]
+        about = inspect.cleandoc(self.rule_class.__doc__ or "").partition("\n")[0]
         return Evidence(
             step=step.step,
             mode=step.mode.name,

@@ -102,26 +102,27 @@ _CONFIG_ACTIONS: Final = _of(
 )
 
 
-def _framework(name: str, package: str, home: str, hooks: Mapping[str, Names]) -> dict[str, Names]:
-    """Return a framework's modules; only its hooks, and what looks at its modules, need it."""
+def _framework(name: str, package: str, **hooks: Names) -> dict[str, Names]:
+    """Return a framework's modules; only its hooks, and what looks at its modules, need it.
+
+    `hooks` are the names of its hooks by the submodule that they are in; `Hook` by default.
+    """
+    home = f"hook_layer.{name}"
+    modules = hooks or {"hook": _of(home, "Hook", framework=package)}
     singleton = _of(home, *_SINGLETON, framework=package)
     if package in ("torch", "mxnet"):
         collection = _of(home, "Collection", framework=package)
     else:
         collection = _of(_COLLECTIONS, "Collection")
-    own = {key: value for names in hooks.values() for key, value in names.items()}
+    own = {key: value for names in modules.values() for key, value in names.items()}
     reductions = {} if name == "xgboost" else _REDUCTION_CONFIG
     root = f"smdebug.{name}"
     return {
         root: {**_COMMON, **reductions, **_CREATE_TRIAL, **singleton, **collection, **own},
         f"{root}.collection": {**collection, **_of(_COLLECTIONS, "CollectionKeys")},
         f"{root}.singleton_utils": singleton,
-        **{f"{root}.{module}": names for module, names in hooks.items()},
+        **{f"{root}.{module}": names for module, names in modules.items()},
     }
-
-
-def _hook(home: str, package: str, *names: str) -> Names:
-    return _of(home, *names, framework=package)
 
 
 MODULES: Final[Mapping[str, Names]] = {
@@ -198,29 +199,16 @@ MODULES: Final[Mapping[str, Names]] = {
     },
     "smdebug.core.utils": _of(_PARTS, "get_path_to_collections", "is_s3"),
     "smdebug.core.writer": _of(_FILES, "FileWriter"),
-    **_framework(
-        "pytorch",
-        "torch",
-        "hook_layer.pytorch",
-        {"hook": _hook("hook_layer.pytorch", "torch", "Hook")},
-    ),
-    **_framework(
-        "xgboost",
-        "xgboost",
-        "hook_layer.xgboost",
-        {"hook": _hook("hook_layer.xgboost", "xgboost", "Hook")},
-    ),
-    **_framework(
-        "mxnet", "mxnet", "hook_layer.mxnet", {"hook": _hook("hook_layer.mxnet", "mxnet", "Hook")}
-    ),
+    **_framework("pytorch", "torch"),
+    **_framework("xgboost", "xgboost"),
+    **_framework("mxnet", "mxnet"),
     **_framework(
         "tensorflow",
         "tensorflow",
-        "hook_layer.tensorflow",
-        {
-            "keras": _hook("hook_layer.keras", "tensorflow", "KerasHook"),
-            "session": _hook("hook_layer.tensorflow", "tensorflow", "EstimatorHook", "SessionHook"),
-        },
+        keras=_of("hook_layer.keras", "KerasHook", framework="tensorflow"),
+        session=_of(
+            "hook_layer.tensorflow", "EstimatorHook", "SessionHook", framework="tensorflow"
+        ),
     ),
     "smdebug_rulesconfig": {**_RULE_CONFIGS, **_GET_COLLECTION, **_CONFIG_ACTIONS},
     "smdebug_rulesconfig.actions": {},

@@ -5,7 +5,7 @@ Shape legend: R = selected rows, one for each (tensor, worker).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -149,12 +149,11 @@ class TensorRows:
     @property
     def have_values(self) -> npt.NDArray[np.bool_]:
         """Whether the raw value of each row's tensor was saved [R]."""
-        found = [name in stored for _, names, stored in self._stored() for name in names]
-        return np.array(found, dtype=np.bool_)
-
-    def _stored(self) -> Iterator[tuple[StepFile, tuple[str, ...], frozenset[str]]]:
+        found: list[bool] = []
         for file, names, _ in self._parts:
-            yield file, names, frozenset(row.name for row in index_of(file).locations)
+            stored = frozenset(row.name for row in index_of(file).locations)
+            found += [name in stored for name in names]
+        return np.array(found, dtype=np.bool_)
 
     def _column(self, part: Part, name: str) -> npt.NDArray[np.float64]:
         file, names, rows = part

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -38,6 +38,9 @@ TABLE_COLUMNS: Final = (VALUE, *STATISTICS_COLUMNS)
 
 _OF_VALUE: Final = ("size", "nan", "inf", "min")
 """Statistics that determine the value of a one-element tensor, except the sign of Inf."""
+
+_CODES: Final = ("steps", "mode_steps", "modes", "workers", "tensors")
+"""Members of a table with one number a row."""
 
 _MAX_SCALAR_BYTES: Final = 512
 """No record of one element is longer than this and twice its name."""
@@ -230,17 +233,9 @@ class _Collector:
         order: Any = slice(None)
         if len(table.worker_names) > 1:
             order = np.lexsort((table.workers, table.tensors, table.steps))
-        return TidyTable(
-            steps=table.steps[order],
-            mode_steps=table.mode_steps[order],
-            modes=table.modes[order],
-            workers=table.workers[order],
-            tensors=table.tensors[order],
-            mode_names=table.mode_names,
-            worker_names=table.worker_names,
-            tensor_names=table.tensor_names,
-            columns={name: column[order] for name, column in columns.items()},
-        )
+        codes = {name: getattr(table, name)[order] for name in _CODES}
+        columns = {name: column[order] for name, column in columns.items()}
+        return replace(table, **codes, columns=columns)
 
 
 @dataclass(frozen=True, eq=False)

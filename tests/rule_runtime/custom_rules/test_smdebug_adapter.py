@@ -70,7 +70,7 @@ class TestThreeStyles:
 
     @pytest.mark.parametrize("style", ["documented", "required"])
     def test_the_original_way_of_invoking_agrees(self, jobs: Path, style: str) -> None:
-        rule_class = load(style)._settings.rule_class  # type: ignore[attr-defined]
+        rule_class = load(style).rule_class  # type: ignore[attr-defined]
         trial = create_trial(jobs / "judged")
         others = [create_trial(jobs / "other")]
         if style == "required":
