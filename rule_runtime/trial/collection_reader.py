@@ -79,6 +79,11 @@ class CollectionReader:
         self.workers_seen = frozenset(found)
         return found
 
+    def num_workers(self, workers: Iterable[str]) -> int | None:
+        """Return how many workers write by the first file of some; None if they have none."""
+        files = map(self.load, workers)
+        return next((file.num_workers for file in files if file is not None), None)
+
     def _read(self, key: str) -> CollectionsFile | None:
         try:
             return read_small(self._store, key, MAX_COLLECTIONS_BYTES, parse_collections)

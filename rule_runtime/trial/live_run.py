@@ -257,9 +257,7 @@ class LiveRun:
         if self._index.num_workers:
             return self._index.num_workers
         if self._num_declared is None:
-            files = (self._collection_reader.load(worker) for worker in sorted(self.worker_set))
-            declared = (file.num_workers for file in files if file is not None)
-            self._num_declared = next(declared, 0)
+            self._num_declared = self._collection_reader.num_workers(sorted(self.worker_set)) or 0
         return self._num_declared or max(len(self.workers_seen), 1)
 
     @property

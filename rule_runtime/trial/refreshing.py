@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.live_run import LiveRun
 
 __all__ = ["no_refresh", "refresh"]
 
 
-class _Refreshing(Protocol):
-    dynamic_refresh: bool
-
-
-_Trials = TypeVar("_Trials", bound="_Refreshing | Sequence[_Refreshing]")
+_Trials = TypeVar("_Trials", bound="LiveRun | Sequence[LiveRun]")
 
 
 @contextmanager
@@ -43,7 +42,7 @@ def refresh(trials: _Trials) -> Iterator[_Trials]:
 
 
 @contextmanager
-def _switched(trials: _Refreshing | Sequence[_Refreshing], *, is_on: bool) -> Iterator[None]:
+def _switched(trials: LiveRun | Sequence[LiveRun], *, is_on: bool) -> Iterator[None]:
     several = trials if isinstance(trials, Sequence) else (trials,)
     before = [trial.dynamic_refresh for trial in several]
     for trial in several:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import MAX_INDEX_BYTES, IndexFile, parse_index
@@ -85,13 +85,6 @@ class StepFileCache:
             self.num_bytes -= _length(oldest)
 
 
-@runtime_checkable
-class _Caching(Protocol):
-    """A store that keeps parsed index files for others who read the same a moment later."""
-
-    step_files: StepFileCache
-
-
 def load_step_files(store: Store, keys: Iterable[str]) -> list[StepFile]:
     """Read index files, several at a time, and return them in the order of their keys' steps.
 
@@ -110,7 +103,8 @@ def iter_step_files(store: Store, keys: Iterable[str]) -> Iterator[StepFile]:
     """
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
-    cache = store.step_files if isinstance(store, _Caching) else StepFileCache(0)
+    # `SharedReads` keeps what it parsed for others who read the same a moment later.
+    cache: StepFileCache = getattr(store, "step_files", StepFileCache(0))
     kept = {key: file for key in ordered if (file := cache.get(key)) is not None}
     unread = [key for key in ordered if key not in kept]
     contents = _contents(store, unread)

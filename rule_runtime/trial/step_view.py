@@ -318,17 +318,9 @@ class StepReader:
             self._others[root] = trial, StepReader(trial.store)
         return self._others[root]
 
-    def num_workers(self, workers: Iterable[str] = ()) -> int | None:
-        """Return how many workers write according to their collections files, None if none exists.
-
-        Args:
-            workers: Workers that are known by name, whose files are looked at first.
-        """
-        for worker in (*workers, *self.collections.workers()):
-            file = self.collections.load(worker)
-            if file is not None:
-                return file.num_workers
-        return None
+    def num_workers(self) -> int | None:
+        """Return how many workers write by their collections files, None if none exists."""
+        return self.collections.num_workers(self.collections.workers())
 
     def layout(self, file: StepFile) -> Layout:
         """Return what the names of an index file's tensors mean."""

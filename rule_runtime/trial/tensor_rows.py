@@ -6,7 +6,7 @@ Shape legend: R = selected rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,17 +14,13 @@ import numpy.typing as npt
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from rule_runtime.trial.step_index import StepFile
 
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepReader
+
 __all__ = ["Part", "TensorRow", "TensorRows", "index_of", "worst"]
 
 Part = tuple[StepFile, tuple[str, ...], npt.NDArray[np.intp]]
 """An index file, names of some of its tensors, and their rows in its statistics (-1: none)."""
-
-
-class _Computing(Protocol):
-    def computed(
-        self, file: StepFile, names: tuple[str, ...], column: str
-    ) -> npt.NDArray[np.float64]:
-        """Return a statistic that the index does not hold."""
 
 
 class TensorRow(NamedTuple):
@@ -51,7 +47,7 @@ class TensorRows:
 
     __slots__ = ("_parts", "_reader", "names", "workers")
 
-    def __init__(self, reader: _Computing, parts: Sequence[Part]) -> None:
+    def __init__(self, reader: StepReader, parts: Sequence[Part]) -> None:
         self._reader = reader
         self._parts = parts
         if len(parts) == 1:
