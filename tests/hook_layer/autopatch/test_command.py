@@ -66,7 +66,6 @@ def unhooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainRuns]:
         ([], "CrossEntropyLoss_output_0"),
         (["--compile", "wrapped"], "CrossEntropyLoss_output_0"),
         (["--compile", "in_place", "--loss", "own"], "FocalLoss_output_0"),
-        (["--loss", "unnamed"], "Focal_output_0"),
         (["--loss", "function"], "CrossEntropyLoss_output_0"),
         (["--parallel"], "CrossEntropyLoss_output_0"),
     ],

@@ -12,7 +12,7 @@ from torch.nn import functional
 parser = argparse.ArgumentParser()
 parser.add_argument("--config", default="mine")
 parser.add_argument("--compile", choices=["no", "wrapped", "in_place"], default="no")
-parser.add_argument("--loss", choices=["module", "own", "unnamed", "function"], default="module")
+parser.add_argument("--loss", choices=["module", "own", "function"], default="module")
 parser.add_argument("--parallel", action="store_true")
 parser.add_argument("--stop-in")
 options = parser.parse_args()
@@ -37,10 +37,6 @@ class FocalLoss(nn.Module):
         return ((1 - torch.exp(-losses)) ** 2 * losses).mean()
 
 
-class Focal(FocalLoss):
-    """A loss whose class is not called one."""
-
-
 scale = nn.Flatten()  # has no parameters: it is no model
 model = Net()
 if options.parallel:
@@ -55,7 +51,6 @@ if options.compile == "in_place":
 criterion = {
     "module": nn.CrossEntropyLoss,
     "own": FocalLoss,
-    "unnamed": Focal,
     "function": lambda: functional.cross_entropy,
 }[options.loss]()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
