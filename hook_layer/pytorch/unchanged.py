@@ -114,10 +114,7 @@ class Trainings:
     def look_for(self, source: HookSource) -> None:
         """Look for the next training, with another source of hooks."""
         self._source = source
-        self._newest.end()
-        watching = [search for search in self._searches if search.is_watching]
-        self._searches = [*watching, self._search()]
-        self._newest.begin()
+        self._begin_next()
 
     def leave(self, hook: Hook) -> bool:
         """Look for no model of a hook any more; say whether it had one."""
@@ -148,14 +145,14 @@ class Trainings:
     def _note_optimizer(self, optimizer: Optimizer) -> None:
         are_others = [search.note_optimizer(optimizer) for search in self._searches]
         if all(are_others):
-            self._begin_next(optimizer)
+            hooks = [search.hook for search in self._searches if search.is_watching]
+            self._begin_next([hook for hook in hooks if hook is not None])
+            self._newest.note_optimizer(optimizer)
 
-    def _begin_next(self, optimizer: Optimizer) -> None:
+    def _begin_next(self, earlier: Sequence[Hook] = ()) -> None:
         self._newest.end()
         watching = [search for search in self._searches if search.is_watching]
-        earlier = [hook for search in watching if (hook := search.hook) is not None]
         self._searches = [*watching, self._search(earlier)]
-        self._newest.note_optimizer(optimizer)
         self._newest.begin()
 
     def _begin_in_child(self) -> None:
