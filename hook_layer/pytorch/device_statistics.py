@@ -1,18 +1,7 @@
-"""The summaries of many tensors on accelerators, without waiting for them.
+"""The statistics of many tensors on accelerators, without waiting for them.
 
-The flattened tensors are laid side by side, each filled up to whole rows of `ROW` elements, and
-reduced as one matrix by a few dozen kernels, however many tensors there are, or, on CUDA, by one
-(`hook_layer.pytorch.fused_statistics`). The rows' partial results stay on the device until those of
-a whole step can go to the host in one piece, for which the writer's thread waits. It combines them
-in float64 by the formula of Chan, Golub and LeVeque for sums of squared deviations ("Updating
-Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979), so that a std never is the
-difference of two nearly equal numbers.
-
-Nobody can look at an element twice, as the optimiser may have changed it by the time that the
-results arrive. So the kernels leave NaN and Inf out at once, and scale each row by a power of two,
-that neither squares nor sums overflow or vanish.
-
-Shapes: T tensors, P rows of all of them.
+The flattened tensors are reduced as one matrix with rows of `ROW` elements: by a few dozen kernels,
+or on CUDA by one. Shapes: T tensors, P rows of all of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The summaries of many tensors on a CUDA device by one kernel, which reads every element once.
-
-`hook_layer.pytorch.device_statistics` needs a few dozen passes for the same: as many calls, and as
-many times the device's time.
-"""
+"""The statistics of many tensors on a CUDA device by one kernel, which reads every element once."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ class ModuleCalls:
 
     def __init__(self, tensors: StepTensors, failures: FailureLog) -> None:
         self._tensors = tensors
+        self._capture_due = tensors.recorder.capture
         self._failures = failures
         self._calls: list[_Call] = []
         self._held: set[int] = set()  # addresses of memory
@@ -86,11 +87,11 @@ class ModuleCalls:
         tensors = [tensor for tensor, _ in due.values()]
         may_wait = self._is_in_pass and not is_compiled and _current_stream() == self._stream
         if not may_wait or not all(map(_may_wait, tensors)):
-            self._tensors.capture_due(due)
+            self._capture_due(due)
             return
         sums: list[Tensor] = []
         if name not in self._unchanged:
-            self._tensors.capture_due(due)
+            self._capture_due(due)
             if name in self._changed:
                 return
             sums = [_sum(tensor) for tensor in tensors]
@@ -131,7 +132,7 @@ class ModuleCalls:
             else:
                 found.update(call.tensors)
         self._learn()
-        self._tensors.capture_due(found)
+        self._capture_due(found)
 
     def _learn(self) -> None:
         """Note the modules whose tensors were compared, as far as the results have arrived."""

@@ -25,11 +25,15 @@ MAX_CALLS_A_STEP: Final = 10_000
 
 
 class StepTensors:
-    """Names the tensors of a step, and captures those that are due."""
+    """Names the tensors of a step, and captures those that are due.
+
+    Attributes:
+        recorder: Records the tensors.
+    """
 
     def __init__(self, collector: Collector, recorder: Recorder) -> None:
         self._collector = collector
-        self._recorder = recorder
+        self.recorder = recorder
         self._counts: dict[str, int] = {}
         self._has_warned = False
 
@@ -76,11 +80,7 @@ class StepTensors:
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
         """Capture those of the tensors that are due and can be read."""
         planned = self._collector.planned(tensors, member_of).items()
-        self.capture_due({name: due for name, due in planned if is_capturable(due[0])})
-
-    def capture_due(self, tensors: Mapping[str, PlannedTensor]) -> None:
-        """Capture tensors that `due_of_call` returned."""
-        self._recorder.capture(tensors)
+        self.recorder.capture({name: due for name, due in planned if is_capturable(due[0])})
 
     def _warn(self, prefix: str) -> None:
         if not self._has_warned:

@@ -29,7 +29,6 @@ from hook_layer.pytorch.mode_tracker import ModeTracker
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.module_hooks import ModuleHooks
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.step_tensors import StepTensors
 from hook_layer.pytorch.steps import is_recomputing
@@ -237,7 +236,7 @@ class TorchCapture(Part):
 
     @guarded("parameters")
     def _capture_parameters(self, model: nn.Module) -> None:
-        self.tensors.capture_due(self._parameters.parameters(model))
+        self.recorder.capture(self._parameters.parameters(model))
 
     @guarded("gradients")
     def _watch_gradients(self, model: nn.Module) -> None:
@@ -273,7 +272,7 @@ class TorchCapture(Part):
         if is_due and id(optimizer) not in self._with_state:
             self._with_state.add(id(optimizer))
             named = self.registered.all_named_parameters()
-            self.tensors.capture(state_tensors(optimizer, named))
+            self.tensors.capture(_state_tensors(optimizer, named))
 
     # Models --------------------------------------------------------------------------------------
 
@@ -320,3 +319,20 @@ class TorchCapture(Part):
                 "torch.compiler.reset().",
                 ", ".join(unseen),
             )
+
+
+def _state_tensors(
+    optimizer: Optimizer, named: Iterable[tuple[str, nn.Parameter]]
+) -> dict[str, Tensor]:
+    """Return the tensors of an optimiser's state by name, of the parameters that have names."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in named:
+        names.setdefault(id(parameter), []).append(name)
+    found = {}
+    for parameter in parameters_of(optimizer):
+        state = optimizer.state.get(parameter) or {}
+        tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+        for name in names.get(id(parameter), ()):
+            prefix = f"{CollectionKeys.OPTIMIZER_VARIABLES}/{name}/"
+            found.update({prefix + key: value for key, value in tensors.items()})
+    return found
