@@ -45,9 +45,9 @@ class StepBounds:
     Each forward pass of a registered model is a step, unless optimisers are registered. Then a step
     begins with the first pass after the one before, and is complete when every optimiser has
     stepped, or was about to and a `GradScaler` skipped it. Passes that cannot train belong to no
-    step then: without gradients, or of a model in evaluation mode. Without end no optimiser is
-    waited for: one that is gone is replaced by another that trains its parameters, and one that
-    never steps is left out. In the modes EVAL and PREDICT each pass is a step.
+    step then: without gradients, or of a model in evaluation mode. Steps do not wait forever for an
+    optimiser. Another one that trains its parameters replaces it if it is gone, and it is left out
+    if it never steps. In the modes EVAL and PREDICT each pass is a step.
 
     Attributes:
         is_outside_steps: Whether the newest forward pass belongs to no step.
