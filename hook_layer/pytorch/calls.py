@@ -251,6 +251,7 @@ _at_compilation: Final[Callable[[str], bool]] = torch.compiler.assume_constant_r
 )
 
 
+# It changes a token, so the compiler neither drops a call nor moves it past another one.
 @torch.library.custom_op(
     "stepwatch::module_called",
     mutates_args=("token",),
