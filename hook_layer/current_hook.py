@@ -18,11 +18,16 @@ _Hook = TypeVar("_Hook", bound=BaseHook)
 
 
 class CurrentHook(Generic[_Hook]):
-    """Holds the hook of a framework that was made or set last."""
+    """Holds the hook of a framework that was made or set last.
+
+    Args:
+        hook_type: The framework's hook.
+    """
 
     _of_frameworks: ClassVar[list[CurrentHook[Any]]] = []
 
-    def __init__(self) -> None:
+    def __init__(self, hook_type: type[_Hook]) -> None:
+        self._hook_type = hook_type
         self._hook: _Hook | None = None
         self._of_frameworks.append(self)
 
@@ -35,17 +40,14 @@ class CurrentHook(Generic[_Hook]):
                 return hook
         return None
 
-    def get(
+    def get_hook(
         self,
-        hook_type: type[_Hook],
         json_config_path: str | os.PathLike[str] | None = None,
-        *,
         create_if_not_exists: bool = False,
     ) -> _Hook | None:
         """Return the hook that was made or set last, or one that is made of a configuration file.
 
         Args:
-            hook_type: The framework's hook.
             json_config_path: The file; None: as `create_from_json_file` finds it.
             create_if_not_exists: Whether one is made if there is none.
 
@@ -60,21 +62,21 @@ class CurrentHook(Generic[_Hook]):
             return None
         if self._hook is None and create_if_not_exists:
             try:
-                self._hook = hook_type.create_from_json_file(json_config_path)
+                self._hook = self._hook_type.create_from_json_file(json_config_path)
             except ConfigurationFileNotFoundError as error:
                 logger.info("no hook is made: %s", error)
         return self._hook
 
-    def set(self, hook_type: type[_Hook], custom_hook: _Hook) -> None:
-        """Make a hook the one that is returned.
+    def set_hook(self, custom_hook: _Hook) -> None:
+        """Make a hook the one that `get_hook` returns.
 
         Raises:
             HookConfigurationError: It is none of this framework.
         """
-        if not isinstance(custom_hook, hook_type):
-            raise HookConfigurationError(f"custom_hook={custom_hook!r} must be a {hook_type}")
+        if not isinstance(custom_hook, self._hook_type):
+            raise HookConfigurationError(f"custom_hook={custom_hook!r} must be a {self._hook_type}")
         self._hook = custom_hook
 
-    def forget(self) -> None:
-        """Forget the hook; the hook itself continues."""
+    def del_hook(self) -> None:
+        """Forget the hook that `get_hook` returns; the hook itself continues."""
         self._hook = None

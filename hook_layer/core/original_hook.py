@@ -35,7 +35,27 @@ def missing_name(module: str, name: str) -> AttributeError:
 
 
 class OriginalHook(BaseHook):
-    """A hook with the original's arguments, which each framework's class explains.
+    """A hook with the arguments that the hooks of all frameworks have.
+
+    Args:
+        out_dir: Folder, or `s3://bucket/prefix`.
+        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
+        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
+        dry_run: Decide everything and store nothing.
+        reduction_config: What is stored of a tensor; default: its value.
+        save_config: When; default: every 500 steps, of XGBoost every 10 rounds.
+        include_regex: Save also tensors whose name matches one of these.
+        include_collections: Save also these collections, by name or as `CollectionConfig`.
+        save_all: Save everything.
+        include_workers: Which ranks of a distributed run write: `one`, `all` or `auto`.
+        configuration: What a configuration file says, as `create_from_json_file` passes it; then
+            none of the arguments before it may be given.
+        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
+            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
+            max_step_bytes max_run_bytes termination_timeout_s`.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense.
 
     Attributes:
         current: The one of its framework that `get_hook` returns; the last that was made.
@@ -72,4 +92,4 @@ class OriginalHook(BaseHook):
             include_workers,
         )
         super().__init__(set_up(arguments, options, self._defaults, configuration))
-        self.current.set(type(self), self)
+        self.current.set_hook(self)

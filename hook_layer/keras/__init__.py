@@ -60,7 +60,6 @@ TensorFlow makes an error of its own of it). `hook.stop_reason` says why.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -120,31 +119,13 @@ _KNOWN_LOGS: Final = {
 class KerasHook(OriginalHook, KerasEvents):
     """Captures tensors of a Keras training; see this module for when and under which names.
 
-    Args:
-        out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
-        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
-        dry_run: Decide everything and store nothing.
-        reduction_config: What is stored of a tensor; default: its value.
-        save_config: When; default: every 500 steps.
-        include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections, by name or as `CollectionConfig`;
-            `losses` and `metrics` always are.
-        save_all: Save everything.
-        include_workers: `one`; with `all` too only the process of rank 0 writes, and the log says
-            so.
-        configuration: What a configuration file says, as `create_from_json_file` passes it; then
-            none of the other arguments may be given.
-        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
-            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            max_step_bytes max_run_bytes termination_timeout_s`.
-
-    Raises:
-        HookConfigurationError: An argument makes no sense.
+    The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` and `metrics`
+    are always saved. With `include_workers="all"`, too, only the process of rank 0 writes, and the
+    log says so.
     """
 
     _defaults = DEFAULTS
-    current: ClassVar[CurrentHook[KerasHook]] = CurrentHook()
+    current: ClassVar[CurrentHook[KerasHook]]
 
     def register_model(self, model: Any) -> None:
         """Name the model of a loop of your own, whose layers must be seen.
@@ -252,36 +233,10 @@ class KerasHook(OriginalHook, KerasEvents):
 
 
 Hook = KerasHook
-
-
-def get_hook(
-    json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = False
-) -> KerasHook | None:
-    """Return the hook that was made or set last, or one that is made of a configuration file.
-
-    Args:
-        json_config_path: The file; None: as `KerasHook.create_from_json_file` finds it.
-        create_if_not_exists: Whether one is made if there is none.
-
-    Returns:
-        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
-
-    Raises:
-        HookConfigurationError: The file has a mistake.
-    """
-    return KerasHook.current.get(
-        KerasHook, json_config_path, create_if_not_exists=create_if_not_exists
-    )
-
-
-def set_hook(custom_hook: KerasHook) -> None:
-    """Make a hook the one that `get_hook` returns."""
-    KerasHook.current.set(KerasHook, custom_hook)
-
-
-def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself continues."""
-    KerasHook.current.forget()
+KerasHook.current = CurrentHook(KerasHook)
+get_hook = KerasHook.current.get_hook
+set_hook = KerasHook.current.set_hook
+del_hook = KerasHook.current.del_hook
 
 
 def __getattr__(name: str) -> Any:

@@ -117,30 +117,12 @@ __all__ = [
 class Hook(OriginalHook, MxnetEvents):
     """Captures tensors of an MXNet training job; see this module for when and under which names.
 
-    Args:
-        out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
-        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
-        dry_run: Decide everything and store nothing.
-        reduction_config: What is stored of a tensor; default: its value.
-        save_config: When; default: every 500 steps.
-        include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections, by name or as `CollectionConfig`;
-            `losses` always is.
-        save_all: Save everything.
-        include_workers: `one` of the workers of Horovod writes, the first; `all` is the same.
-        configuration: What a configuration file says, as `create_from_json_file` passes it; then
-            none of the other arguments may be given.
-        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
-            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            max_step_bytes max_run_bytes termination_timeout_s`.
-
-    Raises:
-        HookConfigurationError: An argument makes no sense.
+    The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` is always
+    saved. Of the workers of Horovod the first one writes, also with `include_workers="all"`.
     """
 
     _defaults = DEFAULTS
-    current: ClassVar[CurrentHook[Hook]] = CurrentHook()
+    current: ClassVar[CurrentHook[Hook]]
     _search: ModelSearch | None = None  # for a model that the script does not register
 
     def attach_to_first_model(self) -> None:
@@ -209,32 +191,16 @@ class Hook(OriginalHook, MxnetEvents):
             self._blocks.capture_block(block, inputs, outputs)
 
 
+Hook.current = CurrentHook(Hook)
+set_hook = Hook.current.set_hook
+del_hook = Hook.current.del_hook
+
+
 def get_hook(
     json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = True
 ) -> Hook | None:
-    """Return the hook that was made or set last, or one that is made of a configuration file.
-
-    Args:
-        json_config_path: The file; None: as `Hook.create_from_json_file` finds it.
-        create_if_not_exists: Whether one is made if there is none, as the original always does.
-
-    Returns:
-        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
-
-    Raises:
-        HookConfigurationError: The file has a mistake.
-    """
-    return Hook.current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
-
-
-def set_hook(custom_hook: Hook) -> None:
-    """Make a hook the one that `get_hook` returns."""
-    Hook.current.set(Hook, custom_hook)
-
-
-def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself continues."""
-    Hook.current.forget()
+    """Return the current hook, see `CurrentHook.get_hook`; by default one is made."""
+    return Hook.current.get_hook(json_config_path, create_if_not_exists)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,6 @@ The page `docs/reference/frameworks.md` has the names of tensors and the order o
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -79,7 +78,7 @@ class Hook(OriginalHook, TorchHook):
     """
 
     _defaults = DEFAULTS
-    current: ClassVar[CurrentHook[Hook]] = CurrentHook()
+    current: ClassVar[CurrentHook[Hook]]
     _may_attach = False  # to a model that the script does not register
 
     def __init_subclass__(cls) -> None:
@@ -243,32 +242,10 @@ class Hook(OriginalHook, TorchHook):
             self._torch_capture.tensors.capture({f"gradient/{name}": gradient})
 
 
-def get_hook(
-    json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = False
-) -> Hook | None:
-    """Return the hook that was made or set last, or one that is made of a configuration file.
-
-    Args:
-        json_config_path: The file; None: as `Hook.create_from_json_file` finds it.
-        create_if_not_exists: Whether one is made if there is none.
-
-    Returns:
-        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
-
-    Raises:
-        HookConfigurationError: The file has a mistake.
-    """
-    return Hook.current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
-
-
-def set_hook(custom_hook: Hook) -> None:
-    """Make a hook the one that `get_hook` returns."""
-    Hook.current.set(Hook, custom_hook)
-
-
-def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself continues."""
-    Hook.current.forget()
+Hook.current = CurrentHook(Hook)
+get_hook = Hook.current.get_hook
+set_hook = Hook.current.set_hook
+del_hook = Hook.current.del_hook
 
 
 def __getattr__(name: str) -> Any:

@@ -90,30 +90,16 @@ _TYPES: Final = ("session", "estimator", "keras")
 class SessionHook(OriginalHook, SessionEvents):
     """Captures tensors of a monitored session; see this module for when and under which names.
 
-    Args:
-        out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
-        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
-        dry_run: Decide everything and store nothing.
-        reduction_config: What is stored of a tensor; default: its value.
-        save_config: When; default: every 500 steps.
-        include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections, by name or as `CollectionConfig`;
-            `losses` and `metrics` always are.
-        save_all: Save everything.
-        include_workers: Taken for compatibility: each process with a session is a worker alone.
-        configuration: What a configuration file says, as `create_from_json_file` passes it; then
-            none of the other arguments may be given.
-        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
-            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            max_step_bytes max_run_bytes termination_timeout_s`.
-
-    Raises:
-        HookConfigurationError: An argument makes no sense.
+    The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` and `metrics`
+    are always saved. `include_workers` is accepted for compatibility: each process with a session
+    is a worker alone.
     """
 
     _defaults = DEFAULTS
-    current: ClassVar[CurrentHook[SessionHook]] = CurrentHook()
+    current: ClassVar[CurrentHook[SessionHook]]
+
+
+SessionHook.current = CurrentHook(SessionHook)
 
 
 class EstimatorHook:
@@ -158,12 +144,8 @@ def get_hook(
         raise HookConfigurationError(f"hook_type={hook_type!r}: {nearest(str(hook_type), _TYPES)}")
     if hook_type == "estimator":
         return EstimatorHook()
-    if hook_type == "session" or (
-        hook_type is None and SessionHook.current.get(SessionHook) is not None
-    ):
-        return SessionHook.current.get(
-            SessionHook, json_config_path, create_if_not_exists=create_if_not_exists
-        )
+    if hook_type == "session" or (hook_type is None and SessionHook.current.get_hook() is not None):
+        return SessionHook.current.get_hook(json_config_path, create_if_not_exists)
     from hook_layer import keras  # noqa: PLC0415 - only where it is used
 
     return keras.get_hook(json_config_path, create_if_not_exists)
@@ -176,7 +158,7 @@ def set_hook(custom_hook: Any) -> None:
         HookConfigurationError: It is neither a SessionHook nor a KerasHook.
     """
     if isinstance(custom_hook, SessionHook):
-        SessionHook.current.set(SessionHook, custom_hook)
+        SessionHook.current.set_hook(custom_hook)
         return
     from hook_layer import keras  # noqa: PLC0415 - only where it is used
 
@@ -185,7 +167,7 @@ def set_hook(custom_hook: Any) -> None:
 
 def del_hook() -> None:
     """Forget the hooks that `get_hook` returns; the hooks themselves go on."""
-    SessionHook.current.forget()
+    SessionHook.current.del_hook()
     keras = sys.modules.get("hook_layer.keras")
     if keras is not None:
         keras.del_hook()

@@ -83,8 +83,8 @@ from typing_extensions import Unpack
 
 from hook_layer.collections import Collection, CollectionKeys
 from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, IncludedCollections, set_up
-from hook_layer.core.original_hook import missing_name
+from hook_layer.configuration.hook_setup import IncludedCollections
+from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
@@ -113,37 +113,25 @@ __all__ = [
 ]
 
 
-class Hook(BoosterEvents):
+class Hook(OriginalHook, BoosterEvents):
     """Captures tensors of an XGBoost training; see this module for when and under which names.
 
+    The arguments before `hyperparameters` are those of
+    `hook_layer.core.original_hook.OriginalHook`. `metrics` is always saved. `include_workers` is
+    `one` or `all` of the workers of xgboost.collective.
+
     Args:
-        out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
-        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
-        dry_run: Decide everything and store nothing.
-        reduction_config: What is stored of a tensor; default: its value.
-        save_config: When; default: every 10 rounds.
-        include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections, by name or as `CollectionConfig`;
-            `metrics` always is.
-        save_all: Save everything.
-        include_workers: `one` or `all` of the workers of xgboost.collective.
         hyperparameters: The parameters of the training, for the collection of that name.
         train_data: What SHAP values are computed of: a DMatrix, or a file and its content type,
             e.g. `("train.csv", "csv")`: without header, the label in the first column; or `libsvm`.
         validation_data: What is predicted, with its labels; as `train_data`.
-        configuration: What a configuration file says, as `create_from_json_file` passes it; then
-            none of the arguments before `hyperparameters` may be given.
-        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
-            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            max_step_bytes max_run_bytes termination_timeout_s`.
 
     Raises:
         HookConfigurationError: An argument makes no sense.
     """
 
     _defaults = DEFAULTS
-    current: ClassVar[CurrentHook[Hook]] = CurrentHook()
+    current: ClassVar[CurrentHook[Hook]]
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
@@ -164,7 +152,7 @@ class Hook(BoosterEvents):
         configuration: HookConfiguration | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
-        arguments = HookArguments(
+        super().__init__(
             out_dir,
             export_tensorboard,
             tensorboard_dir,
@@ -175,12 +163,12 @@ class Hook(BoosterEvents):
             include_collections,
             save_all,
             include_workers,
+            configuration=configuration,
+            **options,
         )
-        super().__init__(set_up(arguments, options, DEFAULTS, configuration))
         self.hyperparameters = hyperparameters
         self.train_data = train_data
         self.validation_data = validation_data
-        self.current.set(type(self), self)
 
     @property
     def hyperparameters(self) -> Mapping[str, Any] | None:
@@ -234,29 +222,14 @@ class Hook(BoosterEvents):
         return InactiveCopyCallback, (type(self),)
 
 
+Hook.current = CurrentHook(Hook)
+set_hook = Hook.current.set_hook
+del_hook = Hook.current.del_hook
+
+
 def get_hook(json_config_path: str | os.PathLike[str] | None = None) -> Hook | None:
-    """Return the hook that was made or set last, or else make one of a configuration file.
-
-    Args:
-        json_config_path: The file; None: as `Hook.create_from_json_file` finds it.
-
-    Returns:
-        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
-
-    Raises:
-        HookConfigurationError: The file has a mistake.
-    """
-    return Hook.current.get(Hook, json_config_path, create_if_not_exists=True)
-
-
-def set_hook(custom_hook: Hook) -> None:
-    """Make a hook the one that `get_hook` returns."""
-    Hook.current.set(Hook, custom_hook)
-
-
-def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself continues."""
-    Hook.current.forget()
+    """Return the current hook, see `CurrentHook.get_hook`; makes one if there is none."""
+    return Hook.current.get_hook(json_config_path, create_if_not_exists=True)
 
 
 def __getattr__(name: str) -> Any:

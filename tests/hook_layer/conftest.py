@@ -25,7 +25,7 @@ def trial(new_trial: Callable[[], WrittenTrial]) -> WrittenTrial:
 def _no_current_hook() -> None:
     """Forget the process's hook of an earlier test: `HookSource` makes no second one."""
     for current in CurrentHook._of_frameworks:
-        current.forget()
+        current.del_hook()
 
 
 @pytest.fixture(autouse=True)
