@@ -97,6 +97,10 @@ class OwnTensors(Part):
 
     def _accepts(self, name: str) -> bool:
         """Return whether a tensor may have this name; if not, that is counted and logged."""
+        if self.state.is_closed and self.late is None:
+            self.state.warn_once(
+                "the hook is closed and stores nothing more; save values before `hook.close()`"
+            )
         if not isinstance(name, str):
             raise TypeError(f"the name of a tensor must be a string, not {name!r}")
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from hook_layer.config import hook_enabled
@@ -10,6 +11,8 @@ from hook_layer.this_process import this_process
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["HookState", "Part"]
+
+logger = logging.getLogger("stepwatch")
 
 
 class HookState:
@@ -23,7 +26,7 @@ class HookState:
         pid: The process that made the hook.
     """
 
-    __slots__ = ("_releases", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
+    __slots__ = ("_releases", "_said", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
 
     def __init__(self) -> None:
         self.failures = FailureLog()
@@ -32,6 +35,7 @@ class HookState:
         self.is_closed = False
         self.pid = this_process.pid
         self._releases: list[WeakMethod[Callable[[], None]]] = []
+        self._said: set[str] = set()
 
     @property
     def is_forked(self) -> bool:
@@ -42,6 +46,12 @@ class HookState:
     def is_active(self) -> bool:
         """Whether the hook is enabled, open, and in its own process."""
         return self.is_enabled and not self.is_closed and this_process.pid == self.pid
+
+    def warn_once(self, message: str) -> None:
+        """Log a warning the first time that it is given, unless hooks are switched off."""
+        if self.is_enabled and message not in self._said:
+            self._said.add(message)
+            logger.warning(message)
 
     def when_closed(self, release: Callable[[], None]) -> None:
         """Call a method when the hook is closed, to release objects of the framework.

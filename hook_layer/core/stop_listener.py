@@ -55,7 +55,7 @@ class StopListener:
         self.own_request = own_request
         self._ends_run = on_stop == "raise"
         self._workers = workers
-        self._has_warned = False
+        self._has_warned = self._has_said_why = False
 
     @property
     def request(self) -> StopFile | None:
@@ -87,12 +87,31 @@ class StopListener:
             request = self.own_request() if self.raises else None
         if request is None or not self.raises or not self._ends_run:
             return None
+        return request if self._may_end() else None
+
+    def ends_loop(self, last: str) -> bool:
+        """Return whether the framework must end its loop now; the reason is logged once.
+
+        Args:
+            last: What was last, such as `step 7`, for the log.
+        """
+        request = self.ending_request
+        if request is None or not self._may_end():
+            return False
+        if not self._has_said_why:
+            self._has_said_why = True
+            logger.warning("training ends after %s, as requested: %s", last, request.reason)
+        return True
+
+    def _may_end(self) -> bool:
+        """Return whether this rank may end the run; if not, that is logged once."""
         if not self.is_alone_among_ranks:
-            return request
+            return True
         if not self._has_warned:
             self._has_warned = True
-            logger.warning("with several ranks, a stop request only sets hook.should_stop")
-        return None
+            hint = self._workers.stop_hint
+            logger.warning("with several ranks, a stop request only sets hook.should_stop%s", hint)
+        return False
 
     def close(self) -> None:
         """Leave the agreement with other ranks."""

@@ -19,11 +19,13 @@ class Workers:
         supports_auto: Whether the ranks can agree on the start of a run, as
             `include_workers="auto"` requires.
         framework: Name of the framework, for messages.
+        stop_hint: How several ranks can be stopped, for the end of a message.
     """
 
     supports_all: bool = True
     supports_auto: bool = False
     framework: str = ""
+    stop_hint: str = ""
 
     def rank_and_size(self) -> tuple[int, int]:
         """Return this process's rank, and the number of ranks."""

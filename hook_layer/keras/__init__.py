@@ -213,7 +213,7 @@ class KerasHook(OriginalHook, KerasEvents):
         self._capture_given({_KNOWN_LOGS[n]: v for n, v in logs.items() if n in _KNOWN_LOGS})
         unknown = ", ".join(sorted(map(str, logs.keys() - _KNOWN_LOGS.keys())))
         if unknown:
-            self.model_capture.say_once(
+            self.state.warn_once(
                 f"save_smdebug_logs saves no {unknown}: give it to hook.save_tensor()"
             )
 

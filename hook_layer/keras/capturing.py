@@ -75,7 +75,6 @@ class ModelCapture(Part):
         self._names: tuple[Any, ModelNames] | None = None
         self._step_tensors_due: dict[tuple[Any, ...], bool] = {}
         self._wants_variables_of: Any = None
-        self._said: set[str] = set()
 
     # What a step runner calls --------------------------------------------------------------------
 
@@ -95,12 +94,6 @@ class ModelCapture(Part):
         model, self._wants_variables_of = self._wants_variables_of, None
         if model is not None:
             self.capture_variables(model, may_wait=False)
-
-    def say_once(self, message: str) -> None:
-        """Log a warning, the first time that it is given."""
-        if self.state.is_enabled and message not in self._said:
-            self._said.add(message)
-            logger.warning(message)
 
     # Variables -----------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         self.model_capture = ModelCapture(self.state, self.collector, self.recorder)
         self._backend = active_backend()
         self._runners = RunnerCache()
-        self._needs_step_tensors = self._is_in_step = self._said_stop = False
+        self._needs_step_tensors = self._is_in_step = False
         self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
 
     # Where the hook looks in ---------------------------------------------------------------------
@@ -227,20 +227,8 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
 
     @guarded("stop")
     def _stop_training_if_asked(self) -> None:
-        request = self.stop_listener.ending_request
-        if request is None or self._model is None:
-            return
-        if self.stop_listener.is_alone_among_ranks:
-            self.model_capture.say_once(
-                "with several ranks, a stop request only sets hook.should_stop"
-            )
-            return
-        self._model.stop_training = True
-        if not self._said_stop:
-            self._said_stop = True
-            logger.warning(
-                "training ends after step %d, as requested: %s", self.step, request.reason
-            )
+        if self._model is not None and self.stop_listener.ends_loop(f"step {self.step}"):
+            self._model.stop_training = True
 
     def _watched_model(self) -> Any:
         return self._registered if self._model is None else self._model

@@ -9,35 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any
 from weakref import ref
 
+from hook_layer.keras.capturing import ModelCapture
 from hook_layer.keras.step_tensors import StepTensors
 from hook_layer.keras.watch import WatchedModel
 
-__all__ = ["KINDS", "BaseStepRunner", "Listener"]
-
-KINDS: Final = ("train", "test", "predict")
-
-
-class Listener(Protocol):
-    """Decides which tensors a runner returns."""
-
-    def wants(self, prefix: str) -> bool:
-        """Return whether tensors of this name, without a number, are ever wanted."""
-        ...
-
-    def is_due(self, prefix: str) -> bool:
-        """Return whether tensors of this name, without a number, are wanted in this step."""
-        ...
-
-    def before_update(self) -> None:
-        """Capture variables that did not exist when the step began."""
-        ...
-
-    def say_once(self, message: str) -> None:
-        """Log what cannot be captured."""
-        ...
+__all__ = ["BaseStepRunner"]
 
 
 class BaseStepRunner:
@@ -50,7 +29,7 @@ class BaseStepRunner:
         is_traced: Whether the step is traced once, and computed from the trace later.
     """
 
-    def __init__(self, model: Any, kind: str, listener: Listener, *, is_traced: bool) -> None:
+    def __init__(self, model: Any, kind: str, listener: ModelCapture, *, is_traced: bool) -> None:
         self._model = model
         self._kind = kind
         self._known_listener = ref(listener)
@@ -62,7 +41,7 @@ class BaseStepRunner:
     _sees_outer = False  # whether an optimiser within another one is out of sight
 
     @property
-    def _listener(self) -> Listener:
+    def _listener(self) -> ModelCapture:
         listener = self._known_listener()
         if listener is None:
             raise RuntimeError("the hook of this step no longer exists")
@@ -124,7 +103,7 @@ class BaseStepRunner:
             try:
                 self._watched.take_batch(args[-1])
             except Exception as error:  # noqa: BLE001 - only a step of the script's own knows
-                self._listener.say_once(f"inputs and labels are not saved: {error}")
+                self._listener.state.warn_once(f"inputs and labels are not saved: {error}")
             return step(*args)
 
         vars(self._model)[name] = observed

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 from weakref import ref
 
 import keras
@@ -26,34 +26,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # the one way to ask for XLA
 
-from hook_layer.guard import FailureLog, Stopwatch, guarded
-from hook_layer.keras.capturing import ModelCapture
+from hook_layer.guard import guarded
+from hook_layer.keras.events import KerasEvents
 from hook_layer.keras.names import ModelNames, gradient_name, variable_tail
 from hook_layer.keras.step_tensors import StepTensors
 from hook_layer.keras.watch import WatchedModel
 
-__all__ = ["TapeListener", "WatchedTape", "is_of_variables", "take_step", "wrapped"]
-
-
-class TapeListener(Protocol):
-    """Callbacks of tapes."""
-
-    failures: FailureLog
-    stopwatch: Stopwatch
-    model_capture: ModelCapture
-
-    @property
-    def is_active(self) -> bool:
-        """Whether anything is done at all."""
-        ...
-
-    def tape_begins(self) -> bool:
-        """Begin a step, and say whether anything is due in it."""
-        ...
-
-    def tape_is_read(self, named: Mapping[str, Any]) -> None:
-        """Capture what belongs to the step."""
-        ...
+__all__ = ["WatchedTape", "is_of_variables", "take_step", "wrapped"]
 
 
 class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
@@ -77,7 +56,7 @@ class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
         return gradients
 
 
-def wrapped(tape: Any, listener: TapeListener, model: Any) -> Any:
+def wrapped(tape: Any, listener: KerasEvents, model: Any) -> Any:
     """Make a tape report what it records, and return it.
 
     Args:
@@ -97,7 +76,7 @@ def is_of_variables(sources: Any) -> bool:
     return bool(flat) and all(map(_is_variable, flat))
 
 
-def take_step(listener: TapeListener, target: Any, sources: Any, gradients: Any) -> None:
+def take_step(listener: KerasEvents, target: Any, sources: Any, gradients: Any) -> None:
     """Take gradients of a tape that was not wrapped for a step.
 
     Args:
@@ -119,7 +98,7 @@ class _Recording:
         model: The model whose layers are looked at.
     """
 
-    def __init__(self, listener: TapeListener, model: Any) -> None:
+    def __init__(self, listener: KerasEvents, model: Any) -> None:
         self.failures = listener.failures
         self.stopwatch = listener.stopwatch
         self._listener = ref(listener)
@@ -143,7 +122,7 @@ class _Recording:
             self._due = listener.tape_begins()
             self._watch(listener.model_capture.is_due if self._due else None)
         elif _is_in_xla():
-            listener.model_capture.say_once("XLA compiles this loop: nothing of it is saved")
+            listener.state.warn_once("XLA compiles this loop: nothing of it is saved")
         else:
             self._due = tf.numpy_function(_asking(self._listener), [], tf.bool)
             self._watch(listener.model_capture.wants)
@@ -161,7 +140,7 @@ class _Recording:
         variables, found = keras.tree.flatten(sources), keras.tree.flatten(gradients)
         pairs = [pair for pair in zip(variables, found, strict=False) if _is_variable(pair[0])]
         if not pairs:  # a penalty, a map of what matters: no step of training
-            listener.model_capture.say_once(
+            listener.state.warn_once(
                 "gradients are saved for variables only, not for other tensors"
             )
             return

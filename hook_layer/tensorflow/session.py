@@ -39,7 +39,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         self.state.when_closed(self._release)
         self._graphs = Graphs()
         self._wanted: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
-        self._is_running = self._has_said_why = False
+        self._is_running = False
 
     # What users call -----------------------------------------------------------------------------
 
@@ -234,15 +234,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
     # The way back --------------------------------------------------------------------------------
 
     def _ends_here(self) -> bool:
-        if not self.is_active:
-            return False
-        request = self.stop_listener.ending_request
-        if request is not None and not self._has_said_why:
-            self._has_said_why = True
-            logger.warning(
-                "training ends after step %d, as requested: %s", self.step, request.reason
-            )
-        return request is not None
+        return self.is_active and self.stop_listener.ends_loop(f"step {self.step}")
 
     def _release(self) -> None:
         self._wanted.clear()

@@ -46,6 +46,7 @@ class BoosterWorkers(Workers):
     """The ranks of xgboost.collective."""
 
     framework = "XGBoost"
+    stop_hint = "; to stop all of them, create a hook in each with include_workers='all'"
 
     def __init__(self) -> None:
         self._identity: tuple[int, int] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
 from hook_layer.collection_manager import TensorPlan
-from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.late_values import LateValues
@@ -63,7 +62,6 @@ class BoosterEvents(BaseHook, TrainingCallback):
             self.stop_listener.agreement = self._agreement
         self._inputs = BoosterInputs()
         self._wanted: dict[tuple[Any, ...], tuple[TensorGroup, ...]] = {}
-        self._said: set[str] = set()
         self._evaluations: EvaluationLog = {}
         self._evaluated: dict[str, bool] = {}
         self._directions: dict[str, bool] = {}
@@ -75,23 +73,6 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._ends_with_block = True
         return super().__enter__()
 
-    def save_scalar(
-        self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None
-    ) -> None:
-        """Save one number, see `BaseHook.save_scalar`; a closed hook logs that it does not."""
-        self._say_if_closed()
-        super().save_scalar(name, value, sm_metric, timestamp)
-
-    def save_tensor(
-        self,
-        tensor_name: str,
-        tensor_value: Any,
-        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
-    ) -> None:
-        """Save a tensor, see `BaseHook.save_tensor`; a closed hook logs that it does not."""
-        self._say_if_closed()
-        super().save_tensor(tensor_name, tensor_value, collections_to_write)
-
     # Where the hook looks in ---------------------------------------------------------------------
 
     def before_training(self, model: Any) -> Any:
@@ -100,7 +81,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._num_boosted = None
         self._note_evaluated()
         if self.state.is_closed:
-            self._say_once(
+            self.state.warn_once(
                 "the hook was closed at the end of an earlier run and saves nothing of this one; "
                 "create a new hook, or train in a block `with hook:`"
             )
@@ -194,7 +175,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
             except UnavailableError as error:
                 lacking.setdefault(str(error), {})[group.collection] = None
         for reason, collections in lacking.items():
-            self._say_once(f"{', '.join(collections)} cannot be saved: {reason}")
+            self.state.warn_once(f"{', '.join(collections)} cannot be saved: {reason}")
 
     @guarded("metrics")
     def _capture_metrics(self, evaluations: EvaluationLog) -> None:
@@ -249,19 +230,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
         except UnavailableError:
             return False
 
-    def _say_if_closed(self) -> None:
-        if self.state.is_closed and self.own_tensors.late is None:
-            self._say_once(
-                "the hook is closed and stores nothing more; save values before `hook.close()`"
-            )
-
     def _release_data(self) -> None:
         self._inputs.train_data = self._inputs.validation_data = None  # they may be large
-
-    def _say_once(self, message: str) -> None:
-        if self.state.is_enabled and message not in self._said:
-            self._said.add(message)
-            logger.warning(message)
 
     # The way back --------------------------------------------------------------------------------
 
@@ -269,16 +239,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
         """Return whether training is to end behind this round; the same in all workers."""
         if self.session.all_write:
             self._agreement.ask_rank_0()
-        request = self.stop_listener.ending_request
-        if request is None:
+        if not self.stop_listener.ends_loop(f"round {epoch}"):
             return False
-        if self.stop_listener.is_alone_among_ranks:
-            self._say_once(
-                "a stop request only sets hook.should_stop; to stop several ranks, create a hook "
-                "in each with include_workers='all'"
-            )
-            return False
-        logger.warning("training ends after round %d, as requested: %s", epoch, request.reason)
         if not isinstance(model, Booster) and model.attr("best_iteration") is None:
             model.set_attr(best_iteration=str(epoch))  # xgboost.cv cuts its results there
         return True

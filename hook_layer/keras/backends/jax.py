@@ -13,7 +13,8 @@ from typing import Any
 
 import jax
 
-from hook_layer.keras.step_runner import BaseStepRunner, Listener
+from hook_layer.keras.capturing import ModelCapture
+from hook_layer.keras.step_runner import BaseStepRunner
 from hook_layer.keras.step_tensors import StepTensors
 
 __all__ = ["StepRunner", "rank_and_size"]
@@ -33,7 +34,7 @@ class StepRunner(BaseStepRunner):
         listener: Decides which tensors are returned; known weakly.
     """
 
-    def __init__(self, model: Any, kind: str, listener: Listener) -> None:
+    def __init__(self, model: Any, kind: str, listener: ModelCapture) -> None:
         super().__init__(model, kind, listener, is_traced=True)
         self._function: Callable[..., Any] | None = None
         self._traces: list[StepTensors] = []
@@ -45,7 +46,7 @@ class StepRunner(BaseStepRunner):
         state, iterator = args
         num_steps = int(self._model.steps_per_execution)
         if num_steps > 1 and self._kind == "predict":
-            self._listener.say_once(
+            self._listener.state.warn_once(
                 "steps_per_execution > 1: nothing within the steps of predict is saved"
             )
             return original(state, iterator), {}
@@ -62,7 +63,7 @@ class StepRunner(BaseStepRunner):
         except Exception as error:
             if any(leaf.is_deleted() for leaf in jax.tree.leaves(state)):
                 raise
-            self._listener.say_once(f"nothing within the steps is saved: {error}")
+            self._listener.state.warn_once(f"nothing within the steps is saved: {error}")
             return original(state, iter(batches[-1:])), {}
         jax.effects_barrier()
         named: dict[str, Any] = {}

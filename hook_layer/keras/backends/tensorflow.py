@@ -15,7 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from hook_layer.errors import HookConfigurationError
-from hook_layer.keras.step_runner import BaseStepRunner, Listener
+from hook_layer.keras.capturing import ModelCapture
+from hook_layer.keras.step_runner import BaseStepRunner
 from hook_layer.keras.step_tensors import StepTensors
 
 __all__ = ["StepRunner", "rank_and_size"]
@@ -49,7 +50,7 @@ class StepRunner(BaseStepRunner):
 
     _sees_outer = True  # what LossScaleOptimizer computes is within a branch of the graph
 
-    def __init__(self, model: Any, kind: str, listener: Listener) -> None:
+    def __init__(self, model: Any, kind: str, listener: ModelCapture) -> None:
         super().__init__(model, kind, listener, is_traced=not model.run_eagerly)
         self._function: Any = None
         self._checked: Any = None
@@ -70,7 +71,7 @@ class StepRunner(BaseStepRunner):
                 result = self._function(*args)
             return result, self._of_all_replicas()
         if num_steps > 1 and self._kind == "predict":
-            self._listener.say_once(
+            self._listener.state.warn_once(
                 "steps_per_execution > 1: nothing within the steps of predict is saved"
             )
             return original(*args), {}
@@ -81,7 +82,7 @@ class StepRunner(BaseStepRunner):
             function = self._traced(keras.tree.map_structure(_without_optional, likeness))
         except Exception as error:  # noqa: BLE001 - if it is the model's own it comes again
             self._is_off = True
-            self._listener.say_once(f"nothing within the steps is saved: {error}")
+            self._listener.state.warn_once(f"nothing within the steps is saved: {error}")
             return original(*args), {}
         super().before_update()  # tracing built what was not
         if self._kind != "predict":
@@ -157,7 +158,7 @@ class StepRunner(BaseStepRunner):
         for name, tensor in (replicas[0] if replicas else {}).items():
             parts = [named[name] for named in replicas if name in named]
             if graph is not None and any(getattr(p, "graph", graph) is not graph for p in parts):
-                self._listener.say_once(
+                self._listener.state.warn_once(
                     f"{name}, and what else lies within a loop or branch, is not saved"
                 )
             elif name.startswith(_GRADIENTS) and len(parts) > 1:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hook_layer.keras.capturing import ModelCapture
 from hook_layer.keras.names import ModelNames
-from hook_layer.keras.step_runner import BaseStepRunner, Listener
+from hook_layer.keras.step_runner import BaseStepRunner
 from hook_layer.keras.step_tensors import StepTensors
 from hook_layer.pytorch import distributed
 
@@ -27,7 +28,7 @@ class StepRunner(BaseStepRunner):
         listener: Decides which tensors are returned; known weakly.
     """
 
-    def __init__(self, model: Any, kind: str, listener: Listener) -> None:
+    def __init__(self, model: Any, kind: str, listener: ModelCapture) -> None:
         super().__init__(model, kind, listener, is_traced=False)
 
     def run(
@@ -46,7 +47,7 @@ class StepRunner(BaseStepRunner):
         super().take(prefix, [tensor.detach().clone() for tensor in tensors])
 
     def _gradients_after_step(self) -> dict[str, Any]:
-        self._listener.say_once(
+        self._listener.state.warn_once(
             "jit_compile=True: inputs and outputs of layers, and the inputs, labels and "
             "predictions of the model, are not saved"
         )
@@ -56,7 +57,7 @@ class StepRunner(BaseStepRunner):
         optimizer = self._model.optimizer
         scale = getattr(optimizer, "dynamic_scale", getattr(optimizer, "loss_scale_factor", None))
         if scale is not None:
-            self._listener.say_once(
+            self._listener.state.warn_once(
                 "jit_compile=True with a scaled loss: gradients are not saved, because their scale "
                 "is unknown after the step"
             )
