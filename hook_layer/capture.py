@@ -28,6 +28,7 @@ __all__ = [
     "CapturedBatch",
     "CapturedTensor",
     "NumpyBackend",
+    "OwnedArray",
     "Snapshot",
     "StatisticsBatch",
     "StepRecord",
@@ -274,13 +275,18 @@ class StepRecord:
 
 
 class ArraySnapshot:
-    """A snapshot whose array is there already."""
+    """A snapshot whose array is there already.
+
+    Args:
+        array: The array.
+        is_shared: Whether another snapshot accounts for its memory.
+    """
 
     __slots__ = ("_array", "nbytes")
 
-    def __init__(self, array: NDArray[Any]) -> None:
+    def __init__(self, array: NDArray[Any], *, is_shared: bool = False) -> None:
         self._array = array
-        self.nbytes = array.nbytes
+        self.nbytes = 0 if is_shared else array.nbytes
 
     def array(self) -> NDArray[Any]:
         """Return the value."""
@@ -314,7 +320,7 @@ class TensorStatistics:
                     rows[position] = entry
                 else:
                     arrays[position] = entry.array()
-            rows[[*arrays]] = statistics_rows([*arrays.values()])
+            rows[[*arrays]] = _rows_of([*arrays.values()])
             self._rows, self._entries = rows, ()
         return self._rows
 
@@ -329,8 +335,18 @@ def array_batch(
         copies: For each its snapshot, where there is one.
     """
     left = [array for array, copy in zip(arrays, copies, strict=True) if copy is None]
-    rows = map(tuple, statistics_rows(left).tolist())
+    rows = map(tuple, _rows_of(left).tolist())
     return TensorStatistics([copy or next(rows) for copy in copies])
+
+
+def _rows_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the statistics of arrays, each computed once however often it is there."""
+    distinct = {id(array): array for array in arrays}
+    rows = statistics_rows([*distinct.values()])
+    if len(distinct) == len(arrays):
+        return rows
+    places = {key: place for place, key in enumerate(distinct)}
+    return rows[[places[id(array)] for array in arrays]]
 
 
 @lru_cache(maxsize=64)
@@ -339,25 +355,51 @@ def _name_of(dtype: np.dtype[Any]) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class OwnedArray:
+    """An array that nobody else changes, so that it is stored without a copy.
+
+    Attributes:
+        array: The array.
+        dtype: Name of the type that it had in the framework; empty: that of the array.
+        is_shared: Whether another tensor of the step has the same array, and accounts for it.
+    """
+
+    array: NDArray[Any]
+    dtype: str = ""
+    is_shared: bool = False
+
+
 class NumpyBackend:
-    """Captures numpy arrays, Python numbers, and what numpy makes arrays of."""
+    """Captures numpy arrays, owned or not, Python numbers, and what numpy makes arrays of."""
 
     def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape."""
-        array = to_array(value)
-        return _name_of(array.dtype), array.shape
+        array = _array_of(value)
+        dtype = value.dtype if isinstance(value, OwnedArray) else ""
+        return dtype or _name_of(array.dtype), array.shape
 
     def statistics(
         self, values: Sequence[Any], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
         """Compute the statistics of arrays without a copy."""
-        return array_batch([to_array(value) for value in values], copies)
+        return array_batch([_array_of(value) for value in values], copies)
 
     def snapshots(self, values: Sequence[Any], rows: Sequence[int | None]) -> Sequence[Snapshot]:
-        """Copy the arrays."""
-        pairs = zip(map(to_array, values), rows, strict=True)
-        return [ArraySnapshot(np.array(a if n is None else a[:n])) for a, n in pairs]
+        """Copy the arrays; of owned ones only rows, so that the whole can be freed."""
+        return [_snapshot(value, number) for value, number in zip(values, rows, strict=True)]
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""
-        return ArraySnapshot(reduce_array(to_array(value), reduction))
+        return ArraySnapshot(reduce_array(_array_of(value), reduction))
+
+
+def _array_of(value: Any) -> NDArray[Any]:
+    return value.array if isinstance(value, OwnedArray) else to_array(value)
+
+
+def _snapshot(value: Any, rows: int | None) -> Snapshot:
+    if rows is None and isinstance(value, OwnedArray):
+        return ArraySnapshot(value.array, is_shared=value.is_shared)
+    array = _array_of(value)
+    return ArraySnapshot(np.array(array if rows is None else array[:rows]))

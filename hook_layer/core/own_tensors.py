@@ -112,7 +112,7 @@ class OwnTensors(Part):
 
     def _check_number(self, name: str, value: Any) -> None:
         try:
-            dtype, shape = self._source.backend_of(value).describe(value)
+            dtype, shape = self._source.describe(value)
         except Exception as error:
             raise TypeError(f"{name} must be one number: {error}") from error
         if any(length != 1 for length in shape) or dtype.startswith(("str", "object", "bytes")):

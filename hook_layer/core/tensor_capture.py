@@ -49,6 +49,10 @@ class TensorSource:
         """Return the backend that captures a value."""
         return self._numpy_backend
 
+    def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape of a value."""
+        return self.backend_of(value).describe(value)
+
     def batches(
         self,
         tensors: PlannedTensors,

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hook_layer.capture import CapturedTensor, TensorBackend
+from hook_layer.capture import CapturedTensor, OwnedArray
 from hook_layer.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
-from hook_layer.guard import FailureLog, guarded
+from hook_layer.guard import guarded
 from hook_layer.keras.collections import find_layers
 from hook_layer.keras.names import ModelNames
-from hook_layer.keras.values import HostArray, HostArrayBackend, host_array, is_of_keras
+from hook_layer.keras.values import host_array
 
 __all__ = ["KerasTensors", "ModelCapture"]
-
-logger = logging.getLogger("stepwatch")
 
 _OF_MODEL = ("inputs", "labels", "predictions", "Loss_input")
 
 
 class KerasTensors(TensorSource):
-    """Captures tensors of Keras, which are copied to the host first.
+    """Captures tensors of Keras, which are copied to the host first."""
 
-    Args:
-        failures: Counts tensors that cannot be captured.
-    """
-
-    def __init__(self, failures: FailureLog) -> None:
-        super().__init__(failures)
-        self._host_backend = HostArrayBackend()
-
-    def backend_of(self, value: Any) -> TensorBackend:
-        """Return the backend that captures a value."""
-        if isinstance(value, HostArray) or is_of_keras(value):
-            return self._host_backend
-        return super().backend_of(value)
+    def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape of a value."""
+        return super().describe(host_array(value))
 
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
@@ -51,7 +38,7 @@ class KerasTensors(TensorSource):
         copied = {name: (copy, plan) for name, (copy, plan) in copies.items() if copy is not None}
         return capture(copied) if copied else {}
 
-    def _copied(self, name: str, value: Any) -> HostArray | None:
+    def _copied(self, name: str, value: Any) -> OwnedArray | None:
         try:
             return host_array(value)
         except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,8 +17,6 @@ from hook_layer.tensorflow.collections import Collection, name_of
 from hook_layer.tensorflow.graph import Graphs, graph_variables
 
 __all__ = ["SessionEvents"]
-
-logger = logging.getLogger("stepwatch")
 
 _OURS: Final = "_stepwatch_hook"
 _MAX_KNOWN: Final = 8

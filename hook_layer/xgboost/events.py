@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -12,12 +11,12 @@ from typing_extensions import Self
 from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
+from hook_layer.capture import OwnedArray
 from hook_layer.collection_manager import TensorPlan
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.late_values import LateValues
 from hook_layer.guard import guarded
-from hook_layer.xgboost.arrays import ComputedArray, ComputedTensors
 from hook_layer.xgboost.directions import collection_of_direction, direction_of, said_directions
 from hook_layer.xgboost.distributed import BoosterWorkers, RoundAgreement
 from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_data
@@ -38,8 +37,6 @@ from hook_layer.xgboost.tensors import (
 
 __all__ = ["BoosterEvents"]
 
-logger = logging.getLogger("stepwatch")
-
 _NO_TENSOR: Final = "?"
 """A name that no tensor has: only an expression for everything matches it."""
 
@@ -53,7 +50,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
 
     def __init__(self, setup: HookSetup) -> None:
         workers = BoosterWorkers()
-        super().__init__(setup, workers=workers, source=ComputedTensors, also_due=evaluated_metrics)
+        super().__init__(setup, workers=workers, also_due=evaluated_metrics)
         self.stop_listener.raises = False  # boosting ends after a round, and keeps its model
         self.state.when_closed(self._release_data)
         own_request = self.stop_listener.own_request
@@ -184,7 +181,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
             grows = direction_of(metric, evaluations, self._directions)
             plan = self.collector.plan(name, collections_of(metric, grows))
             if plan is not None:
-                wanted[name] = ComputedArray(np.array([value], np.float64)), plan
+                wanted[name] = OwnedArray(np.array([value], np.float64)), plan
                 names = collection_of_metric(name, self._evaluated), collection_of_direction(grows)
                 for each in filter(None, names):
                     self.collection_manager.get(each).add_tensor_name(name)

@@ -18,10 +18,10 @@ import xgboost
 from numpy.typing import NDArray
 from xgboost import Booster, DMatrix
 
+from hook_layer.capture import OwnedArray
 from hook_layer.collections import CollectionKeys
 from hook_layer.format.records import to_array
 from hook_layer.install_hint import install_hint
-from hook_layer.xgboost.arrays import ComputedArray
 from hook_layer.xgboost.data import first_rows
 from hook_layer.xgboost.trees import TREE_COLUMNS, trees_of_last_round
 
@@ -87,18 +87,18 @@ class RoundTensors:
         names = self.model.feature_names
         return [f"f{i}" for i in range(self.model.num_features())] if names is None else names
 
-    def hyperparameters(self) -> dict[str, ComputedArray]:
+    def hyperparameters(self) -> dict[str, OwnedArray]:
         """Return `hyperparameters/{name}`."""
         given = self._inputs.hyperparameters
         if given is None:
             raise UnavailableError("pass hyperparameters= to the hook")
-        return {f"hyperparameters/{name}": ComputedArray(_storable(v)) for name, v in given.items()}
+        return {f"hyperparameters/{name}": OwnedArray(_storable(v)) for name, v in given.items()}
 
-    def predictions(self) -> dict[str, ComputedArray]:
+    def predictions(self) -> dict[str, OwnedArray]:
         """Return `predictions` of the validation data, [rows] or [rows, classes]."""
-        return {"predictions": ComputedArray(self.model.predict(self._validation_data))}
+        return {"predictions": OwnedArray(self.model.predict(self._validation_data))}
 
-    def labels(self) -> dict[str, ComputedArray]:
+    def labels(self) -> dict[str, OwnedArray]:
         """Return `labels` of the validation data, [rows] or [rows, targets]."""
         data = self._validation_data
         labels = data.get_label()
@@ -106,9 +106,9 @@ class RoundTensors:
             raise UnavailableError("validation_data has no labels")
         if labels.size > data.num_row():  # XGBoost before 3.2 gives them in one row
             labels = labels.reshape(data.num_row(), -1)
-        return {"labels": ComputedArray(labels)}
+        return {"labels": OwnedArray(labels)}
 
-    def input_values(self) -> dict[str, ComputedArray]:
+    def input_values(self) -> dict[str, OwnedArray]:
         """Return `input_values`: features of the first rows of the validation data, beside labels.
 
         They are [rows, features], what is missing is NaN.
@@ -116,9 +116,9 @@ class RoundTensors:
         values = first_rows(self._validation_data)
         if values is None:
             raise UnavailableError("validation_data is too large and cannot be cut")
-        return {"input_values": ComputedArray(values)}
+        return {"input_values": OwnedArray(values)}
 
-    def feature_importance(self, kind: str) -> dict[str, ComputedArray]:
+    def feature_importance(self, kind: str) -> dict[str, OwnedArray]:
         """Return `feature_importance/{kind}/{feature}`, [1]: shares of the features in use."""
         self._check_has_trees()
         if _booster_traits(self.model).has_vector_leaves and not _KNOWS_VECTOR_LEAVES:
@@ -127,35 +127,35 @@ class RoundTensors:
         values = np.array(list(scores.values()), np.float64)
         total = values.sum() or 1.0
         return {
-            f"feature_importance/{kind}/{name}": ComputedArray(values[i : i + 1] / total)
+            f"feature_importance/{kind}/{name}": OwnedArray(values[i : i + 1] / total)
             for i, name in enumerate(scores)
         }
 
-    def average_shap(self) -> dict[str, ComputedArray]:
+    def average_shap(self) -> dict[str, OwnedArray]:
         """Return `average_shap/{feature}`, [1]: the mean over rows and classes."""
         values = self._shap
         averages = values.mean(axis=tuple(range(values.ndim - 1)), dtype=np.float64)
         averages = averages.astype(values.dtype)
         return {
-            f"average_shap/{name}": ComputedArray(averages[i : i + 1])
+            f"average_shap/{name}": OwnedArray(averages[i : i + 1])
             for i, name in enumerate(self.explained)
         }
 
-    def full_shap(self) -> dict[str, ComputedArray]:
+    def full_shap(self) -> dict[str, OwnedArray]:
         """Return `full_shap/{feature}`: the whole matrix under each name, as the original does.
 
         It is [rows, features + 1] or [rows, classes, features + 1]; the bias comes last.
         """
-        return {f"full_shap/{name}": ComputedArray(self._shap) for name in self.explained}
+        return {f"full_shap/{name}": OwnedArray(self._shap) for name in self.explained}
 
-    def trees(self) -> dict[str, ComputedArray]:
+    def trees(self) -> dict[str, OwnedArray]:
         """Return `trees/{column}`, [nodes]: the trees of this round."""
         self._check_has_trees()
         try:
             columns = trees_of_last_round(self.model)
         except ImportError as error:
             raise UnavailableError(f"this needs pandas: {install_hint('xgboost')}") from error
-        return {f"trees/{name}": ComputedArray(values) for name, values in columns.items()}
+        return {f"trees/{name}": OwnedArray(values) for name, values in columns.items()}
 
     @cached_property
     def explained(self) -> Sequence[str]:
@@ -208,7 +208,7 @@ class TensorGroup:
     name: str
     collection: str
     names: Callable[[RoundTensors], Iterable[str]]
-    compute: Callable[[RoundTensors], dict[str, ComputedArray]]
+    compute: Callable[[RoundTensors], dict[str, OwnedArray]]
     has_own_names: bool = False
 
     def is_member(self, tensor_name: str, round_tensors: RoundTensors) -> bool:
