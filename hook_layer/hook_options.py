@@ -15,26 +15,24 @@ from typing_extensions import TypedDict
 from hook_layer.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES
 from hook_layer.configuration.json_values import as_choice, refuse
 from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
-from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
 
 __all__ = [
-    "DEFAULT_SPOOL_BYTES",
-    "DEFAULT_TERMINATION_TIMEOUT_S",
     "VALUE_LIMITS",
     "HookOptions",
+    "OnFull",
     "OnStop",
     "OptionArguments",
 ]
 
-DEFAULT_SPOOL_BYTES: Final = 2 << 30
-
-DEFAULT_TERMINATION_TIMEOUT_S: Final = 20.0
 VALUE_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
     {"max_step_bytes": str(DEFAULT_STEP_BYTES), "max_run_bytes": str(DEFAULT_RUN_BYTES)}
 )
 """Limits of a hook that a script does not make itself, as parameters of a configuration file."""
 _OPTIONAL_TIMES: Final = ("close_timeout_s", "termination_timeout_s")
 _TIMES: Final = (*_OPTIONAL_TIMES, "stop_poll_s", "max_wait_s")
+
+OnFull = Literal["wait", "drop"]
+"""What happens to a step for which there is no memory: training waits, or the step is dropped."""
 
 OnStop = Literal["raise", "flag"]
 """What a stop request does: raise `TrainingStoppedError`, or only set `hook.should_stop`."""
@@ -49,7 +47,8 @@ class HookOptions:
         stop: What a stop request does.
         stop_poll_s: Time between two looks for a stop request, seconds.
         on_full: Whether training waits or a step is dropped when the writer's memory is full.
-        queue_bytes: The writer's memory bound, bytes.
+        queue_bytes: How much captured data may wait in memory, bytes; one step alone may be larger,
+            and one that is stuck at the store comes on top.
         close_timeout_s: How long `close` waits for what is not written yet, seconds; None: forever.
         max_wait_s: With `on_full="wait"`, how long training waits at most for memory while nothing
             is stored, seconds; after that steps are dropped.
@@ -69,14 +68,19 @@ class HookOptions:
     stop: OnStop = "raise"
     stop_poll_s: float = DEFAULT_STOP_POLL_S
     on_full: OnFull = "wait"
-    queue_bytes: int = DEFAULT_QUEUE_BYTES
+    queue_bytes: int = 512 << 20
     close_timeout_s: float | None = 600.0
-    max_wait_s: float = DEFAULT_MAX_WAIT_S
-    spool_bytes: int = DEFAULT_SPOOL_BYTES
+    max_wait_s: float = 30.0
+    spool_bytes: int = 2 << 30
     spool_dir: str | os.PathLike[str] | None = None
     max_step_bytes: int | None = None
     max_run_bytes: int | None = None
-    termination_timeout_s: float | None = DEFAULT_TERMINATION_TIMEOUT_S
+    termination_timeout_s: float | None = 20.0
+
+    @property
+    def spool_folder(self) -> str | None:
+        """`spool_dir` as text."""
+        return None if self.spool_dir is None else os.fspath(self.spool_dir)
 
     def __post_init__(self) -> None:
         as_choice("stop", self.stop, ("raise", "flag"))

@@ -108,7 +108,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Watch the module; called by Lightning."""
-        self._follow(pl_module)
+        self.hook.trainer.follow(pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Continue the steps of a checkpoint; Lightning handles signals from here on."""
@@ -182,17 +182,8 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
             self._save_metrics(trainer)
             self.hook.trainer.pause()
 
-    def on_test_batch_start(
-        self,
-        trainer: Trainer,  # noqa: ARG002
-        pl_module: LightningModule,
-        *_: Any,
-        **__: Any,
-    ) -> None:
-        """Begin a step of evaluation; called by Lightning."""
-        self._begin(pl_module, ModeKeys.EVAL)
-
     on_test_start = on_validation_start
+    on_test_batch_start = on_validation_batch_start
     on_test_batch_end = on_validation_batch_end
     on_test_end = on_validation_end
 
@@ -214,21 +205,16 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         """End a step of prediction; called by Lightning."""
         self._end(None)
 
-    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Hand over what is left; called by Lightning."""
-        self.hook.trainer.pause()
-
     def on_exception(self, *_: Any) -> None:
         """Hand over what is left; called by Lightning."""
         self.hook.trainer.pause()
 
+    on_predict_end = on_exception
+
     # How -----------------------------------------------------------------------------------------
 
-    def _follow(self, module: LightningModule) -> None:
-        self.hook.trainer.follow(module)
-
     def _begin(self, module: LightningModule, mode: ModeKeys) -> None:
-        self._follow(module)
+        self.hook.trainer.follow(module)
         self.hook.trainer.begin_step(mode)
 
     def _end(self, outputs: Any) -> None:

@@ -12,10 +12,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from hook_layer.capture import StepRecord
 from hook_layer.delivery.counters import WriterCounters
@@ -24,55 +23,16 @@ from hook_layer.delivery.small_files import Content
 from hook_layer.delivery.step_delivery import StepDelivery
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.delivery.writer_threads import Task, WriterThreads
+from hook_layer.hook_options import HookOptions
 from hook_layer.storage.base import Store
+from hook_layer.tensorboard import TensorBoardExporter
 
-__all__ = [
-    "DEFAULT_MAX_WAIT_S",
-    "DEFAULT_QUEUE_BYTES",
-    "DEFAULT_SPOOL_BYTES",
-    "Exporter",
-    "OnFull",
-    "StepWriter",
-    "WriterCounters",
-    "WriterOptions",
-]
+__all__ = ["StepWriter", "WriterCounters"]
 
 logger = logging.getLogger("stepwatch")
 
-OnFull = Literal["wait", "drop"]
-"""What happens to a step for which there is no memory: training waits, or the step is dropped."""
-
-Exporter: TypeAlias = "Callable[[StepRecord], None]"
-"""Puts a step into some other form."""
-
-DEFAULT_QUEUE_BYTES: Final = 512 << 20
-DEFAULT_SPOOL_BYTES: Final = 2 << 30
-DEFAULT_MAX_WAIT_S: Final = 30.0
 _ALIVE_CHECK_S: Final = 1.0
-
-
-@dataclass(frozen=True)
-class WriterOptions:
-    """How much a writer may hold, and where.
-
-    Attributes:
-        queue_bytes: How much captured data may wait in memory; one step alone may be larger, and
-            one that is stuck at the store comes on top.
-        on_full: What happens to a step that does not fit.
-        max_wait_s: How long training may wait for memory, seconds: at one step, and at all steps
-            together between one that left the memory and the next.
-        spool_bytes: How much may wait on local disk while the store is away; 0: nothing.
-        spool_dir: Folder for that; None: one of the system's folder for temporary files.
-    """
-
-    queue_bytes: int = DEFAULT_QUEUE_BYTES
-    on_full: OnFull = "wait"
-    max_wait_s: float = DEFAULT_MAX_WAIT_S
-    spool_bytes: int = DEFAULT_SPOOL_BYTES
-    spool_dir: str | None = None
-
-
-_DEFAULTS: Final = WriterOptions()
+_DEFAULTS: Final = HookOptions()
 
 
 class StepWriter:
@@ -83,8 +43,8 @@ class StepWriter:
         identity: Run and worker.
         options: How much it may hold, and where.
         sequence: Number of this worker's next index file.
-        exporters: Called on a writer's thread with every step, also while the store is away. The
-            record must not be kept; an error is counted, and logged once.
+        exporter: Called on a writer's thread with every step, also while the store is away; an
+            error is counted, and logged once.
         clock: Returns a time that only grows, seconds.
     """
 
@@ -93,22 +53,22 @@ class StepWriter:
         store: Store,
         identity: RunIdentity,
         *,
-        options: WriterOptions = _DEFAULTS,
+        options: HookOptions = _DEFAULTS,
         sequence: int = 1,
-        exporters: Sequence[Exporter] = (),
+        exporter: TensorBoardExporter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._delivery = StepDelivery(
             store,
             identity,
-            spool_bytes=options.spool_bytes,
-            spool_dir=options.spool_dir,
+            spool_bytes=int(options.spool_bytes),
+            spool_dir=options.spool_folder,
             sequence=sequence,
             clock=clock,
         )
         self._options = options
         self._patience = Patience(options.max_wait_s, self.counters)
-        self._exporters = tuple(exporters)
+        self._exporter = exporter
         self._exporting = threading.Lock()
         self._submitted_sequence = sequence - 1
         self._clock = clock
@@ -184,16 +144,6 @@ class StepWriter:
             now, later = partial(files.housekeep, what, action), partial(files.defer, what, action)
             self._threads.enqueue(Task(now, later))
 
-    def finish_exporting(self, close: Callable[[], object]) -> None:
-        """Close an exporter after the steps so far, in any state of the store.
-
-        Args:
-            close: Closes it; an error is counted and logged.
-        """
-        task = partial(self._finish_exporting, close)
-        with self._changed:
-            self._threads.enqueue(Task(task, task))
-
     def close(self, timeout_s: float | None = None) -> bool:
         """Write what waits and end the threads.
 
@@ -207,9 +157,15 @@ class StepWriter:
         Returns:
             Whether everything was stored, refused or lost in time.
         """
+        if self._exporter is not None:
+            with self._changed:
+                self._threads.enqueue(Task(self._finish_exporting, self._finish_exporting))
         in_time, num_left = self._threads.close(timeout_s)
         self.counters.steps_undelivered += num_left
         self._delivery.leave()
+        if self._exporter is not None:
+            lost = self._exporter.steps_lost + self._exporter.steps_waiting
+            self.counters.tensorboard_steps_lost = lost
         return in_time
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
@@ -265,31 +221,29 @@ class StepWriter:
             record.release()
 
     def _export(self, record: StepRecord) -> None:
-        if not self._exporters:
+        exporter = self._exporter
+        if exporter is None:
             return
-        if not self._exporting.acquire(blocking=False):  # the other thread is stuck in an exporter
+        if not self._exporting.acquire(blocking=False):  # the other thread is stuck in the exporter
             self.counters.export_errors += 1
             return
         try:
-            for export in self._exporters:
-                self._export_to(export, record)
-        finally:
-            self._exporting.release()
-
-    def _export_to(self, export: Exporter, record: StepRecord) -> None:
-        try:
-            export(record)
+            exporter(record)
         except Exception:
             if not self.counters.export_errors:
                 logger.exception("exporting a step failed; training continues")
             self.counters.export_errors += 1
+        finally:
+            self.counters.tensorboard_steps_lost = exporter.steps_lost
+            self._exporting.release()
 
-    def _finish_exporting(self, close: Callable[[], object]) -> None:
-        if not self._exporting.acquire(timeout=_ALIVE_CHECK_S):  # stuck, on the other thread
+    def _finish_exporting(self) -> None:
+        exporter = self._exporter
+        if exporter is None or not self._exporting.acquire(timeout=_ALIVE_CHECK_S):  # stuck
             self.counters.export_errors += 1
             return
         try:
-            close()
+            exporter.close()
         except Exception:
             logger.exception("closing an exporter failed")
             self.counters.export_errors += 1

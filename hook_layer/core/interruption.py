@@ -73,7 +73,7 @@ class Interruption:
             session.look_for_checkpoint()
         else:  # a `close` that this interrupts could wait for a lock that it holds itself
             is_stored = trial.writer.wait_until_idle(timeout_s)
-        is_stored = is_stored or trial.interrupt(max(deadline - time.monotonic(), 0.0))
+        is_stored = is_stored or trial.writer.close(max(deadline - time.monotonic(), 0.0))
         logger.warning(
             "%s %s step %d; %s",
             number.name,

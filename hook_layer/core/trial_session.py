@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +25,7 @@ from hook_layer.resuming.resume import numbering, run_in
 from hook_layer.stop_signal import StopSignal
 from hook_layer.tensorboard import TensorBoardExporter
 from hook_layer.time_limit import within
-from hook_layer.writer import StepWriter, WriterOptions
+from hook_layer.writer import StepWriter
 
 __all__ = ["TrialSession"]
 
@@ -66,21 +65,17 @@ class TrialSession:
         self._job = job
         self._is_remote = not store.uri.startswith("file:")
         self._collections: bytes | None = None
-        self._tensorboard: TensorBoardExporter | None = None
+        exporter: TensorBoardExporter | None = None
         if targets.tensorboard is not None:
             worker = None if self._is_chief else identity.worker
-            self._tensorboard = TensorBoardExporter(targets.tensorboard, worker=worker)
+            exporter = TensorBoardExporter(targets.tensorboard, worker=worker)
         numbers = numbering(store, identity, start)
         self.writer = StepWriter(
-            store,
-            identity,
-            options=_writer_options(options),
-            sequence=numbers.last + 1,
-            exporters=() if self._tensorboard is None else (self._export,),
+            store, identity, options=options, sequence=numbers.last + 1, exporter=exporter
         )
         self.writer.skip(numbers.num_lost)
         target = SpoolTarget(store.uri, identity.run_id, identity.worker)
-        look = partial(report_old_spools, target, _writer_options(options).spool_dir)
+        look = partial(report_old_spools, target, options.spool_folder)
         self.writer.housekeep("looking for old spools", look)
         self.stop_signal = StopSignal(store, identity.run_id, poll_s=options.stop_poll_s)
         if self._is_chief:
@@ -101,16 +96,12 @@ class TrialSession:
             self._collections = content
             self.writer.put_file(collections_key(self.identity.worker), content)
 
-    def interrupt(self, timeout_s: float) -> bool:
-        """Store what waits, for the process is about to end; False if that took too long."""
-        return self._close_writer(timeout_s)
-
     def close(self, *, end_of_training: bool, timeout_s: float | None) -> None:
         """Write what waits, then the end marker if training ended, and report what is missing."""
         self.stop_signal.close()
         if end_of_training and self._is_chief and self._marks_the_end:
             self.writer.put_file(END_MARKER, self._end_marker, is_last=True)
-        in_time = self._close_writer(timeout_s)
+        in_time = self.writer.close(timeout_s)
         counters = self.writer.counters
         waiting, lacking = counters.steps_in_spool, counters.tensorboard_steps_lost
         is_short = counters.steps_lost or counters.files_undelivered or waiting or lacking
@@ -151,24 +142,6 @@ class TrialSession:
         if end_of_training:
             self.write_collections(collections)
         self.close(end_of_training=end_of_training, timeout_s=timeout_s)
-
-    def _export(self, record: StepRecord) -> None:
-        if self._tensorboard is None:
-            return
-        try:
-            self._tensorboard(record)
-        finally:
-            self.writer.counters.tensorboard_steps_lost = self._tensorboard.steps_lost
-
-    def _close_writer(self, timeout_s: float | None) -> bool:
-        tensorboard = self._tensorboard
-        if tensorboard is None:
-            return self.writer.close(timeout_s)
-        self.writer.finish_exporting(tensorboard.close)
-        in_time = self.writer.close(timeout_s)
-        lost = tensorboard.steps_lost + tensorboard.steps_waiting
-        self.writer.counters.tensorboard_steps_lost = lost
-        return in_time
 
     def _is_folder_ours(self) -> bool:
         if not self.writer.wait_until_idle(_LOOK_TIMEOUT_S):
@@ -217,14 +190,4 @@ def _job_file(start: RunStart, job: JobEnvironment) -> JobFile:
         debug_rule_configurations=job.debug_rule_configurations,
         actions=job.actions,
         opt_out_of_stop=job.opt_out_of_stop,
-    )
-
-
-def _writer_options(options: HookOptions) -> WriterOptions:
-    return WriterOptions(
-        queue_bytes=int(options.queue_bytes),
-        on_full=options.on_full,
-        max_wait_s=options.max_wait_s,
-        spool_bytes=int(options.spool_bytes),
-        spool_dir=None if options.spool_dir is None else os.fspath(options.spool_dir),
     )

@@ -69,13 +69,7 @@ class Collection(BaseCollection):
         """Same as `add`: the tensors have the same names in all modes."""
         self.add(arg)
 
-    def add_tensor(self, arg: Any, mode: Any = None) -> None:
-        """Same as `add_for_mode`."""
-        self.add_for_mode(arg, mode)
-
-    def add_variable(self, arg: Any, mode: Any = None) -> None:
-        """Same as `add_for_mode`."""
-        self.add_for_mode(arg, mode)
+    add_tensor = add_variable = add_for_mode
 
     def include_layers(self, layers: Mapping[str, Any]) -> None:
         """Take the layers of the type that the collection is named after, if it is.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partialmethod
 from typing import Any, Final
 from weakref import ref
 
@@ -56,56 +57,16 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
 
     # Where the hook looks in ---------------------------------------------------------------------
 
-    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Get ready; called by Keras."""
-        self._loop_begins("train")
-
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Continue the steps of the epochs before `initial_epoch`; called by Keras."""
         steps = self.params.get("steps")
         if steps is not None:
             self.training_resumes_at(epoch * steps)
 
-    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Leave the model as it was; called by Keras."""
-        self._loop_ends("train")
-
-    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Get ready; called by Keras."""
-        self._loop_begins("test")
-
-    def on_test_end(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Leave the model as it was; called by Keras."""
-        self._loop_ends("test")
-
-    def on_predict_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Get ready; called by Keras."""
-        self._loop_begins("predict")
-
-    def on_predict_end(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Leave the model as it was; called by Keras."""
-        self._loop_ends("predict")
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Begin a step; called by Keras."""
-        self._batch_begins("train")
-
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Capture losses and metrics, and hand the step over; called by Keras."""
         self._batch_ends(batch, logs)
         self._stop_training_if_asked()
-
-    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Begin a step; called by Keras."""
-        self._batch_begins("test")
-
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Capture losses and metrics, and hand the step over; called by Keras."""
-        self._batch_ends(batch, logs)
-
-    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Begin a step; called by Keras."""
-        self._batch_begins("predict")
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Hand the step over; called by Keras."""
@@ -119,7 +80,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
     # How -----------------------------------------------------------------------------------------
 
     @guarded("steps")
-    def _loop_begins(self, kind: str) -> None:
+    def _loop_begins(self, kind: str, logs: Any = None) -> None:  # noqa: ARG002
         model, name = self.model, f"{kind}_function"
         function = vars(model).get(name)
         if isinstance(function, _StepFunction):  # of a loop that ended with an exception
@@ -131,14 +92,14 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
             history = vars(model).get("history")
             self._fit = None if history is None else ref(history)
 
-    def _loop_ends(self, kind: str) -> None:
+    def _loop_ends(self, kind: str, logs: Any = None) -> None:  # noqa: ARG002
         model, name = self._model, f"{kind}_function"
         function = vars(model).get(name) if model is not None else None
         if isinstance(function, _StepFunction):
             model.__dict__[name] = function.original
 
     @guarded("steps")
-    def _batch_begins(self, kind: str) -> None:
+    def _batch_begins(self, kind: str, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         self._needs_step_tensors = False
         self.model_capture.begin_step()
         self.set_mode(_MODES[kind])
@@ -151,6 +112,17 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
             self.stop_listener.raises = True
         if self.collector.due:
             self._capture_model(self.model, kind)  # of which JAX has the variables only when asked
+
+    # Called by Keras.
+    on_train_begin = partialmethod(_loop_begins, "train")
+    on_test_begin = partialmethod(_loop_begins, "test")
+    on_predict_begin = partialmethod(_loop_begins, "predict")
+    on_train_end = partialmethod(_loop_ends, "train")
+    on_test_end = partialmethod(_loop_ends, "test")
+    on_predict_end = partialmethod(_loop_ends, "predict")
+    on_train_batch_begin = partialmethod(_batch_begins, "train")
+    on_test_batch_begin = partialmethod(_batch_begins, "test")
+    on_predict_batch_begin = partialmethod(_batch_begins, "predict")
 
     @guarded("variables")
     def _capture_model(self, model: Any, kind: str) -> None:
@@ -168,6 +140,8 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
             self.model_capture.capture(losses, (CollectionKeys.LOSSES,))
             self.model_capture.capture(metrics | {"batch": batch}, (CollectionKeys.METRICS,))
         self.recorder.step_is_captured()
+
+    on_test_batch_end = _batch_ends
 
     @guarded("metrics")
     def _keep_validation(self, logs: Mapping[str, Any]) -> None:

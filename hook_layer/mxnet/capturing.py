@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -21,7 +22,6 @@ from hook_layer.layer_collections import may_match, resolve_layers
 from hook_layer.mxnet.blocks import RegisteredBlocks, name_of, parts_of
 from hook_layer.mxnet.calls import BlockWatch, arrays_in
 from hook_layer.mxnet.capture import ArrayBackend
-from hook_layer.mxnet.distributed import rank_and_size
 from hook_layer.mxnet.graphs import GraphWatch, Numbering
 from hook_layer.optimizer_collection import keep_apart
 
@@ -39,8 +39,11 @@ class MxnetWorkers(Workers):
     framework = "MXNet"
 
     def rank_and_size(self) -> tuple[int, int]:
-        """Return this process's rank, and the number of ranks."""
-        return rank_and_size()
+        """Return this process's rank, and the number of ranks; (0, 1) without Horovod."""
+        horovod: Any = sys.modules.get("horovod.mxnet")
+        if horovod is None or not horovod.is_initialized():
+            return 0, 1
+        return int(horovod.rank()), int(horovod.size())
 
 
 class MxnetTensors(TensorSource):

@@ -31,13 +31,7 @@ class Collection(BaseCollection):
         """Same as `add`: a tensor has the same name in all modes."""
         self.add(arg)
 
-    def add_tensor(self, arg: Any, mode: Any = None) -> None:  # noqa: ARG002
-        """Same as `add`."""
-        self.add(arg)
-
-    def add_variable(self, arg: Any, mode: Any = None) -> None:  # noqa: ARG002
-        """Same as `add`."""
-        self.add(arg)
+    add_tensor = add_variable = add_for_mode
 
 
 def name_of(value: Any) -> str:

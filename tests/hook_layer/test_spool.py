@@ -16,12 +16,13 @@ import pytest
 from hook_layer.delivery.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.job_file import JobFile
+from hook_layer.hook_options import HookOptions
 from hook_layer.old_spools import report_old_spools
 from hook_layer.spool import main
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.writer import StepWriter, WriterOptions
+from hook_layer.writer import StepWriter
 from tests.hook_layer.doubles import Switchable, make_record
 from tests.hook_layer.tiny_hook import W, make_hook
 
@@ -43,7 +44,7 @@ class Away(Switchable):
 def spool(tmp_path: Path) -> Path:
     """Return the spool of a training of five steps whose first number was lost."""
     store = Away(tmp_path / "run")
-    options = WriterOptions(spool_dir=str(tmp_path / "spools"))
+    options = HookOptions(spool_dir=str(tmp_path / "spools"))
     writer = StepWriter(store, RunIdentity(RUN, "/job:worker"), options=options)
     writer.put_file("job.json", JOB)
     writer.skip(1)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,25 @@ from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.index import parse_index
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import decode_record
+from hook_layer.hook_options import HookOptions
 from hook_layer.storage.base import StoreRefusedError
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.writer import StepWriter, WriterOptions
+from hook_layer.tensorboard import TensorBoardExporter
+from hook_layer.writer import StepWriter
 from tests.hook_layer.doubles import TIMEOUT_S, Clock, CountedSnapshot, Switchable, make_record
 
 IDENTITY = RunIdentity("RUN", "worker_0", 2)
+
+
+class Exporter(TensorBoardExporter):
+    """An exporter that calls a function."""
+
+    def __init__(self, export: Callable[[StepRecord], None]) -> None:
+        super().__init__(MemoryStore())
+        self._export = export
+
+    def __call__(self, record: StepRecord) -> None:
+        self._export(record)
 
 
 def index_keys(store: MemoryStore) -> list[str]:
@@ -69,7 +83,7 @@ def test_a_tensor_without_value_has_a_shape_and_never_both() -> None:
 def test_training_waits_for_memory_and_loses_nothing() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10_000))
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10_000))
     submitted: list[int] = []
 
     def train() -> None:
@@ -91,7 +105,7 @@ def test_training_waits_for_memory_and_loses_nothing() -> None:
 
 def test_a_step_larger_than_the_bound_passes_alone() -> None:
     store = Switchable()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10))
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10))
     for step in range(3):
         writer.submit(make_record(step))
     assert writer.close(TIMEOUT_S)
@@ -101,7 +115,7 @@ def test_a_step_larger_than_the_bound_passes_alone() -> None:
 def test_whole_steps_are_dropped_and_counted() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10_000, on_full="drop"))
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10_000, on_full="drop"))
     for step in range(8):
         writer.submit(make_record(step))
     store.gate.set()
@@ -114,7 +128,7 @@ def test_whole_steps_are_dropped_and_counted() -> None:
 
 def test_a_store_that_fails_never_holds_training_up() -> None:
     store = Switchable(lambda _: True)
-    options = WriterOptions(queue_bytes=5_000, spool_bytes=0)
+    options = HookOptions(queue_bytes=5_000, spool_bytes=0)
     writer = StepWriter(store, IDENTITY, options=options, clock=Clock())
     for step in range(50):
         writer.submit(make_record(step))
@@ -128,7 +142,7 @@ def test_a_store_that_fails_never_holds_training_up() -> None:
 def test_while_the_store_is_away_steps_go_to_local_disk_and_later_to_the_store() -> None:
     is_away, clock = True, Clock()
     store = Switchable(lambda _: is_away)
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000), clock=clock)
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000), clock=clock)
     for step in range(20):
         writer.submit(make_record(step))
     writer.put_file("collections.json", b"c")
@@ -154,7 +168,7 @@ def test_while_the_store_is_away_steps_go_to_local_disk_and_later_to_the_store()
 def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
     store, clock = Switchable(), Clock()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=20_000), clock=clock)
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=20_000), clock=clock)
     for step in range(3):
         writer.submit(make_record(step))
     assert store.called.wait(TIMEOUT_S)
@@ -178,7 +192,7 @@ def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
 def test_steps_of_which_two_do_not_fit_pass_a_store_that_hangs(queue_bytes: int) -> None:
     store, clock = Switchable(), Clock()
     store.gate.clear()
-    options = WriterOptions(queue_bytes=queue_bytes, max_wait_s=TIMEOUT_S)
+    options = HookOptions(queue_bytes=queue_bytes, max_wait_s=TIMEOUT_S)
     writer = StepWriter(store, IDENTITY, options=options, clock=clock)
     writer.submit(make_record(0))
     assert store.called.wait(TIMEOUT_S)
@@ -215,7 +229,7 @@ def test_a_step_that_comes_after_the_end_is_dropped_and_counted(
 def test_a_step_that_hung_and_then_failed_comes_before_those_that_passed_it_by() -> None:
     store, clock = Switchable(), Clock()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=20_000), clock=clock)
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=20_000), clock=clock)
     writer.submit(make_record(0))
     assert store.called.wait(TIMEOUT_S)
     clock.now += 6
@@ -233,7 +247,7 @@ def test_a_step_that_hung_and_then_failed_comes_before_those_that_passed_it_by()
 def test_a_slow_store_makes_training_wait_before_steps_are_lost() -> None:
     store, clock = Switchable(), Clock()
     store.gate.clear()
-    options = WriterOptions(queue_bytes=10_000, spool_bytes=20_000, max_wait_s=TIMEOUT_S)
+    options = HookOptions(queue_bytes=10_000, spool_bytes=20_000, max_wait_s=TIMEOUT_S)
     writer = StepWriter(store, IDENTITY, options=options, clock=clock)
 
     def train() -> None:
@@ -258,7 +272,7 @@ def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
 ) -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10_000, max_wait_s=0.02))
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10_000, max_wait_s=0.02))
     for step in range(12):
         writer.submit(make_record(step))
     counters = writer.counters
@@ -277,7 +291,7 @@ def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
 def test_training_waits_again_once_something_was_stored() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000, max_wait_s=0.02))
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000, max_wait_s=0.02))
     for step in range(3):
         writer.submit(make_record(step))
     store.gate.set()
@@ -293,7 +307,7 @@ def test_training_waits_again_once_something_was_stored() -> None:
 def test_what_was_dropped_behind_the_last_step_counts_at_the_end() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000, on_full="drop"))
+    writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000, on_full="drop"))
     for step in range(4):
         writer.submit(make_record(step))
     store.gate.set()
@@ -386,19 +400,17 @@ def test_a_file_that_is_refused_does_not_hold_the_end_up() -> None:
     assert writer.counters.files_undelivered == 1
 
 
-def test_exporters_get_every_step_and_their_errors_cost_nothing(
+def test_the_exporter_gets_every_step_and_its_errors_cost_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     seen: list[tuple[int, int]] = []
 
     def export(record: StepRecord) -> None:
         seen.append((record.step, CountedSnapshot.released))
-
-    def fail(_: StepRecord) -> None:
         raise OSError("no space")
 
     store = Switchable(lambda key: "000001_worker" in key)
-    writer = StepWriter(store, IDENTITY, exporters=[fail, export], clock=Clock())
+    writer = StepWriter(store, IDENTITY, exporter=Exporter(export), clock=Clock())
     for step in range(4):
         writer.submit(make_record(step))
     writer.close(0.2)
@@ -415,9 +427,9 @@ def test_an_exporter_that_hangs_does_not_fill_the_memory() -> None:
         assert gate.wait(TIMEOUT_S)
         seen.append(record.step)
 
-    options = WriterOptions(queue_bytes=20_000)
+    options = HookOptions(queue_bytes=20_000)
     store = Switchable()
-    writer = StepWriter(store, IDENTITY, options=options, exporters=[export], clock=clock)
+    writer = StepWriter(store, IDENTITY, options=options, exporter=Exporter(export), clock=clock)
     writer.submit(make_record(0))
     assert called.wait(TIMEOUT_S)
     clock.now += 6

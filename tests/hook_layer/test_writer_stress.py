@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.hook_options import HookOptions
 from hook_layer.storage.base import Buffers, StorageError
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.writer import StepWriter, WriterOptions
+from hook_layer.writer import StepWriter
 from tests.hook_layer.doubles import CountedSnapshot, Switchable, make_record
 
 NUM_STEPS = 60
@@ -66,7 +67,7 @@ def test_nothing_is_lost_unnoticed(
     )
     CountedSnapshot.released = 0
     store = Moody(seed)
-    options = WriterOptions(
+    options = HookOptions(
         queue_bytes=30_000, spool_bytes=spool_bytes, spool_dir=str(tmp_path), max_wait_s=TIMEOUT_S
     )
     writer = StepWriter(store, RunIdentity("RUN", "worker_0"), options=options)

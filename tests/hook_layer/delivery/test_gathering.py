@@ -8,8 +8,9 @@ import time
 import pytest
 
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.hook_options import HookOptions
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.writer import StepWriter, WriterOptions
+from hook_layer.writer import StepWriter
 from tests.hook_layer.doubles import TIMEOUT_S, make_record
 
 NEVER_S = 600.0
@@ -29,7 +30,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> StepWriter:
 
     monkeypatch.setattr(threading.Event, "wait", announced)
     writer = StepWriter(
-        MemoryStore(), RunIdentity("RUN", "worker_0"), options=WriterOptions(queue_bytes=1 << 20)
+        MemoryStore(), RunIdentity("RUN", "worker_0"), options=HookOptions(queue_bytes=1 << 20)
     )
     writer.submit(make_record(0))
     assert wait(gathering, TIMEOUT_S)
