@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -159,14 +158,12 @@ def _shapes_json(rows: tuple[TensorShape, ...]) -> str:
     )
 
 
-def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> IndexFile:
+def parse_index(data: bytes, *, file: str) -> IndexFile:
     """Parse an index file, of this client or of the original one.
 
     Args:
         data: The file's bytes, not trusted.
         file: Name of the file, for errors.
-        like: Another file, perhaps of the step before. What is equal in both is shared, which saves
-            time and memory; the result is the same without it.
 
     Raises:
         IndexFileError: The file is no index file, or names a file outside the trial.
@@ -178,7 +175,7 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
         content = pieces.content
     else:
         content = load_object(data, file=file, error=IndexFileError, max_bytes=MAX_INDEX_BYTES)
-        parsed = _parsed_whole(content, document, like)
+        parsed = _parsed_whole(content, document)
     locations, shapes, statistics = parsed
     meta = document.members(content.get("meta"), "meta")
     mode = document.text(meta.get("mode"), "meta.mode").strip()
@@ -237,14 +234,12 @@ def _time(value: object) -> float | None:
 _Parsed: TypeAlias = "tuple[tuple[TensorLocation, ...], tuple[TensorShape, ...], Statistics | None]"
 
 
-def _parsed_whole(content: dict[str, Any], document: Document, like: IndexFile | None) -> _Parsed:
+def _parsed_whole(content: dict[str, Any], document: Document) -> _Parsed:
     block = content.get("statistics")
     return (
-        _locations(content.get("tensor_payload"), document, () if like is None else like.locations),
+        _locations(content.get("tensor_payload"), document),
         _shapes(content.get("shape_payload"), document),
-        None
-        if block is None
-        else parse_statistics(block, document, None if like is None else like.statistics),
+        None if block is None else parse_statistics(block, document),
     )
 
 
@@ -265,22 +260,17 @@ def _payload(piece: bytes) -> tuple[tuple[TensorLocation, ...], tuple[TensorShap
     members = members_of(piece)
     if not members.keys() <= {"tensor_payload", "shape_payload"}:
         document.fail("other members among the payloads")
-    locations = _locations(members.get("tensor_payload"), document, ())
+    locations = _locations(members.get("tensor_payload"), document)
     return locations, _shapes(members.get("shape_payload"), document)
 
 
-def _locations(
-    rows: object, document: Document, like: tuple[TensorLocation, ...]
-) -> tuple[TensorLocation, ...]:
+def _locations(rows: object, document: Document) -> tuple[TensorLocation, ...]:
     path = "tensor_payload"
     items = document.items([] if rows is None else rows, path)
     try:
         found = tuple(map(_LOCATION_MEMBERS, items))
     except (KeyError, TypeError):
         found = ()  # reported below
-    # What equals a name is a name; but `true` and 1.0 equal a number and are none.
-    if found and found == like and set(map(type, chain.from_iterable(found))) <= {str, int}:
-        return like
     names, starts, lengths = zip(*found, strict=True) if found else ((), (), ())
     is_sound = len(found) == len(items) and set(map(type, names)) <= {str}
     if not (is_sound and document.are_counts(starts) and document.are_counts(lengths)):

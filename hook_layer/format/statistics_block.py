@@ -127,15 +127,12 @@ def _description_json(
     return json.dumps(lists)[1:-1]
 
 
-def parse_statistics(
-    block: object, document: Document, like: Statistics | None = None
-) -> Statistics | None:
+def parse_statistics(block: object, document: Document) -> Statistics | None:
     """Return the block of an index file, or None for a version that is not known here.
 
     Args:
         block: The decoded JSON of the block, not trusted.
         document: The file, for errors.
-        like: Another file's block; what is equal in both is shared.
 
     Raises:
         FormatError: The block contradicts itself.
@@ -147,12 +144,6 @@ def parse_statistics(
     checksums = _checksums(members.get("crc32c"), len(tensors), document)
     text = document.text(members.get("values"), "statistics.values")
     values = _matrix(text, len(tensors), len(columns), document)
-    if like is not None:
-        columns = like.columns if columns == like.columns else columns
-        tensors = like.tensors if tensors == like.tensors else tensors
-        dtypes = like.dtypes if dtypes == like.dtypes else dtypes
-        shapes = like.shapes if shapes == like.shapes else shapes
-        shards = like.shards if shards == like.shards else shards
     return Statistics(columns, tensors, dtypes, shapes, values, checksums, shards)
 
 

@@ -108,16 +108,14 @@ def iter_step_files(store: Store, keys: Iterable[str]) -> Iterator[StepFile]:
     kept = {key: file for key in ordered if (file := cache.get(key)) is not None}
     unread = [key for key in ordered if key not in kept]
     contents = _contents(store, unread)
-    like: IndexFile | None = None
     for key in ordered:
         known = kept.pop(key, None)
         if known is None:
             data = next(contents)
             if data is None:
                 continue
-            known = _parsed(key, names[key], data, like)
+            known = _parsed(key, names[key], data)
             cache.keep(known)
-        like = known.index or like
         yield known
 
 
@@ -176,9 +174,9 @@ def _read(store: Store, key: str) -> bytes | None:
         return None
 
 
-def _parsed(key: str, name: IndexName, data: bytes, like: IndexFile | None) -> StepFile:
+def _parsed(key: str, name: IndexName, data: bytes) -> StepFile:
     try:
-        index = parse_index(data, file=key, like=like)
+        index = parse_index(data, file=key)
     except FormatError as error:
         return StepFile(key, name.step, name.worker, None, str(error))
     return StepFile(key, name.step, name.worker, index, num_bytes=len(data))
