@@ -126,11 +126,7 @@ class ByteBudget:
         return None if num_rows == value.num_rows else num_rows
 
     def end_step(self, tensors: Mapping[str, CapturedTensor]) -> None:
-        """Give values that share their rows the same number of them, and account for the step.
-
-        Args:
-            tensors: The tensors of the step.
-        """
+        """Give values that share their rows the same number of them, and account for the step."""
         for group in self._groups(tensors).values():
             cut = [tensor.rows for tensor in group if tensor.rows is not None]
             for tensor in group if cut else ():
@@ -187,12 +183,7 @@ class ByteBudget:
 
 
 def _divided(values: Mapping[str, _Value], budget: int) -> dict[str, int]:
-    """Return how many rows of each value are stored: small ones are whole, large ones equal.
-
-    Args:
-        values: The values by name.
-        budget: Most bytes of all of them.
-    """
+    """Return how many rows of each value are stored: small ones are whole, large ones equal."""
     rows = np.array([value.num_rows for value in values.values()], np.int64)
     widths = np.array([value.row_bytes for value in values.values()], np.int64)
     if int((rows * widths).sum()) <= budget:

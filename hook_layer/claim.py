@@ -109,11 +109,7 @@ class FolderClaim:
         self.release()
 
     def give_way(self, path: str) -> bool:
-        """Let the owner stop and give the folder free, if this claim is one on it.
-
-        Args:
-            path: The file that is locked.
-        """
+        """Let the owner stop and give the folder free, if this claim is one on it."""
         if self._owner_stops is None or not self._holds(path):
             return False
         stop = self._owner_stops()

@@ -156,10 +156,6 @@ class CollectionManager(CollectionSet):
         """Return True if certainly no collection is saved in a step; False: `due` finds out.
 
         It costs a few attribute reads, and notices neither new patterns nor new tensor names.
-
-        Args:
-            mode: Mode of the step.
-            mode_step: Its number in this mode.
         """
         default = self.save_config.mode_save_configs[mode]
         if default is None or default.should_save_step(mode_step):

@@ -98,10 +98,6 @@ class CollectionSet:
     ) -> Self:
         """Read a collections file.
 
-        Args:
-            filename: Its path.
-            collection_class: Class of the collections.
-
         Raises:
             HookConfigurationError: It is none.
         """
@@ -110,10 +106,6 @@ class CollectionSet:
     @classmethod
     def load_from_string(cls, s: str, collection_class: type[Collection] = Collection) -> Self:
         """Read the content of a collections file.
-
-        Args:
-            s: The content.
-            collection_class: Class of the collections.
 
         Raises:
             HookConfigurationError: It is none.

@@ -242,10 +242,6 @@ def _texts(name: str, value: object) -> set[str]:
 def checked_pattern(pattern: str, where: str) -> str:
     """Return a regular expression, once it is known to be one.
 
-    Args:
-        pattern: The expression.
-        where: Where it stands, for the message.
-
     Raises:
         HookConfigurationError: It is none.
     """

@@ -18,11 +18,7 @@ _Hook = TypeVar("_Hook", bound=BaseHook)
 
 
 class CurrentHook(Generic[_Hook]):
-    """Holds the hook of a framework that was made or set last.
-
-    Args:
-        hook_type: The framework's hook.
-    """
+    """Holds the hook of a framework that was made or set last."""
 
     _of_frameworks: ClassVar[list[CurrentHook[Any]]] = []
 

@@ -68,11 +68,7 @@ class FileLock:
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
-    """Return whether a process has the lock of a file, so that it has not ended.
-
-    Args:
-        path: The file.
-    """
+    """Return whether a process has the lock of a file, so that it has not ended."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -203,11 +203,7 @@ def _mode_of_evaluation() -> ModeKeys | None:
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Add a callback to each Trainer of this process that trains, if it has none.
-
-    Args:
-        source: Where the hooks come from.
-    """
+    """Add a callback to each Trainer of this process that trains, if it has none."""
 
     def add(trainer: Any) -> None:
         callbacks = trainer.callback_handler.callbacks

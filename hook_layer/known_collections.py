@@ -61,9 +61,5 @@ _OF_EVERY_HOOK: Final = frozenset({"all", "default", "losses"})
 
 @lru_cache(maxsize=256)
 def meant_collection(name: str) -> str | None:
-    """Return the collection that a name is very likely a misspelling of; None if it is its own.
-
-    Args:
-        name: Name of a collection.
-    """
+    """Return the collection that a name is very likely a misspelling of; None if it is its own."""
     return misspelled(name, _OF_EVERY_HOOK | KNOWN_COLLECTIONS.keys())

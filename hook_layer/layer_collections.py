@@ -45,9 +45,6 @@ class LayerCollection(Collection, ABC):
     def resolve(self, names: Mapping[Any, str]) -> None:
         """Include the tensors of the layers that were added.
 
-        Args:
-            names: Names of the layers that were registered.
-
         Raises:
             HookConfigurationError: One was not registered with the hook.
         """
@@ -69,12 +66,7 @@ class LayerCollection(Collection, ABC):
             self.include_tensors_of(name, kind)
 
     def include_tensors_of(self, layer_name: str, kind: str) -> None:
-        """Take the inputs or the outputs of a layer.
-
-        Args:
-            layer_name: Its name.
-            kind: `input` or `output`.
-        """
+        """Take the inputs or the outputs of a layer."""
         pattern = f"^{re.escape(layer_name)}_{kind}_"
         if pattern not in self.include_regex:
             self.include(pattern)

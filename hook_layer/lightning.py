@@ -246,11 +246,7 @@ def _loss_of(outputs: Any) -> Any:
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Add a callback to each Trainer of this process that trains, if it has none.
-
-    Args:
-        source: Where the hooks come from.
-    """
+    """Add a callback to each Trainer of this process that trains, if it has none."""
 
     def add(trainer: Trainer) -> None:
         if not any(isinstance(callback, StepwatchCallback) for callback in trainer.callbacks):

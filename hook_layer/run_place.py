@@ -97,11 +97,7 @@ class RunPlace:
         return self._started(begun)
 
     def move_to(self, root: str) -> None:
-        """Write to another folder from now on.
-
-        Args:
-            root: Its URI.
-        """
+        """Write to another folder from now on."""
         before, asked = self.targets.out.uri, self._asked.out.uri
         root = f"{root.rstrip('/')}/"
         if root == before:
@@ -119,12 +115,7 @@ class RunPlace:
         self._claim.leave(wait)
 
     def end(self, end: str = "Completed", details: str | None = None) -> None:
-        """Free the folder, and note in the session how the run ended.
-
-        Args:
-            end: As of `SessionRun.end`.
-            details: The error or the reason behind it.
-        """
+        """Free the folder, and note in the session how the run ended."""
         self._claim.release()
         run, self._run = self._run, None
         if run is None or self._notes is None:
@@ -140,11 +131,7 @@ class RunPlace:
         return replace(start, root=self.targets.out.uri)
 
     def _claim_free_folder(self, used: Collection[str] = ()) -> None:
-        """Claim the requested folder, or the next free one.
-
-        Args:
-            used: Folders of earlier runs of the session.
-        """
+        """Claim the requested folder, or the next free one."""
         asked = self.targets.out.uri
         holder = "an earlier run of this command" if asked in used else self._claim.take()
         if holder is None:

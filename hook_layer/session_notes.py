@@ -80,11 +80,7 @@ class NotedRun:
 
 
 class SessionNotes:
-    """The notes of one session.
-
-    Args:
-        folder: The folder.
-    """
+    """The notes of one session."""
 
     _locks: ClassVar[dict[str, FileLock]] = {}
     """By path: held until the run or the process ends, however it ends."""
@@ -124,11 +120,7 @@ class SessionNotes:
     # What watched processes say ------------------------------------------------------------------
 
     def imported(self, framework: str) -> None:
-        """Note that a package that trains was imported.
-
-        Args:
-            framework: Its name.
-        """
+        """Note that a package that trains was imported."""
         with suppress(OSError):
             (self._folder / (_IMPORTED + framework)).touch(exist_ok=False)
 
@@ -170,22 +162,12 @@ class SessionNotes:
         return None
 
     def note_reason(self, reason: str) -> None:
-        """Note why nothing is captured of this process.
-
-        Args:
-            reason: Why.
-        """
+        """Note why nothing is captured of this process."""
         with suppress(OSError):
             self._replace(f"{_REASON}{os.getpid()}", reason.encode())
 
     def end_run(self, name: str, end: str, details: str | None = None) -> None:
-        """Note how a run of this process has ended; the process may continue.
-
-        Args:
-            name: The run's name.
-            end: How, as of `SessionRun.end`.
-            details: The error or the reason behind it.
-        """
+        """Note how a run of this process has ended; the process may continue."""
         said = {"EndedAt": now_text(), "End": end, "Details": details}
         with suppress(OSError):
             self._replace(f"{name}{_ENDED}", json.dumps(said).encode())
@@ -205,9 +187,6 @@ class SessionNotes:
 
     def request_stop(self, request: StopFile) -> None:
         """Let no run of this session train any more.
-
-        Args:
-            request: Why.
 
         Raises:
             OSError: It cannot be noted.

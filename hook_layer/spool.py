@@ -109,12 +109,7 @@ def _deliver_steps(spool: SpoolFolder, store: Store, delivered: Delivered) -> No
 
 
 class _NewerSteps:
-    """The index files that a store holds of the worker and run of a spool, from some step on.
-
-    Args:
-        store: The store.
-        target: The spool's run and worker.
-    """
+    """The index files that a store holds of the worker and run of a spool, from some step on."""
 
     def __init__(self, store: Store, target: SpoolTarget) -> None:
         self._store = store
@@ -126,10 +121,6 @@ class _NewerSteps:
         """Return why a step must not be stored; None: it may be.
 
         Steps come in their order.
-
-        Args:
-            number: Its number.
-            files: Its files.
         """
         key = files.index_key
         if self._found is None:

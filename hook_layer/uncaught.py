@@ -51,11 +51,7 @@ def about_to_stop() -> None:
 
 @cache
 def name_the_alias(originals: Collection[str]) -> None:
-    """Let the error of a package of the original client that is missing say what to do.
-
-    Args:
-        originals: Names of these packages.
-    """
+    """Let the error of a package of the original client that is missing say what to do."""
 
     def add_advice(error: BaseException) -> None:
         if isinstance(error, ModuleNotFoundError) and error.name in originals:

@@ -19,11 +19,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class WeakMethod(Generic[_Method]):
-    """A bound method that does not keep its owner alive.
-
-    Args:
-        method: The method.
-    """
+    """A bound method that does not keep its owner alive."""
 
     __slots__ = ("__weakref__", "_function", "_owner")
 

@@ -133,12 +133,7 @@ class StepWriter:
                 self._threads.enqueue(Task(put, owe))
 
     def housekeep(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may fail without harm, in the order of the other calls.
-
-        Args:
-            what: What it does, for the log.
-            action: Does it.
-        """
+        """Do something that may fail without harm, in the order of the other calls."""
         files = self._delivery.files
         with self._changed:
             now, later = partial(files.housekeep, what, action), partial(files.defer, what, action)
@@ -150,9 +145,6 @@ class StepWriter:
         What cannot be stored in time stays in the spool, and the log says where, and how it is
         delivered later. What was refused (no bucket, no rights) is tried once more and not waited
         for.
-
-        Args:
-            timeout_s: How long to wait.
 
         Returns:
             Whether everything was stored, refused or lost in time.

@@ -41,12 +41,7 @@ class HookOfScript(HookSource):
     def make(
         self, hook_type: type[_Hook], earlier: Collection[BaseHook] | None = None
     ) -> _Hook | None:
-        """Return the hook, once.
-
-        Args:
-            hook_type: The framework's hook.
-            earlier: As of `is_needed`.
-        """
+        """Return the hook, once."""
         hook = self.hook()
         if not self.is_needed(earlier) or not isinstance(hook, hook_type):
             return None

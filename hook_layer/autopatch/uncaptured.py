@@ -21,11 +21,7 @@ _WATCHED: Final = "PyTorch, Lightning, Transformers, Keras, TensorFlow sessions,
 
 
 def without_hook(imported: list[str]) -> str:
-    """Return that frameworks have no hook; empty if all of them have.
-
-    Args:
-        imported: Names of packages that were imported.
-    """
+    """Return that frameworks have no hook; empty if all of them have."""
     names = [UNWATCHED[name] for name in imported if name in UNWATCHED]
     if not names:
         return ""
@@ -35,11 +31,7 @@ def without_hook(imported: list[str]) -> str:
 
 
 def say_why(reason: str) -> None:
-    """Say why nothing is captured of this process: to who watches the command, and to the log.
-
-    Args:
-        reason: Why.
-    """
+    """Say why nothing is captured of this process: to who watches the command, and to the log."""
     if CurrentHook.of_any_framework() is not None:
         return
     notes = SessionNotes.of_environment()
@@ -50,11 +42,7 @@ def say_why(reason: str) -> None:
 
 
 def note_unwatched(name: str) -> None:
-    """Note that a framework without a hook was imported.
-
-    Args:
-        name: The name of its package.
-    """
+    """Note that a framework without a hook was imported."""
     notes = SessionNotes.of_environment()
     if notes is not None:
         notes.imported(name)

@@ -90,11 +90,7 @@ def read_configuration_file(
 
 
 def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return, without reading it, whether a variable names a file that is not on this machine.
-
-    Args:
-        environ: The environment.
-    """
+    """Return, without reading it, whether a variable names a file that is not on this machine."""
     named = environ.get(OWN_VARIABLE, "").strip() or environ.get(_ORIGINAL_VARIABLE, "").strip()
     scheme, found, _ = named.partition("://")
     return bool(found) and scheme != "file"
@@ -102,10 +98,6 @@ def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
 
 def read_json_object(path: str, name: str) -> dict[str, Any]:
     """Read a small file with one JSON object.
-
-    Args:
-        path: A path or URI.
-        name: Its name in messages.
 
     Raises:
         ConfigurationFileNotFoundError: It does not exist.

@@ -222,10 +222,6 @@ def load_hook_configuration(
 ) -> HookConfiguration:
     """Find, read and check the file that configures a hook.
 
-    Args:
-        json_file_path: The file, where the code names it.
-        environ: The environment, which names it else.
-
     Raises:
         ConfigurationFileNotFoundError: There is none.
         HookConfigurationError: It cannot be read, or has a mistake.

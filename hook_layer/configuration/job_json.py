@@ -72,9 +72,6 @@ _OF_THE_PLATFORM: Final = frozenset(
 def parse_job(file: ConfigurationFile) -> tuple[Mapping[str, Any], JobConfiguration]:
     """Take apart what a configuration file says of the hook and of the job.
 
-    Args:
-        file: The file.
-
     Returns:
         The hook's part, which is `DebugHookConfig` or the top, and the job's part.
 

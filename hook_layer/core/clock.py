@@ -56,11 +56,6 @@ class StepClock:
         self.mode_steps[ModeKeys.GLOBAL] = self.step
 
     def resume_after(self, step: int, mode_steps: Mapping[ModeKeys, int]) -> None:
-        """Continue the step numbers of an interrupted run.
-
-        Args:
-            step: Its last global step.
-            mode_steps: Its last step of each mode.
-        """
+        """Continue the step numbers of an interrupted run."""
         self.step = self._last_resumed = step
         self.mode_steps |= {**mode_steps, ModeKeys.GLOBAL: step}

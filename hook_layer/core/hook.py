@@ -316,16 +316,7 @@ class BaseHook:
         duration: float = 1,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Take an event for the original's profiler, which is no part of this: nothing is stored.
-
-        Args:
-            timestamp: When it began, seconds since 1970.
-            training_phase: What it is part of.
-            op_name: What it is.
-            phase: Kind of the event.
-            duration: How long it took, seconds.
-            kwargs: Whatever else belongs to it.
-        """
+        """Accept an event of the original's profiler; nothing is stored."""
         if not BaseHook._has_warned_of_traces:
             BaseHook._has_warned_of_traces = True
             logger.warning(
@@ -396,11 +387,7 @@ class BaseHook:
         self.session.dry_run = value
 
     def follow(self, earlier: Iterable[BaseHook]) -> None:
-        """Close the hooks of earlier runs of this process, once those have ended.
-
-        Args:
-            earlier: The hooks.
-        """
+        """Close the hooks of earlier runs of this process, once those have ended."""
         self._earlier = EarlierHooks(earlier)
 
     def limit_values(self) -> None:

@@ -25,11 +25,6 @@ class Interruption:
 
     What follows in this process, an exception or a `close`, is not the end of training.
 
-    Args:
-        session: The trial of the run.
-        recorder: Tensors of the open step.
-        clock: Numbers of the steps.
-
     Attributes:
         signal: The signal that interrupted training; None without any.
     """

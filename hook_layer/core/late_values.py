@@ -18,10 +18,6 @@ class LateValues:
     """Captures values after the end of a run, and adds them to it as one more step.
 
     `close` or the end of the process writes them. Until then the run keeps its end marker.
-
-    Args:
-        recorder: Captures them.
-        session: The trial of the run.
     """
 
     def __init__(self, recorder: Recorder, session: Session) -> None:

@@ -31,12 +31,6 @@ logger = logging.getLogger("stepwatch")
 class Recorder:
     """Gathers the tensors of a step.
 
-    Args:
-        clock: Numbers of the steps.
-        collector: What is saved.
-        tensor_capture: Captures tensors.
-        hand_over: Takes a step that is complete.
-
     Attributes:
         record: The open step; None without any.
         is_captured: Whether the open step is complete, as far as is known.

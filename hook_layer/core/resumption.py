@@ -24,11 +24,6 @@ __all__ = ["Resumption"]
 class Resumption(Part):
     """Decides where a run begins or continues, and notes how far it is.
 
-    Args:
-        state: The state of the hook.
-        clock: Numbers of the steps.
-        place: Where the run is stored.
-
     Attributes:
         start: Where the run begins; None before that is decided.
         framework_step: Number of the next step of a run that its framework resumes; 0: a new run.
@@ -58,9 +53,6 @@ class Resumption(Part):
     def begin(self, start: RunStart) -> RunStart:
         """Continue the step numbers, where the run continues.
 
-        Args:
-            start: Where the run begins.
-
         Returns:
             The same, or a later step if the framework resumes the run there.
         """
@@ -78,11 +70,7 @@ class Resumption(Part):
             self._checkpoints.file.copy_by(trial.writer.housekeep)
 
     def look_for_checkpoint(self, trial: TrialSession | None) -> None:
-        """Note the step if a checkpoint was saved since the last look.
-
-        Args:
-            trial: The open trial; None without any.
-        """
+        """Note the step if a checkpoint was saved since the last look."""
         if self._checkpoints is not None and trial is not None:
             self._note_checkpoint(self._checkpoints, trial)
 

@@ -198,9 +198,6 @@ class Session(Part):
     def add_step(self, record: StepRecord) -> None:
         """Add a step to the run after its end, unless another run began in its folder.
 
-        Args:
-            record: The step.
-
         Raises:
             StorageError: The store cannot be reached.
         """

@@ -75,11 +75,7 @@ class HookState:
 
 
 class Part:
-    """A part of a hook whose methods can be guarded, see `hook_layer.guard`.
-
-    Args:
-        state: The state of the hook.
-    """
+    """A part of a hook whose methods can be guarded, see `hook_layer.guard`."""
 
     def __init__(self, state: HookState) -> None:
         self.state = state

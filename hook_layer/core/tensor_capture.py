@@ -36,9 +36,6 @@ class TensorSource:
     """How the tensors of a framework are captured; this class is for numpy's arrays.
 
     A framework overrides what differs.
-
-    Args:
-        failures: Counts tensors that cannot be captured.
     """
 
     def __init__(self, failures: FailureLog) -> None:
@@ -83,12 +80,6 @@ class TensorSource:
 
 class TensorCapture:
     """Captures tensors; one that cannot be captured is counted and skipped.
-
-    Args:
-        source: Where the tensors come from.
-        failures: Counts tensors that cannot be captured.
-        budget: How many bytes of values are stored.
-        with_statistics: Whether each tensor gets statistics.
 
     Attributes:
         source: Where the tensors come from.

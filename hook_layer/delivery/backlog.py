@@ -105,11 +105,6 @@ class Backlog:
     def add(self, step: WaitingStep, files: StepFiles, events: Buffers | None) -> None:
         """Put a step into the spool.
 
-        Args:
-            step: The step.
-            files: Its index file.
-            events: Its event file.
-
         Raises:
             OSError: There is no room for it, or no spool can be made.
         """

@@ -32,12 +32,6 @@ class SmallFiles:
     """The small files of a trial; never raises.
 
     One thread at a time may call the store; any may call `owe`, `put_last` and `defer`.
-
-    Args:
-        store: Where to.
-        health: How the store is.
-        counters: Where errors are counted.
-        clock: Returns a time that only grows, seconds.
     """
 
     def __init__(
@@ -75,12 +69,7 @@ class SmallFiles:
         return self._breaker.wait_s()
 
     def put(self, key: str, content: Content) -> None:
-        """Store a small file, now or later.
-
-        Args:
-            key: Its key.
-            content: Its content.
-        """
+        """Store a small file, now or later."""
         self.owe(key, content)
         if self._health.allows():
             self._pay(key)
@@ -96,12 +85,7 @@ class SmallFiles:
         self._last = (key, content)
 
     def housekeep(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may fail without harm.
-
-        Args:
-            what: What it does, for the log.
-            action: Does it.
-        """
+        """Do something that may fail without harm."""
         error = self._health.call(action)
         if error is not None:
             self._complain(what, error)

@@ -234,11 +234,6 @@ class SpoolFolder:
     def put_file(self, key: str, data: bytes, *, is_last: bool = False) -> None:
         """Keep another file of the trial.
 
-        Args:
-            key: Its key.
-            data: Its content.
-            is_last: Whether it comes behind all others.
-
         Raises:
             OSError: The folder cannot be written to.
         """

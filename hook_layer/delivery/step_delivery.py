@@ -116,12 +116,7 @@ class StepDelivery:
     # Steps ---------------------------------------------------------------------------------------
 
     def write(self, record: StepRecord, number: int) -> None:
-        """Store a step behind those that wait, or let it wait with them.
-
-        Args:
-            record: What was captured of it.
-            number: Its number.
-        """
+        """Store a step behind those that wait, or let it wait with them."""
         may_try = self.health.allows()
         while may_try and self.has_backlog and self._deliver_first():
             pass

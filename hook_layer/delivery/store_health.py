@@ -20,11 +20,6 @@ logger = logging.getLogger("stepwatch")
 class StoreHealth:
     """How storing steps goes.
 
-    Args:
-        uri: The store.
-        counters: Where errors are counted.
-        clock: Returns a time that only grows, seconds.
-
     Attributes:
         is_refused: Whether the last failure was one that waiting does not help against.
     """

@@ -161,10 +161,6 @@ def _shapes_json(rows: tuple[TensorShape, ...]) -> str:
 def parse_index(data: bytes, *, file: str) -> IndexFile:
     """Parse an index file, of this client or of the original one.
 
-    Args:
-        data: The file's bytes, not trusted.
-        file: Name of the file, for errors.
-
     Raises:
         IndexFileError: The file is no index file, or names a file outside the trial.
     """

@@ -53,9 +53,6 @@ def index_pieces(data: bytes) -> IndexPieces | None:
 
     The members in `content` are valid JSON and none of them belongs elsewhere. Of the other pieces
     nothing is known yet: anyone who parses them must find complete members, or a complete list.
-
-    Args:
-        data: The file's bytes, not trusted.
     """
     meta = _META.match(data)
     if meta is None or not data.endswith(b"}"):

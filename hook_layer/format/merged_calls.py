@@ -42,9 +42,6 @@ def shortened(index: IndexFile) -> ShortenedIndex:
 
     If that is still too long, inputs and outputs of modules are left out, then other tensors.
 
-    Args:
-        index: An index file that is too long.
-
     Raises:
         IndexFileError: The file would hold nothing.
     """

@@ -92,11 +92,7 @@ def is_known_to_grow(metric: str) -> bool:
 
 
 def is_known_to_fall(metric: str) -> bool:
-    """Return whether a metric is known to fall while a model learns.
-
-    Args:
-        metric: Its name without that of the data.
-    """
+    """Return whether a metric is known to fall while a model learns."""
     if _base(metric) in _FALLING:
         return True
     # Names come from files, and words that are made of words could be read in many ways.

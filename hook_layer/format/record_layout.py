@@ -34,12 +34,7 @@ _METADATA: Final = re.compile(
 
 
 class RecordLayout:
-    """The bytes that a tensor's records share, and where the others are.
-
-    Args:
-        data: A record that was parsed.
-        value: Its tensor.
-    """
+    """The bytes that a tensor's records share, and where the others are."""
 
     __slots__ = ("_after", "_before", "_dtype", "_end", "_head", "_length", "_shape", "_spots")
 

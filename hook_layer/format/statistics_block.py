@@ -150,9 +150,6 @@ def parse_statistics(block: object, document: Document) -> Statistics | None:
 def statistics_of_pieces(pieces: IndexPieces) -> Statistics | None:
     """Return the block of an index file, None if it has none; what is often the same is shared.
 
-    Args:
-        pieces: The file.
-
     Raises:
         FormatError: The pieces are not statistics; parse the whole file to find out why.
     """

@@ -47,13 +47,7 @@ class KerasTensors(TensorSource):
 
 
 class ModelCapture(Part):
-    """Captures tensors of a model.
-
-    Args:
-        state: The state of the hook.
-        collector: What is saved in the open step.
-        recorder: Tensors of the open step.
-    """
+    """Captures tensors of a model."""
 
     def __init__(self, state: HookState, collector: Collector, recorder: Recorder) -> None:
         super().__init__(state)
@@ -151,12 +145,7 @@ class ModelCapture(Part):
         self._step_tensors_due.clear()
 
     def capture(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
-        """Capture those of these tensors that are due.
-
-        Args:
-            tensors: The tensors by name.
-            member_of: Collections that all of them belong to.
-        """
+        """Capture those of these tensors that are due."""
         self._recorder.capture(self._collector.planned(tensors, member_of))
 
 

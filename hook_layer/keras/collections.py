@@ -72,11 +72,7 @@ class Collection(BaseCollection):
     add_tensor = add_variable = add_for_mode
 
     def include_layers(self, layers: Mapping[str, Any]) -> None:
-        """Take the layers of the type that the collection is named after, if it is.
-
-        Args:
-            layers: Layers of a model by name.
-        """
+        """Take the layers of the type that the collection is named after, if it is."""
         kind, _, side = self.name.partition("_")
         names = tuple(layers)
         if kind not in _KINDS or side not in _SIDES or names == self._searched:
@@ -95,12 +91,7 @@ class Collection(BaseCollection):
 
 
 def find_layers(manager: CollectionManager, layers: Mapping[str, Any]) -> None:
-    """Let the collections that are named after a type of layer find theirs.
-
-    Args:
-        manager: The collections.
-        layers: Layers of a model by name.
-    """
+    """Let the collections that are named after a type of layer find theirs."""
     manager.fill_known()
     for collection in manager.collections.values():
         if isinstance(collection, Collection):

@@ -35,9 +35,6 @@ _MODES: Final = {
 class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # untyped
     """A hook that handles the callbacks of Keras, and tapes.
 
-    Args:
-        setup: What the hook is made of.
-
     Attributes:
         model_capture: Captures tensors of the model.
     """
@@ -267,14 +264,7 @@ class KerasWorkers(Workers):
 
 
 class _StepFunction:
-    """Stands for the function that computes a step of a model.
-
-    Args:
-        hook: The hook, which is known weakly.
-        model: The model, which is known weakly.
-        kind: `train`, `test` or `predict`.
-        original: The function.
-    """
+    """Stands for the function that computes a step of a model."""
 
     def __init__(
         self, hook: KerasEvents, model: Any, kind: str, original: Callable[..., Any]

@@ -21,9 +21,6 @@ _GRADIENT: Final = "gradients/{}Grad"
 class ModelNames:
     """Names of what a model consists of, as it is now: an unbuilt one has no variables yet.
 
-    Args:
-        model: The model.
-
     Attributes:
         layers: Layers by name, without the model itself.
         weights: Variables by name.

@@ -56,10 +56,6 @@ class BaseStepRunner:
     ) -> tuple[Any, dict[str, Any]]:
         """Run a step.
 
-        Args:
-            original: The function that Keras made for it.
-            args: What Keras gives it.
-
         Returns:
             What the function returns, and the tensors within the step by name.
         """

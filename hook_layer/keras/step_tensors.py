@@ -22,13 +22,7 @@ class StepTensors:
         return number
 
     def put(self, prefix: str, number: int, value: Any) -> None:
-        """Add a tensor.
-
-        Args:
-            prefix: Its name, without a number.
-            number: What `next_number` returned.
-            value: The tensor.
-        """
+        """Add a tensor."""
         self._values[prefix, number] = value
 
     def add(self, prefix: str, value: Any) -> None:

@@ -77,26 +77,14 @@ def is_of_variables(sources: Any) -> bool:
 
 
 def take_step(listener: KerasEvents, target: Any, sources: Any, gradients: Any) -> None:
-    """Take gradients of a tape that was not wrapped for a step.
-
-    Args:
-        listener: Gets the callbacks; known weakly.
-        target: What the gradients are of.
-        sources: The variables.
-        gradients: Their gradients.
-    """
+    """Take gradients of a tape that was not wrapped for a step."""
     recording = _Recording(listener, None)
     recording.begins()
     recording.is_read(target, sources, gradients)
 
 
 class _Recording:
-    """What one tape records.
-
-    Args:
-        listener: Gets the callbacks; known weakly.
-        model: The model whose layers are looked at.
-    """
+    """What one tape records."""
 
     def __init__(self, listener: KerasEvents, model: Any) -> None:
         self.failures = listener.failures

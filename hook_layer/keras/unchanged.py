@@ -33,11 +33,7 @@ _METHODS: Final = ("fit", "evaluate", "predict")
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for each training of this process.
-
-    Args:
-        source: Where the hooks come from.
-    """
+    """Make a hook for each training of this process."""
     trainings = _Trainings(source)
     for name in _METHODS:
         setattr(keras.Model, name, trainings.with_hook(getattr(keras.Model, name)))
@@ -50,11 +46,7 @@ def watch_unchanged(source: HookSource) -> None:
 
 
 class _Trainings:
-    """The trainings of this process.
-
-    Args:
-        source: Where the hook comes from.
-    """
+    """The trainings of this process."""
 
     def __init__(self, source: HookSource) -> None:
         self._source = source

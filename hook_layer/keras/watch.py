@@ -24,21 +24,11 @@ class Sink(Protocol):
     """Receives the tensors of a step."""
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
-        """Take tensors of one kind, which are numbered if there are several.
-
-        Args:
-            prefix: Their name, without the number.
-            tensors: Tensors of the backend, concrete or symbolic.
-        """
+        """Take tensors of one kind, which are numbered if there are several."""
         ...
 
     def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
-        """Take gradients by name, as they are given to `optimizer.apply`.
-
-        Args:
-            optimizer: The optimiser.
-            named: The gradients.
-        """
+        """Take gradients by name, as they are given to `optimizer.apply`."""
         ...
 
     def before_update(self) -> None:
@@ -190,9 +180,6 @@ def loss_name(loss: Any) -> str:
     """Return the kind of a loss in CamelCase, such as `MeanSquaredError`.
 
     That is its function's name, or that of its class. `WithLogits` follows if it takes logits.
-
-    Args:
-        loss: A `keras.losses.Loss`.
     """
     function = getattr(loss, "fn", None)
     name = getattr(function, "__name__", "").strip("<>_") or type(loss).__name__

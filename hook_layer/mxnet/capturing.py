@@ -47,11 +47,7 @@ class MxnetWorkers(Workers):
 
 
 class MxnetTensors(TensorSource):
-    """Captures MXNet's arrays, and what numpy makes arrays of.
-
-    Args:
-        failures: Counts tensors that cannot be captured.
-    """
+    """Captures MXNet's arrays, and what numpy makes arrays of."""
 
     def __init__(self, failures: FailureLog) -> None:
         super().__init__(failures)
@@ -80,11 +76,6 @@ class MxnetTensors(TensorSource):
 class BlockCapture(Part):
     """Captures parameters, inputs and outputs of registered blocks.
 
-    Args:
-        state: The state of the hook.
-        collector: What is saved in the open step.
-        recorder: Tensors of the open step.
-
     Attributes:
         registered: The registered blocks.
     """
@@ -106,9 +97,6 @@ class BlockCapture(Part):
 
     def prepare_collections(self, *, is_first: bool) -> None:
         """Make the collections fit the registered blocks.
-
-        Args:
-            is_first: Whether no step has begun.
 
         Raises:
             HookConfigurationError: A collection has a block that is not part of them (before the
@@ -140,13 +128,7 @@ class BlockCapture(Part):
         self._refreshed.clear()
 
     def begin_pass(self, model: Block, inputs: Any, *, is_new: bool) -> None:
-        """Capture what is due of a model before its forward pass, and watch the rest.
-
-        Args:
-            model: The model.
-            inputs: Its inputs.
-            is_new: Whether a step begins.
-        """
+        """Capture what is due of a model before its forward pass, and watch the rest."""
         if self._collector.due:
             if is_new:
                 self._await_parameters(model)
@@ -258,12 +240,7 @@ class BlockCapture(Part):
     # How -----------------------------------------------------------------------------------------
 
     def capture(self, arrays: Mapping[str, NDArray], member_of: tuple[str, ...] = ()) -> None:
-        """Capture those of these arrays that are due.
-
-        Args:
-            arrays: The arrays by name.
-            member_of: Collections that all of them belong to.
-        """
+        """Capture those of these arrays that are due."""
         self._recorder.capture(self._collector.planned(arrays, member_of))
 
     def numbered(self, prefix: str, value: Any) -> dict[str, NDArray]:

@@ -45,11 +45,7 @@ _newest = _Newest()
 
 
 class MxnetEvents(BaseHook):
-    """A hook that knows what blocks, backward passes and Trainers do.
-
-    Args:
-        setup: What the hook is made of.
-    """
+    """A hook that knows what blocks, backward passes and Trainers do."""
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup, workers=MxnetWorkers(), source=MxnetTensors)

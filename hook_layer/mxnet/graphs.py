@@ -61,10 +61,6 @@ class _Trace:
     called twice have the same names. While a graph is traced here each call has a prefix of its
     own.
 
-    Args:
-        graph: The block that runs as a whole.
-        inputs: What it is called with.
-
     Attributes:
         inputs: The inputs of the graph, symbols.
         outputs: Its outputs, one symbol.

@@ -26,11 +26,7 @@ _NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
 
 
 def own_gradient(parameter: Parameter) -> NDArray | None:
-    """Return the sum over contexts of the gradients that backward passes computed; None: of none.
-
-    Args:
-        parameter: A parameter that has gradients.
-    """
+    """Return the sum over contexts of gradients of backward passes; None without any."""
     return _sum(_fresh_gradients(parameter))
 
 
@@ -40,10 +36,6 @@ def updated_gradient(trainer: Trainer, parameter: Parameter) -> NDArray | None:
     It is not divided by the batch size, as in MXNet itself. With several contexts it is the sum
     over them: the Trainer put it in every context, or its store computes it. With a loss that
     `mxnet.contrib.amp` scales, it is unscaled.
-
-    Args:
-        trainer: A Trainer that is about to update.
-        parameter: One of its parameters that has gradients.
     """
     gradients = _fresh_gradients(parameter)
     if trainer._kvstore is None or not trainer._update_on_kvstore:  # noqa: SLF001 - no public way

@@ -38,22 +38,14 @@ _searches: Final[list[ModelSearch]] = []
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for the first model that is trained in this process.
-
-    Args:
-        source: Where the hook comes from.
-    """
+    """Make a hook for the first model that is trained in this process."""
     search = ModelSearch(source)
     _searches.append(search)
     search.begin()
 
 
 class ModelSearch:
-    """Looks for the model and for its losses.
-
-    Args:
-        source: Where the hook comes from.
-    """
+    """Looks for the model and for its losses."""
 
     def __init__(self, source: HookSource) -> None:
         self._source = source

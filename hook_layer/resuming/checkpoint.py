@@ -97,11 +97,6 @@ class Progress(NamedTuple):
 class CheckpointKeeper:
     """Keeps the state file of a checkpoint directory.
 
-    Args:
-        config: Where the checkpoints are.
-        job_name: Name of the training job.
-        clock: Returns a time that only grows, seconds.
-
     Attributes:
         file: The state file.
     """
@@ -212,9 +207,6 @@ class CheckpointKeeper:
 
     def look(self, progress: Callable[[], Progress]) -> bool:
         """Write the state if a checkpoint was saved since the last look.
-
-        Args:
-            progress: Returns how far the training is.
 
         Returns:
             Whether one was saved.

@@ -56,11 +56,6 @@ def is_same_run(store: Store, job: JobEnvironment, run: SavedRun) -> bool:
     Not if the folder is that of another run, or of none: anyone who reads the files of a run needs
     those of its first steps too. On SageMaker the folder of a new machine is empty while the files
     are in S3; there the name of the job counts.
-
-    Args:
-        store: The trial's root.
-        job: The job as it is now.
-        run: The run.
     """
     if run.training_job_name != job.training_job_name:
         return False
@@ -84,11 +79,6 @@ def numbering(store: Store, identity: RunIdentity, start: RunStart) -> Numbering
     The chief's numbers are in the state that the training continues from; what was not stored when
     the process was killed shows as lost. Other workers may have saved fewer steps than the chief:
     they go on behind their last file.
-
-    Args:
-        store: The trial's root.
-        identity: Run and worker.
-        start: Where training continues.
     """
     if not start.sequence:
         return Numbering(0)

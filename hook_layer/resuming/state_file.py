@@ -127,12 +127,7 @@ class StateFile:
 
 
 class _OwedFile:
-    """The state file in one store, stored again until that works.
-
-    Args:
-        store: Returns the store.
-        clock: Returns a time that only grows, seconds.
-    """
+    """The state file in one store, stored again until that works."""
 
     def __init__(self, store: Callable[[], Store], clock: Callable[[], float]) -> None:
         self._open = store

@@ -48,9 +48,6 @@ class LocalStore:
 
     Objects are written beside their name and renamed, so that readers never see a part, and an
     agent that copies the folder elsewhere does not either.
-
-    Args:
-        path: The folder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -17,10 +17,6 @@ class MirrorStore:
 
     Whether something succeeded is up to the first store, and it alone is read. That something fails
     in the second is logged once.
-
-    Args:
-        primary: The store that counts.
-        copy: The store of the second copy.
     """
 
     def __init__(self, primary: Store, copy: Store) -> None:

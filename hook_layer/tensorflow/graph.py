@@ -20,11 +20,7 @@ _MAX_KNOWN_RUNS: Final = 100
 
 
 def graph_variables(graph: Any) -> dict[str, Any]:
-    """Return the variables of a graph by name.
-
-    Args:
-        graph: The graph.
-    """
+    """Return the variables of a graph by name."""
     keys = tf.compat.v1.GraphKeys
     found = [
         v

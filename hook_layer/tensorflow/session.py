@@ -24,11 +24,7 @@ _WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]  # unknown to mypy
-    """A hook that handles the callbacks of a monitored session.
-
-    Args:
-        setup: What the hook is made of.
-    """
+    """A hook that handles the callbacks of a monitored session."""
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)

@@ -27,11 +27,7 @@ logger = logging.getLogger("stepwatch")
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for the first session of this process that trains.
-
-    Args:
-        source: Where the hook comes from.
-    """
+    """Make a hook for the first session of this process that trains."""
     train = tf.compat.v1.train
     sessions = _Sessions(source)
     _call_after(train.Optimizer, "compute_gradients", sessions.note_gradients)
@@ -41,11 +37,7 @@ def watch_unchanged(source: HookSource) -> None:
 
 
 class _Sessions:
-    """The sessions of this process, and the optimisers of their graphs.
-
-    Args:
-        source: Where the hook comes from.
-    """
+    """The sessions of this process, and the optimisers of their graphs."""
 
     def __init__(self, source: HookSource) -> None:
         self._source = source
@@ -67,11 +59,7 @@ class _Sessions:
         self._optimizers.setdefault(tf.compat.v1.get_default_graph(), []).append(optimizer)
 
     def hooks(self, given: Any) -> Any:
-        """Return the hooks that a session is to have.
-
-        Args:
-            given: Those that the script gives it.
-        """
+        """Return the hooks that a session is to have."""
         hooks = list(given or ())
         if any(isinstance(hook, (BaseHook, InactiveCopy)) for hook in hooks):
             self._has_hook = True

@@ -54,11 +54,7 @@ def expected_reductions(
 
 
 def expected_statistics(value: _Array) -> dict[str, float]:
-    """Return the statistics of a value: column, number; without those of no elements.
-
-    Args:
-        value: The value, numbers.
-    """
+    """Return the statistics of a value: column, number; without those of no elements."""
     values = value.astype(np.float64).ravel()
     finite = values[np.isfinite(values)]
     counts = {

@@ -119,11 +119,7 @@ class ContractTraining(TrainingUnderTest):
 
 
 def failing_in(step: int) -> OnStep:
-    """Return what fails in a step of the training script.
-
-    Args:
-        step: Number of the step.
-    """
+    """Return what fails in a step of the training script."""
 
     def on_step(current: int) -> None:
         if current == step:

@@ -22,11 +22,7 @@ __all__ = ["WrittenTrial"]
 
 @dataclass
 class WrittenTrial:
-    """The files of a trial.
-
-    Args:
-        uri: The trial's root.
-    """
+    """The files of a trial."""
 
     uri: str
 

@@ -79,9 +79,6 @@ def first_rows(data: DMatrix) -> NDArray[np.float32] | None:
 
     What is missing is NaN. None if not even one row is so small, or data that are longer cannot be
     cut, as those in histograms or outside of the memory.
-
-    Args:
-        data: The data.
     """
     num_rows = min(data.num_row(), _MOST_ELEMENTS // max(data.num_col(), 1))
     if not num_rows:

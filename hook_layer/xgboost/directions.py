@@ -51,11 +51,7 @@ def direction_of(
 
 
 def collection_of_direction(grows: bool | None) -> str | None:
-    """Return the collection for metrics with this direction; None if the script declares none.
-
-    Args:
-        grows: What `direction_of` returned.
-    """
+    """Return the collection for metrics with this direction; None if the script declares none."""
     if grows is None:
         return None
     return GROWING_METRICS if grows else FALLING_METRICS

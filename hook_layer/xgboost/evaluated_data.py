@@ -65,12 +65,7 @@ def trained_on(data: Any, evals: Iterable[tuple[Any, str]]) -> list[bool]:
 
 
 def collection_of_metric(name: str, evaluated: Mapping[str, bool]) -> str | None:
-    """Return which of the two collections a metric belongs to; None where nobody knows.
-
-    Args:
-        name: Name of the tensor, as `validation_0-logloss`.
-        evaluated: What `evaluated_data` returned.
-    """
+    """Return which of the two collections a metric belongs to; None where nobody knows."""
     of = max((data for data in evaluated if name.startswith(f"{data}-")), key=len, default=None)
     if of is None:
         return None

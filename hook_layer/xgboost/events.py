@@ -42,11 +42,7 @@ _NO_TENSOR: Final = "?"
 
 
 class BoosterEvents(BaseHook, TrainingCallback):
-    """A hook that handles the callbacks of XGBoost.
-
-    Args:
-        setup: What the hook is made of.
-    """
+    """A hook that handles the callbacks of XGBoost."""
 
     def __init__(self, setup: HookSetup) -> None:
         workers = BoosterWorkers()

@@ -12,11 +12,7 @@ __all__ = ["InactiveCopyCallback"]
 
 
 class InactiveCopyCallback(InactiveCopy, TrainingCallback):
-    """A copy of a hook that may be a callback.
-
-    Args:
-        hook_type: The hook's class.
-    """
+    """A copy of a hook that may be a callback."""
 
     def before_training(self, model: Any) -> Any:
         """Log that nothing is saved; called by XGBoost."""

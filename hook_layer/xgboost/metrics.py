@@ -68,11 +68,6 @@ def evaluated_metrics(
     said to the hook as a whole is of steps whose mode the script sets. `metrics` come with
     `losses`, so that a round has what grows beside what falls. That is so for the first 100 rounds:
     in a long training of quick rounds more would cost more than the training.
-
-    Args:
-        manager: The collections.
-        mode: The mode of the round.
-        mode_step: Its number in this mode.
     """
     if mode_step >= _EACH_ROUND:
         return []

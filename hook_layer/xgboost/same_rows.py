@@ -24,11 +24,7 @@ _MOST_STORED: Final = 1 << 23
 
 
 class SameRows:
-    """Compares other data with one data set, whose labels and rows are read once.
-
-    Args:
-        data: The data set.
-    """
+    """Compares other data with one data set, whose labels and rows are read once."""
 
     def __init__(self, data: DMatrix) -> None:
         self._data = data

@@ -30,9 +30,6 @@ TREE_COLUMNS: Final = (
 def trees_of_last_round(model: Booster) -> dict[str, NDArray[Any]]:
     """Return the trees of the last round: one, or one for each class and parallel tree.
 
-    Args:
-        model: A booster with trees.
-
     Returns:
         The columns of `Booster.trees_to_dataframe`, [nodes], of these trees (`Target` from XGBoost
         3.4 on); columns of text have "nan" where there is nothing, and categories are joined by

@@ -29,11 +29,7 @@ logger = logging.getLogger("stepwatch")
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for each training of this process.
-
-    Args:
-        source: Where the hooks come from.
-    """
+    """Make a hook for each training of this process."""
     original = xgboost.training.train
     trainings = _Trainings(source)
 
@@ -52,22 +48,13 @@ def watch_unchanged(source: HookSource) -> None:
 
 
 class _Trainings:
-    """The trainings of this process.
-
-    Args:
-        source: Where the hook comes from.
-    """
+    """The trainings of this process."""
 
     def __init__(self, source: HookSource) -> None:
         self._source = source
 
     def add_hook(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Add a hook to the arguments of `xgboost.train`, if it is to have one.
-
-        Args:
-            args: What is passed by position.
-            kwargs: What is passed by keyword; gets `callbacks`, and lists instead of iterators.
-        """
+        """Add a hook to the keyword arguments of `xgboost.train`, if it needs one."""
         try:
             self._add_hook(args, kwargs)
         except Exception:

@@ -26,13 +26,7 @@ def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backen
 
 
 class StepRunner(BaseStepRunner):
-    """Runs steps of a model on JAX.
-
-    Args:
-        model: The model.
-        kind: `train`, `test` or `predict`.
-        listener: Decides which tensors are returned; known weakly.
-    """
+    """Runs steps of a model on JAX."""
 
     def __init__(self, model: Any, kind: str, listener: ModelCapture) -> None:
         super().__init__(model, kind, listener, is_traced=True)

@@ -40,13 +40,7 @@ def rank_and_size(model: Any) -> tuple[int, int]:
 
 
 class StepRunner(BaseStepRunner):
-    """Runs steps of a model on TensorFlow.
-
-    Args:
-        model: The model.
-        kind: `train`, `test` or `predict`.
-        listener: Decides which tensors are returned; known weakly.
-    """
+    """Runs steps of a model on TensorFlow."""
 
     _sees_outer = True  # what LossScaleOptimizer computes is within a branch of the graph
 
