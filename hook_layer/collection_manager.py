@@ -311,7 +311,7 @@ class CollectionManager(CollectionSet):
         """Return a collection as it is written, with the defaults filled in."""
         configs = {mode: self._save_config_of(collection, mode) for mode in ModeKeys}
         return replace(
-            collection.to_entry(),
+            CollectionEntry(**collection.to_json_dict()),
             reduction_config=self._reduction_config_of(collection).to_file_dict(),
             save_config=SaveConfig(configs).to_json_dict(),
             save_histogram=_has_histograms(collection),

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from hook_layer.configuration.json_values import as_object, as_text, load_json, refuse
 from hook_layer.errors import HookConfigurationError
-from hook_layer.format.collections_file import CollectionEntry
 from hook_layer.format.modes import ModeKeys
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -182,19 +181,6 @@ class Collection:
     def to_json(self) -> str:
         """Return `to_json_dict()` as a string."""
         return json.dumps(self.to_json_dict())
-
-    def to_entry(self) -> CollectionEntry:
-        """Return the collection as the collections file holds it."""
-        return CollectionEntry(
-            name=self.name,
-            include_regex=tuple(self.include_regex),
-            tensor_names=tuple(sorted(self.tensor_names)),
-            reduction_config=(
-                None if self.reduction_config is None else self.reduction_config.to_json_dict()
-            ),
-            save_config=None if self.save_config is None else self.save_config.to_json_dict(),
-            save_histogram=self.save_histogram,
-        )
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> Collection:

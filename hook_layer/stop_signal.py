@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Final
 
 from hook_layer.format.errors import JobFileError
@@ -33,7 +32,6 @@ class StopSignal:
         store: The trial's root.
         run_id: Id of this run.
         poll_s: Time between two looks, seconds.
-        wait: Waits so many seconds and says whether to end; for tests.
     """
 
     def __init__(
@@ -42,14 +40,12 @@ class StopSignal:
         run_id: str,
         *,
         poll_s: float = DEFAULT_STOP_POLL_S,
-        wait: Callable[[float], bool] | None = None,
     ) -> None:
         self.num_errors = 0
         self._store = store
         self._run_id = run_id
         self._poll_s = poll_s
         self._closed = threading.Event()
-        self._wait = wait or self._closed.wait
         self._requested: StopFile | None = None
         self._ignored: bytes | None = None
         self._first_look = True
@@ -116,5 +112,5 @@ class StopSignal:
 
     def _poll(self) -> None:
         while self.check() is None and not self._closed.is_set():
-            if self._wait(self._poll_s):
+            if self._closed.wait(self._poll_s):
                 return

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 from hook_layer.stuck_thread import StuckThreadWatch, end_by_signal
 from hook_layer.time_limit import within
 
-__all__ = ["Interruptible", "TerminationHandler", "on_termination"]
+__all__ = ["HANDLERS", "Interruptible", "TerminationHandler"]
 
 _Handler = Callable[[int, "FrameType | None"], Any]
 _GRACE_S: Final = 2.0
@@ -188,27 +188,6 @@ class TerminationHandler:
         self._has_stored.set()
 
 
-class TerminationHandlers:
-    """The handlers of all signals that interrupt a training.
-
-    Args:
-        handlers: The handlers.
-    """
-
-    def __init__(self, *handlers: TerminationHandler) -> None:
-        self._handlers = handlers
-
-    def add(self, hook: Interruptible) -> None:
-        """Notify a hook of these signals from now on; see `TerminationHandler.add`."""
-        for handler in self._handlers:
-            handler.add(hook)
-
-    def remove(self, hook: Interruptible) -> None:
-        """Stop notifying a hook; see `TerminationHandler.remove`."""
-        for handler in self._handlers:
-            handler.remove(hook)
-
-
 def _handlers() -> Iterator[TerminationHandler]:
     yield TerminationHandler(signal.SIGTERM)
     if hasattr(signal, "SIGHUP"):
@@ -216,5 +195,5 @@ def _handlers() -> Iterator[TerminationHandler]:
         yield TerminationHandler(signal.SIGHUP, watches_main_thread=False)
 
 
-on_termination: Final = TerminationHandlers(*_handlers())
-"""The process's handlers."""
+HANDLERS: Final = (*_handlers(),)
+"""The process's handlers of all signals that interrupt a training."""

@@ -172,7 +172,7 @@ class BaseHook:
         """
         session = self.session
         self.recorder.end_step()
-        session.look_for_checkpoint()
+        session.resumption.look_for_checkpoint()
         if session.is_writer is None:
             # A session that was stopped begins no run, however its framework stops.
             refusal = self.stop_listener.refuse(session.place.stop_request)
@@ -440,7 +440,7 @@ class BaseHook:
             if self.state.is_closed:
                 return
             self.recorder.end_step()
-            self.session.look_for_checkpoint()
+            self.session.resumption.look_for_checkpoint()
             self._save_pending()
             self.state.close()
             self.stop_listener.close()

@@ -11,7 +11,7 @@ from hook_layer.core.clock import StepClock
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.session import Session
 from hook_layer.core.trial_session import TrialSession
-from hook_layer.termination import on_termination
+from hook_layer.termination import HANDLERS
 
 __all__ = ["Interruption"]
 
@@ -40,11 +40,13 @@ class Interruption:
         session = self._session
         has_trial = session.trial is not None and session.is_active
         if has_trial and session.options.termination_timeout_s is not None:
-            on_termination.add(self)
+            for handler in HANDLERS:
+                handler.add(self)
 
     def close(self) -> None:
         """Listen no more."""
-        on_termination.remove(self)
+        for handler in HANDLERS:
+            handler.remove(self)
 
     def note_termination(self, number: signal.Signals) -> None:
         """Note that a signal interrupts training; nothing that follows is its end."""
@@ -65,7 +67,7 @@ class Interruption:
         is_stored = False
         if session.is_active:
             self._store_open_step(trial, timeout_s)
-            session.look_for_checkpoint()
+            session.resumption.look_for_checkpoint()
         else:  # a `close` that this interrupts could wait for a lock that it holds itself
             is_stored = trial.writer.wait_until_idle(timeout_s)
         is_stored = is_stored or trial.writer.close(max(deadline - time.monotonic(), 0.0))

@@ -37,6 +37,7 @@ class Resumption(Part):
         self.last_saved_step = clock.step
         self._clock = clock
         self._place = place
+        self._trial: TrialSession | None = None
         self._checkpoints: CheckpointKeeper | None = None
 
     @property
@@ -64,15 +65,16 @@ class Resumption(Part):
         self.last_saved_step = start.saved_step
         return start
 
-    def copy_state(self, trial: TrialSession) -> None:
-        """Let the writer of a trial copy the state file of the checkpoints."""
+    def note_trial(self, trial: TrialSession) -> None:
+        """Note checkpoints of an open trial from now on; its writer copies their state file."""
+        self._trial = trial
         if self._checkpoints is not None:
             self._checkpoints.file.copy_by(trial.writer.housekeep)
 
-    def look_for_checkpoint(self, trial: TrialSession | None) -> None:
+    def look_for_checkpoint(self) -> None:
         """Note the step if a checkpoint was saved since the last look."""
-        if self._checkpoints is not None and trial is not None:
-            self._note_checkpoint(self._checkpoints, trial)
+        if self._checkpoints is not None and self._trial is not None:
+            self._note_checkpoint(self._checkpoints, self._trial)
 
     def close(self, *, has_ended: bool) -> None:
         """Note whether the run has ended."""

@@ -156,10 +156,10 @@ class Session(Part):
         if self._manager.statistics_only:
             targets = replace(targets, tensorboard=None)
         trial = TrialSession(targets, identity, start, self.place.job, self.options)
-        self.resumption.copy_state(trial)
+        self.resumption.note_trial(trial)
         self.trial = trial
         self.is_writer = True
-        self.look_for_checkpoint()  # one that was saved since, before any step
+        self.resumption.look_for_checkpoint()  # one that was saved since, before any step
 
     # Steps ---------------------------------------------------------------------------------------
 
@@ -179,10 +179,6 @@ class Session(Part):
         """Write the collections file, unless it is the same as before."""
         if self.trial is not None:
             self.trial.write_collections(self._manager.to_file())
-
-    def look_for_checkpoint(self) -> None:
-        """Note the step if a checkpoint was saved since the last look."""
-        self.resumption.look_for_checkpoint(self.trial)
 
     # The end -------------------------------------------------------------------------------------
 

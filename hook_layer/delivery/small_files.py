@@ -71,7 +71,7 @@ class SmallFiles:
     def put(self, key: str, content: Content) -> None:
         """Store a small file, now or later."""
         self.owe(key, content)
-        if self._health.allows():
+        if self._health.breaker.allows():
             self._pay(key)
 
     def owe(self, key: str, content: Content) -> None:

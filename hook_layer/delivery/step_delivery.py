@@ -111,13 +111,13 @@ class StepDelivery:
 
     def wait_s(self) -> float:
         """Return the time until `advance` is worth calling, seconds; 0: now."""
-        return self.health.wait_s() if self.has_backlog else self.files.wait_s()
+        return self.health.breaker.wait_s() if self.has_backlog else self.files.wait_s()
 
     # Steps ---------------------------------------------------------------------------------------
 
     def write(self, record: StepRecord, number: int) -> None:
         """Store a step behind those that wait, or let it wait with them."""
-        may_try = self.health.allows()
+        may_try = self.health.breaker.allows()
         while may_try and self.has_backlog and self._deliver_first():
             pass
         encoded = self._encoded(record)
@@ -169,7 +169,11 @@ class StepDelivery:
         """Store the event file, then the index file; a step that fails waits, or is lost."""
         error, described = self._try_to_store(encoded, number)
         is_refused = error is None or isinstance(error, StoreRefusedError)
-        if not (is_refused or self.health.is_away or self.backlog.has_room(encoded.events.nbytes)):
+        if not (
+            is_refused
+            or self.health.breaker.has_opened
+            or self.backlog.has_room(encoded.events.nbytes)
+        ):
             error, described = self._try_to_store(encoded, number)  # one hiccup must not cost it
         with self._lock:
             if error is not None and not self._has_left:

@@ -22,6 +22,7 @@ class StoreHealth:
 
     Attributes:
         is_refused: Whether the last failure was one that waiting does not help against.
+        breaker: Says whether to try now, and how long to wait; open: the store is away.
     """
 
     def __init__(
@@ -34,22 +35,9 @@ class StoreHealth:
         self.is_refused = False
         self._uri = uri
         self._counters = counters
-        self._breaker = CircuitBreaker(clock=clock)
+        self.breaker = CircuitBreaker(clock=clock)
         self._has_lost = False
         self._lock = threading.Lock()
-
-    @property
-    def is_away(self) -> bool:
-        """Whether it failed again and again."""
-        return self._breaker.has_opened
-
-    def allows(self) -> bool:
-        """Return whether to try now."""
-        return self._breaker.allows()
-
-    def wait_s(self) -> float:
-        """Return the time until it is worth trying, seconds; 0: now."""
-        return self._breaker.wait_s()
 
     def call(self, action: Callable[[], object]) -> Exception | None:
         """Call the store, and return the error that it raised."""
@@ -62,21 +50,21 @@ class StoreHealth:
     def failed(self, error: Exception) -> None:
         """Note that a step could not be stored."""
         self.count_error(error)
-        was_away = self.is_away
+        was_away = self.breaker.has_opened
         self.is_refused = isinstance(error, StoreRefusedError)
-        self._breaker.failed()
-        if self.is_away and not was_away:
+        self.breaker.failed()
+        if self.breaker.has_opened and not was_away:
             logger.error(
                 "saving to %s failed several times in a row; the next try is in %g s. %s: %s",
                 self._uri,
-                self._breaker.wait_s(),
+                self.breaker.wait_s(),
                 self._fate(),
                 error,
             )
 
     def succeeded(self) -> None:
         """Note that a step was stored."""
-        if self.is_away:
+        if self.breaker.has_opened:
             logger.warning(
                 "saving to %s works again; %d steps wait on local disk, %d steps were lost so far",
                 self._uri,
@@ -84,7 +72,7 @@ class StoreHealth:
                 self._counters.steps_undelivered,
             )
         self.is_refused = self._has_lost = False
-        self._breaker.succeeded()
+        self.breaker.succeeded()
 
     def lost(self, error: Exception | None = None) -> None:
         """Count a step that is lost.

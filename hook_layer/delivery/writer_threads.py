@@ -246,7 +246,7 @@ class WriterThreads:
     def _may_spool(self, task: Task) -> bool:
         """Return whether to spool a task: without room, only if waiting for room is no use."""
         delivery = self._delivery
-        is_away = delivery.health.is_away or self._closing
+        is_away = delivery.health.breaker.has_opened or self._closing
         return is_away or delivery.backlog.has_room(task.nbytes)
 
     # Both ----------------------------------------------------------------------------------------

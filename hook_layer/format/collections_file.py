@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,8 +30,8 @@ class CollectionEntry:
     """
 
     name: str
-    include_regex: tuple[str, ...] = ()
-    tensor_names: tuple[str, ...] = ()
+    include_regex: Sequence[str] = ()
+    tensor_names: Sequence[str] = ()
     reduction_config: dict[str, Any] | None = None
     save_config: dict[str, Any] | None = None
     save_histogram: bool = True
@@ -46,14 +47,7 @@ class CollectionsFile:
     def encode(self) -> bytes:
         """Return the file's bytes."""
         collections = {
-            name: {
-                "name": entry.name,
-                "include_regex": list(entry.include_regex),
-                "tensor_names": sorted(entry.tensor_names),
-                "reduction_config": entry.reduction_config,
-                "save_config": entry.save_config,
-                "save_histogram": entry.save_histogram,
-            }
+            name: {**vars(entry), "tensor_names": sorted(entry.tensor_names)}
             for name, entry in self.collections.items()
         }
         content = {"collections": collections, "_meta": {"num_workers": self.num_workers}}

@@ -21,7 +21,7 @@ from hook_layer.format.checksum import PAYLOAD_CHECKSUM, frame_header
 from hook_layer.format.dtypes import PLAIN_TAGS, normalized, tag_of
 from hook_layer.format.errors import UnsupportedDtypeError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, key, varint
+from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, chunk, key, varint
 
 __all__ = ["EncodedRecord", "EventBuffers", "StepEncoder"]
 
@@ -136,7 +136,7 @@ class StepEncoder:
         content: bytes | None = None
         if tag is None and value.dtype.kind in "USO":
             tag = 0
-            content = b"".join(_chunk(number.STRING, _string_bytes(text)) for text in value.flat)
+            content = b"".join(chunk(number.STRING, _string_bytes(text)) for text in value.flat)
         elif tag is None:
             value = normalized(value)
             tag = tag_of(value.dtype)
@@ -180,17 +180,17 @@ def _frame(
 def _value_head(name: str, shape: tuple[int, ...], tag: int, content_bytes: int) -> bytes:
     """Return the bytes of a summary value before its content."""
     tensor = key(number.DTYPE, VARINT) + varint(tag) if tag else b""
-    tensor += _chunk(number.SHAPE, b"".join(_dimension(name, length) for length in shape))
+    tensor += chunk(number.SHAPE, b"".join(_dimension(name, length) for length in shape))
     if tag and content_bytes:
         tensor += key(number.CONTENT, LENGTH_DELIMITED) + varint(content_bytes)
     tensor_key = key(number.TENSOR, LENGTH_DELIMITED) + varint(len(tensor) + content_bytes)
-    return _chunk(number.TAG, name.encode()) + tensor_key + tensor
+    return chunk(number.TAG, name.encode()) + tensor_key + tensor
 
 
 def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
     """Return the metadata of a summary value; the same for all tensors of a step."""
     plugins = _plugin(number.MODE_STEP_PLUGIN, mode_step), _plugin(number.MODE_PLUGIN, mode.value)
-    return _chunk(number.METADATA, b"".join(plugins))
+    return chunk(number.METADATA, b"".join(plugins))
 
 
 def _bytes_of(value: npt.NDArray[Any]) -> memoryview:
@@ -206,9 +206,9 @@ def _time_field(wall_time: float) -> bytes:
 
 def _dimension(name: str, length: int) -> bytes:
     size = key(number.SIZE, VARINT) + varint(length) if length else b""
-    return _chunk(
+    return chunk(
         number.DIMENSION,
-        size + _chunk(number.DIMENSION_NAME, f"{name}_{length}".encode()),
+        size + chunk(number.DIMENSION_NAME, f"{name}_{length}".encode()),
     )
 
 
@@ -224,11 +224,7 @@ def _string_bytes(text: object) -> bytes:
 
 @lru_cache(maxsize=64)
 def _plugin(name: str, content: int) -> bytes:
-    entry = _chunk(number.PLUGIN_NAME, name.encode()) + _chunk(
+    entry = chunk(number.PLUGIN_NAME, name.encode()) + chunk(
         number.PLUGIN_CONTENT, str(content).encode()
     )
-    return _chunk(number.PLUGIN, entry)
-
-
-def _chunk(field: int, data: bytes) -> bytes:
-    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data
+    return chunk(number.PLUGIN, entry)

@@ -11,28 +11,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format import event_fields as number
 from hook_layer.format.dtypes import STRING_TAGS, array_from_content
 from hook_layer.format.errors import RecordError
-from hook_layer.format.event_fields import (
-    CONTENT,
-    DIMENSION,
-    DTYPE,
-    METADATA,
-    MODE_PLUGIN,
-    MODE_STEP_PLUGIN,
-    PLUGIN,
-    PLUGIN_CONTENT,
-    PLUGIN_NAME,
-    SHAPE,
-    SIZE,
-    STEP,
-    STRING,
-    SUMMARY,
-    TAG,
-    TENSOR,
-    VALUE,
-    WALL_TIME,
-)
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.wire import FIXED64, FieldReader, fields
 
@@ -76,15 +57,15 @@ def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
     reader = FieldReader(file)
     step, wall_time, summary = 0, 0.0, None
     for field, wire_type, value, at in fields(message, file=file, offset=offset):
-        if field == WALL_TIME:
+        if field == number.WALL_TIME:
             (wall_time,) = struct.unpack("<d", reader.chunk(value, wire_type, at, FIXED64))
-        elif field == STEP:
+        elif field == number.STEP:
             step = _signed(reader.integer(value, wire_type, at))
-        elif field == SUMMARY:
+        elif field == number.SUMMARY:
             summary = (reader.chunk(value, wire_type, at), at)
     if summary is None:
         raise RecordError("the event holds no tensor", file=file, offset=offset)
-    entry = reader.only_chunk(*summary, number=VALUE, what="summary value")
+    entry = reader.only_chunk(*summary, number=number.VALUE, what="summary value")
     return _parse_value(reader, *entry, step=step, wall_time=wall_time)
 
 
@@ -93,16 +74,16 @@ def _parse_value(
 ) -> TensorRecord:
     name, tensor, plugins = "", None, {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field == TAG:
+        if field == number.TAG:
             name = reader.text(reader.chunk(value, wire_type, at), at)
-        elif field == TENSOR:
+        elif field == number.TENSOR:
             tensor = (reader.chunk(value, wire_type, at), at)
-        elif field == METADATA:
+        elif field == number.METADATA:
             plugins = _parse_plugins(reader, reader.chunk(value, wire_type, at), at)
     if tensor is None:
         raise RecordError(f"{name!r} is not a tensor record", file=reader.file, offset=offset)
-    mode_step = reader.number(plugins.get(MODE_STEP_PLUGIN, str(step)), offset)
-    mode = reader.number(plugins.get(MODE_PLUGIN, str(ModeKeys.GLOBAL.value)), offset)
+    mode_step = reader.number(plugins.get(number.MODE_STEP_PLUGIN, str(step)), offset)
+    mode = reader.number(plugins.get(number.MODE_PLUGIN, str(ModeKeys.GLOBAL.value)), offset)
     if mode not in ModeKeys._value2member_map_:
         raise RecordError(f"{mode} is not a mode", file=reader.file, offset=offset)
     array = _parse_tensor(reader, *tensor)
@@ -114,13 +95,13 @@ def _parse_tensor(reader: FieldReader, message: memoryview, offset: int) -> npt.
     shape: tuple[int, ...] = ()
     strings: list[memoryview] = []
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field == DTYPE:
+        if field == number.DTYPE:
             tag = reader.integer(value, wire_type, at)
-        elif field == SHAPE:
+        elif field == number.SHAPE:
             shape = _cached(_shape_of, _parse_shape, reader, reader.chunk(value, wire_type, at), at)
-        elif field == CONTENT:
+        elif field == number.CONTENT:
             content = reader.chunk(value, wire_type, at)
-        elif field == STRING:
+        elif field == number.STRING:
             strings.append(reader.chunk(value, wire_type, at))
     if tag in STRING_TAGS:
         return _string_array(reader, strings, shape, offset)
@@ -161,12 +142,12 @@ def _shape_of(message: bytes) -> tuple[int, ...]:
 def _parse_shape(reader: FieldReader, message: memoryview, offset: int) -> tuple[int, ...]:
     lengths: list[int] = []
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field != DIMENSION:
+        if field != number.DIMENSION:
             continue
         length = 0
         dimension = reader.chunk(value, wire_type, at)
         for part, part_type, size, size_at in fields(dimension, file=reader.file, offset=at):
-            if part == SIZE:
+            if part == number.SIZE:
                 length = _signed(reader.integer(size, part_type, size_at))
         if length < 0 or len(lengths) == _MAX_RANK:
             raise RecordError("a shape is negative or too long", file=reader.file, offset=at)
@@ -177,7 +158,7 @@ def _parse_shape(reader: FieldReader, message: memoryview, offset: int) -> tuple
 def _parse_plugins(reader: FieldReader, message: memoryview, offset: int) -> dict[str, str]:
     plugins: dict[str, str] = {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field != PLUGIN:
+        if field != number.PLUGIN:
             continue
         entry = reader.chunk(value, wire_type, at)
         name, content = _cached(_plugin_of, _parse_plugin, reader, entry, at)
@@ -192,11 +173,11 @@ def _plugin_of(message: bytes) -> tuple[str, str]:
 
 
 def _parse_plugin(reader: FieldReader, message: memoryview, offset: int) -> tuple[str, str]:
-    texts = {PLUGIN_NAME: "", PLUGIN_CONTENT: ""}
+    texts = {number.PLUGIN_NAME: "", number.PLUGIN_CONTENT: ""}
     for part, part_type, text, text_at in fields(message, file=reader.file, offset=offset):
         if part in texts:
             texts[part] = reader.text(reader.chunk(text, part_type, text_at), text_at)
-    return texts[PLUGIN_NAME], texts[PLUGIN_CONTENT]
+    return texts[number.PLUGIN_NAME], texts[number.PLUGIN_CONTENT]
 
 
 def _cached(
@@ -215,5 +196,5 @@ def _cached(
     return parse(reader, message, offset)
 
 
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number & _INT64_SIGN else number
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value & _INT64_SIGN else value

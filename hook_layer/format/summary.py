@@ -15,7 +15,7 @@ from typing import Final
 
 from hook_layer.format import event_fields as number
 from hook_layer.format.checksum import frame_header, masked_crc32c
-from hook_layer.format.wire import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, key, varint
+from hook_layer.format.wire import FIXED32, FIXED64, VARINT, chunk, key, varint
 
 __all__ = [
     "HistogramSummary",
@@ -86,10 +86,10 @@ def encode_file_head(step: int, wall_time: float, *, is_restart: bool = False) -
         is_restart: Whether readers are to forget what earlier files say of this step and later
             ones: an interrupted training continues from here.
     """
-    head = _record(0, wall_time, _chunk(_VERSION, _FILE_VERSION))
+    head = _record(0, wall_time, chunk(_VERSION, _FILE_VERSION))
     if is_restart:
         start = key(_STATUS, VARINT) + varint(_SESSION_START)
-        head += _record(step, wall_time, _chunk(_SESSION_LOG, start))
+        head += _record(step, wall_time, chunk(_SESSION_LOG, start))
     return head
 
 
@@ -104,13 +104,13 @@ def encode_histogram(tag: str, histogram: HistogramSummary, step: int, wall_time
     sums = enumerate((h.min, h.max, h.num, h.sum, h.sum_squares), start=1)
     message = [key(field, FIXED64) + struct.pack("<d", value) for field, value in sums]
     for field, values in ((_BUCKET_LIMIT, h.limits), (_BUCKET, h.counts)):
-        message.append(_chunk(field, struct.pack(f"<{len(values)}d", *values)))
-    return _value_record(tag, _chunk(_HISTOGRAM, b"".join(message)), step, wall_time)
+        message.append(chunk(field, struct.pack(f"<{len(values)}d", *values)))
+    return _value_record(tag, chunk(_HISTOGRAM, b"".join(message)), step, wall_time)
 
 
 def _value_record(tag: str, value: bytes, step: int, wall_time: float) -> bytes:
-    summary = _chunk(number.VALUE, _chunk(number.TAG, tag.encode()) + value)
-    return _record(step, wall_time, _chunk(number.SUMMARY, summary))
+    summary = chunk(number.VALUE, chunk(number.TAG, tag.encode()) + value)
+    return _record(step, wall_time, chunk(number.SUMMARY, summary))
 
 
 def _record(step: int, wall_time: float, content: bytes) -> bytes:
@@ -120,10 +120,6 @@ def _record(step: int, wall_time: float, content: bytes) -> bytes:
         at += key(number.STEP, VARINT) + varint(step)
     payload = at + content
     return frame_header(len(payload)) + payload + struct.pack("<I", masked_crc32c(payload))
-
-
-def _chunk(field: int, data: bytes) -> bytes:
-    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data
 
 
 def _float32(value: float) -> bytes:

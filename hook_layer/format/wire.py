@@ -13,6 +13,7 @@ __all__ = [
     "LENGTH_DELIMITED",
     "VARINT",
     "FieldReader",
+    "chunk",
     "fields",
     "key",
     "varint",
@@ -37,6 +38,11 @@ def varint(number: int) -> bytes:
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
+
+
+def chunk(field: int, data: bytes) -> bytes:
+    """Encode a field of bytes."""
+    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data
 
 
 @lru_cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -206,20 +208,21 @@ class MxnetEvents(BaseHook):
         if self.collector.due:
             self._capture_gradients(self._by_trainer()[0])
 
-    def _capture_gradients(self, parameters: list[Parameter]) -> None:
+    def _capture_gradients(
+        self,
+        parameters: list[Parameter],
+        gradient_of: Callable[[Parameter], NDArray | None] = own_gradient,
+    ) -> None:
         due = self._blocks.due_gradients(parameters).items()
         with autograd.pause():
-            gradients = {name: own_gradient(parameter) for name, parameter in due}
+            gradients = {name: gradient_of(parameter) for name, parameter in due}
         self._blocks.capture({name: g for name, g in gradients.items() if g is not None})
 
     @guarded("gradients")
     def _capture_updates(self, trainer: Trainer) -> None:
         ours = {id(parameter) for parameter in self._blocks.registered.all_parameters()}
         trained = [p for p in trainer._params if id(p) in ours]  # noqa: SLF001 - no public way
-        due = self._blocks.due_gradients(trained).items()
-        with autograd.pause():
-            gradients = {name: updated_gradient(trainer, parameter) for name, parameter in due}
-        self._blocks.capture({name: g for name, g in gradients.items() if g is not None})
+        self._capture_gradients(trained, partial(updated_gradient, trainer))
 
     @guarded("optimizer variables")
     def _capture_state(self, trainer: Trainer) -> None:

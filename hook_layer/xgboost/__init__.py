@@ -90,13 +90,13 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.hook_options import OptionArguments
+from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.xgboost.collections import DEFAULTS
 from hook_layer.xgboost.data import as_dmatrix
 from hook_layer.xgboost.events import BoosterEvents
-from hook_layer.xgboost.inactive_copy import InactiveCopyCallback
 
 __all__ = [
     "Collection",
@@ -111,6 +111,15 @@ __all__ = [
     "modes",
     "set_hook",
 ]
+
+
+class InactiveCopyCallback(InactiveCopy, _xgboost.callback.TrainingCallback):
+    """A copy of a hook that may be a callback."""
+
+    def before_training(self, model: Any) -> Any:
+        """Log that nothing is saved; called by XGBoost."""
+        self._do_nothing()
+        return model
 
 
 class Hook(OriginalHook, BoosterEvents):

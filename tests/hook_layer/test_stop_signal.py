@@ -71,7 +71,9 @@ def test_errors_of_the_store_are_counted_and_logged_once(caplog: pytest.LogCaptu
     assert len(caplog.records) == 1
 
 
-def test_polling_looks_at_every_interval_until_it_is_closed() -> None:
+def test_polling_looks_at_every_interval_until_it_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = MemoryStore()
     waits: list[float] = []
 
@@ -81,7 +83,8 @@ def test_polling_looks_at_every_interval_until_it_is_closed() -> None:
             store.put(STOP_FILE, request())
         return False
 
-    signal = StopSignal(store, "RUN", poll_s=7.0, wait=wait)
+    signal = StopSignal(store, "RUN", poll_s=7.0)
+    monkeypatch.setattr(signal._closed, "wait", wait)
     signal._poll()
     assert waits == [7.0, 7.0, 7.0]
     assert signal.requested is not None

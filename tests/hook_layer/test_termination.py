@@ -316,8 +316,8 @@ def test_a_signal_for_a_child_that_shares_the_pipe_is_none_for_this_process(
 ) -> None:
     # The child begins to train, so to say, before it lets go of what it shares.
     write = """
-        from hook_layer.termination import on_termination
-        os.write(on_termination._handlers[0]._watch._writer, bytes([signal.SIGTERM]))
+        from hook_layer.termination import HANDLERS
+        os.write(HANDLERS[0]._watch._writer, bytes([signal.SIGTERM]))
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
             pass"""

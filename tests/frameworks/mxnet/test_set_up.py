@@ -16,6 +16,7 @@ from mxnet.gluon import nn
 import hook_layer.mxnet as smd
 from hook_layer.errors import HookConfigurationError
 from hook_layer.install_hint import install_hint
+from hook_layer.mxnet.capturing import MxnetWorkers
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.frameworks.mxnet.gluon_training import LOSS, Training, every_step
 from tests.frameworks.tutorials import example
@@ -86,7 +87,7 @@ def test_the_first_worker_alone_writes(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = every_step(trial, include_workers="all")
-    monkeypatch.setattr("hook_layer.mxnet.capturing.rank_and_size", lambda: (1, 2))
+    monkeypatch.setattr(MxnetWorkers, "rank_and_size", lambda _: (1, 2))
     training = Training(hook)
     training.step()
     hook.close()

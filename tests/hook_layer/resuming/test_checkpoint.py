@@ -27,7 +27,7 @@ from hook_layer.resuming.checkpoint_state import STATE_FILE, SavedState, encode_
 from hook_layer.save_config import SaveConfig
 from hook_layer.storage.base import StorageError, open_store
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.termination import on_termination
+from hook_layer.termination import HANDLERS
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.doubles import Clock
 from tests.hook_layer.fixed_workers import FixedWorkers
@@ -57,7 +57,8 @@ def kill(hook: TinyHook) -> None:
     hook.state.is_closed = True
     assert hook._process_end is not None
     hook._process_end.cancel()
-    on_termination.remove(hook)
+    for handler in HANDLERS:
+        handler.remove(hook)
     hook.session.place.end("Killed")
 
 
