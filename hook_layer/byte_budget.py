@@ -91,11 +91,7 @@ class ByteBudget:
         return self._free == math.inf
 
     def begin_step(self, kind: Hashable) -> None:
-        """Divide the budget of a step among the values that it probably has.
-
-        Args:
-            kind: What steps have in common that save the same tensors.
-        """
+        """Divide the budget of a step among the values that it probably has."""
         self._kind, self._values, self._expected = kind, {}, {}
         self._free = self._limit()
         last = self._last.get(kind)

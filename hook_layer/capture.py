@@ -328,12 +328,7 @@ class TensorStatistics:
 def array_batch(
     arrays: Sequence[NDArray[Any]], copies: Sequence[Snapshot | None]
 ) -> TensorStatistics:
-    """Return the statistics of arrays; those of arrays that were copied are left to the writer.
-
-    Args:
-        arrays: The arrays.
-        copies: For each its snapshot, where there is one.
-    """
+    """Return the statistics of arrays; those of arrays that were copied are left to the writer."""
     left = [array for array, copy in zip(arrays, copies, strict=True) if copy is None]
     rows = map(tuple, _rows_of(left).tolist())
     return TensorStatistics([copy or next(rows) for copy in copies])

@@ -34,12 +34,7 @@ class ConfigurationFileNotFoundError(HookConfigurationError, FileNotFoundError):
 
 
 class InvalidCollectionConfigurationError(HookConfigurationError):
-    """A collection of the user names neither tensors nor regular expressions.
-
-    Args:
-        name: Name of the collection.
-        valid: Names of those that may stay empty, for the hint.
-    """
+    """A collection of the user names neither tensors nor regular expressions."""
 
     def __init__(self, name: str, valid: Iterable[str] = ()) -> None:
         close = close_match(name, valid)

@@ -43,10 +43,6 @@ class FailureLog:
         self._tensors: dict[str, list[str]] = {}  # names, by the reason
         self._mistakes: set[str] = set()
 
-    def is_off(self, part: str) -> bool:
-        """Return whether a part failed too often."""
-        return part in self.off
-
     def failed(self, part: str, error: BaseException, *, where: str = "") -> None:
         """Count an error of a part; the first is logged with its stack, and the last as such.
 

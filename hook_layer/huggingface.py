@@ -95,23 +95,14 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
 
     # Where the callback looks in -----------------------------------------------------------------
 
-    def on_init_end(
-        self,
-        args: Any,  # noqa: ARG002
-        state: Any,  # noqa: ARG002
-        control: Any,  # noqa: ARG002
-        model: Any = None,
-        **_: Any,
-    ) -> None:
+    def on_init_end(self, *_: Any, model: Any = None, **__: Any) -> None:
         """Watch the model, if it is there already; called by the Trainer."""
         if model is not None:
             self.hook.trainer.follow(model, self._mode_of_pass)
 
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
-    ) -> None:
+    def on_train_begin(self, _: Any, state: Any, *__: Any, model: Any = None, **___: Any) -> None:
         """Watch the model, and continue the steps of a checkpoint; called by the Trainer."""
-        self.on_init_end(args, state, control, model)
+        self.on_init_end(model=model)
         self.hook.training_resumes_at(state.global_step)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -119,14 +110,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
         self._evaluates_in = None
         self.hook.trainer.begin_step(ModeKeys.TRAIN)
 
-    def on_pre_optimizer_step(
-        self,
-        args: Any,  # noqa: ARG002
-        state: Any,  # noqa: ARG002
-        control: Any,  # noqa: ARG002
-        optimizer: Any = None,
-        **_: Any,
-    ) -> None:
+    def on_pre_optimizer_step(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
         """Capture the learning rate; called by the Trainer."""
         groups = getattr(optimizer, "param_groups", None)
         if groups and self.hook.trainer.is_due():
@@ -140,14 +124,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
             control.should_training_stop = True
         return control
 
-    def on_log(
-        self,
-        args: Any,  # noqa: ARG002
-        state: Any,  # noqa: ARG002
-        control: Any,  # noqa: ARG002
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, *_: Any, logs: Mapping[str, Any] | None = None, **__: Any) -> None:
         """Save what is logged; called by the Trainer."""
         hook = self.hook
         if hook.is_active and logs:

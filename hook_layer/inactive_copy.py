@@ -27,11 +27,7 @@ _VALUES: Final[dict[str, Any]] = {
 
 
 class InactiveCopy:
-    """Has the public methods of a hook, which do nothing, and say so once.
-
-    Args:
-        hook_type: The hook's class.
-    """
+    """Has the public methods of a hook, which do nothing, and say so once."""
 
     _has_said_it = False
 

@@ -6,8 +6,6 @@ from typing import Final
 
 __all__ = [
     "CPU_INDEX",
-    "INSTALL",
-    "INSTALL_WITHOUT_GPU",
     "IS_PUBLISHED",
     "install_command",
     "install_hint",
@@ -45,10 +43,3 @@ def install_hint(*extras: str) -> str:
     """
     where = "" if IS_PUBLISHED else " in a checkout of Stepwatch"
     return f"{install_command(*extras)}{where}"
-
-
-INSTALL: Final = install_command("torch", "cli", "report")
-"""The command for a machine with a GPU."""
-
-INSTALL_WITHOUT_GPU: Final = install_command("torch", "cli", "report", cpu=True)
-"""The command for a machine without a GPU."""

@@ -34,12 +34,7 @@ class LayerCollection(Collection, ABC):
 
     @abstractmethod
     def is_of(self, layer_type: str, layer: Any) -> bool:
-        """Return whether a layer is one of a type.
-
-        Args:
-            layer_type: `relu`, `sigmoid` or `tanh`.
-            layer: The layer.
-        """
+        """Return whether a layer is one of a type."""
 
     @abstractmethod
     def resolve(self, names: Mapping[Any, str]) -> None:

@@ -166,12 +166,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
             self._begin(pl_module, ModeKeys.EVAL)
 
     def on_validation_batch_end(
-        self,
-        trainer: Trainer,  # noqa: ARG002
-        pl_module: LightningModule,  # noqa: ARG002
-        outputs: Any,
-        *_: Any,
-        **__: Any,
+        self, _: Trainer, __: LightningModule, outputs: Any, *___: Any
     ) -> None:
         """Capture what the batch came to; called by Lightning."""
         self._end(outputs)
@@ -191,13 +186,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         """Note that Lightning handles signals from here on; called by Lightning."""
         self.hook.trainer.start()
 
-    def on_predict_batch_start(
-        self,
-        trainer: Trainer,  # noqa: ARG002
-        pl_module: LightningModule,
-        *_: Any,
-        **__: Any,
-    ) -> None:
+    def on_predict_batch_start(self, _: Trainer, pl_module: LightningModule, *__: Any) -> None:
         """Begin a step of prediction; called by Lightning."""
         self._begin(pl_module, ModeKeys.PREDICT)
 

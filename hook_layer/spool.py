@@ -59,11 +59,6 @@ class Delivered:
 def deliver(spool: SpoolFolder, store: Store, delivered: Delivered) -> None:
     """Store what is in a spool, and remove it from there; the folder, too, when it is empty.
 
-    Args:
-        spool: The spool.
-        store: Where to.
-        delivered: Counts what is delivered, also if it ends early.
-
     Raises:
         ForeignRunError: The store holds the files of another run.
         StorageError: The store failed.

@@ -32,6 +32,10 @@ class StopSignal:
         store: The trial's root.
         run_id: Id of this run.
         poll_s: Time between two looks, seconds.
+
+    Attributes:
+        requested: The request, once it was seen.
+        num_errors: How many looks failed.
     """
 
     def __init__(
@@ -46,15 +50,10 @@ class StopSignal:
         self._run_id = run_id
         self._poll_s = poll_s
         self._closed = threading.Event()
-        self._requested: StopFile | None = None
+        self.requested: StopFile | None = None
         self._ignored: bytes | None = None
         self._first_look = True
         self._thread: threading.Thread | None = None
-
-    @property
-    def requested(self) -> StopFile | None:
-        """The request, once it was seen."""
-        return self._requested
 
     def start(self) -> None:
         """Start looking, in a thread of its own."""
@@ -71,8 +70,8 @@ class StopSignal:
 
     def check(self) -> StopFile | None:  # noqa: PLR0911 - one return a case
         """Look once; errors are counted and logged once."""
-        if self._requested is not None:
-            return self._requested
+        if self.requested is not None:
+            return self.requested
         first_look, self._first_look = self._first_look, False
         try:
             content = self._store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
@@ -95,7 +94,7 @@ class StopSignal:
             return None
         level = logging.INFO if is_watched() else logging.WARNING
         logger.log(level, "a stop was requested: %s", request.reason)
-        self._requested = request
+        self.requested = request
         return request
 
     def _means_us(self, request: StopFile, *, first_look: bool) -> bool:

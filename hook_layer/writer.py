@@ -46,6 +46,11 @@ class StepWriter:
         exporter: Called on a writer's thread with every step, also while the store is away; an
             error is counted, and logged once.
         clock: Returns a time that only grows, seconds.
+
+    Attributes:
+        counters: What became of the steps so far.
+        submitted_sequence: Number of the newest step handed over, written, lost or waiting; 0
+            before the first.
     """
 
     def __init__(
@@ -66,26 +71,17 @@ class StepWriter:
             sequence=sequence,
             clock=clock,
         )
+        self.counters = self._delivery.counters
         self._options = options
         self._patience = Patience(options.max_wait_s, self.counters)
         self._exporter = exporter
         self._exporting = threading.Lock()
-        self._submitted_sequence = sequence - 1
+        self.submitted_sequence = sequence - 1
         self._clock = clock
         self._pid = os.getpid()
         self._has_refused = False
         self._threads = WriterThreads(self._delivery, clock=clock)
         self._changed = self._threads.changed
-
-    @property
-    def counters(self) -> WriterCounters:
-        """What became of the steps so far."""
-        return self._delivery.counters
-
-    @property
-    def submitted_sequence(self) -> int:
-        """Number of the newest step handed over, written, lost or waiting; 0 before the first."""
-        return self._submitted_sequence
 
     def submit(self, record: StepRecord) -> None:
         """Hand a step over; waits for memory, or drops the step, as `on_full` says."""
@@ -94,8 +90,8 @@ class StepWriter:
             return
         nbytes = record.nbytes
         with self._changed:
-            self._submitted_sequence += 1
-            number = self._submitted_sequence
+            self.submitted_sequence += 1
+            number = self.submitted_sequence
             if self._threads.is_closing:
                 self._refuse_late_step()
             if self._threads.is_closing or not self._make_room(nbytes):
@@ -113,7 +109,7 @@ class StepWriter:
     def skip(self, num_steps: int) -> None:
         """Leave out the numbers of steps that were lost elsewhere, before the next one."""
         with self._changed:
-            self._submitted_sequence += num_steps
+            self.submitted_sequence += num_steps
 
     def put_file(self, key: str, data: Content, *, is_last: bool = False) -> None:
         """Store a small file after the steps so far.

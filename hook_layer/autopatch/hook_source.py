@@ -117,12 +117,7 @@ class HookSource:
     def make(
         self, hook_type: type[_Hook], earlier: Collection[BaseHook] | None = None
     ) -> _Hook | None:
-        """Return a new hook, for one training; None, with the reason logged, if there can be none.
-
-        Args:
-            hook_type: The framework's hook.
-            earlier: As of `is_needed`.
-        """
+        """Return a new hook for one training; None, and the log says why, if there can be none."""
         if not self.is_needed(earlier):
             return None
         for each in self._made:
@@ -144,12 +139,7 @@ class HookSource:
 
     @classmethod
     def of(cls, config: str | None, out_dir: str | None) -> HookSource:
-        """Return the source that a command line names, or else that of the environment.
-
-        Args:
-            config: A configuration file.
-            out_dir: A folder or URI.
-        """
+        """Return the source that a command line names, or else that of the environment."""
         return cls(config, out_dir) if config or out_dir else cls.of_environment()
 
     def environment(self) -> dict[str, str]:

@@ -153,12 +153,7 @@ class CollectionParameters:
         )
 
     def configure(self, manager: CollectionManager, default_interval: int) -> None:
-        """Have the collection saved as it says; one that does not exist is made.
-
-        Args:
-            manager: The collections.
-            default_interval: Every how many steps is saved where nothing says it.
-        """
+        """Have the collection saved as it says; one that does not exist is made."""
         collection = manager.get(self.name)
         manager.include.add(self.name)
         if self.save is not None:
@@ -207,12 +202,7 @@ class HookConfiguration:
         return make_save_config(self.save, default_interval)
 
     def configure(self, manager: CollectionManager, default_interval: int) -> None:
-        """Make the collections what the file says; those that do not exist are made.
-
-        Args:
-            manager: The collections.
-            default_interval: Every how many steps is saved where the file does not say it.
-        """
+        """Make the collections what the file says; those that do not exist are made."""
         for parameters in self.collections:
             parameters.configure(manager, default_interval)
 

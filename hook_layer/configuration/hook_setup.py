@@ -139,13 +139,6 @@ def set_up(
     Without a configuration the file that `STEPWATCH_CONFIG` names still says what it has to say of
     the job: where to write unless `out_dir` does, the rules, whether the job may be stopped.
 
-    Args:
-        arguments: The arguments.
-        options: Further options.
-        defaults: What the framework adds.
-        configuration: What a file says; then the arguments say nothing.
-        environ: The environment.
-
     Raises:
         HookConfigurationError: An argument makes no sense, or the file has a mistake.
     """

@@ -40,11 +40,6 @@ _shown.maxstring = _LONGEST_SHOWN
 def refuse(name: str, value: object, allowed: str) -> NoReturn:
     """Refuse a value.
 
-    Args:
-        name: Name of the value.
-        value: What was given.
-        allowed: What is allowed, to follow on the name and the value.
-
     Raises:
         HookConfigurationError: Always.
     """

@@ -71,11 +71,6 @@ def resolve_targets(
 ) -> HookTargets:
     """Return where a hook writes.
 
-    Args:
-        outputs: What the hook's configuration says.
-        job: What a configuration file says of the job.
-        environ: The environment.
-
     Raises:
         HookConfigurationError: Nothing says where to, or a path makes no sense.
     """

@@ -72,11 +72,6 @@ class Collector:
     def begin_step(self, mode: ModeKeys, mode_step: int, *, is_first: bool = False) -> None:
         """Find out what is saved in a step.
 
-        Args:
-            mode: Its mode.
-            mode_step: Its number in this mode.
-            is_first: Whether it is the first step of the process.
-
         Raises:
             HookConfigurationError: A collection is misconfigured (in the first step only).
         """

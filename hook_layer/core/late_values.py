@@ -25,12 +25,7 @@ class LateValues:
         self._session = session
 
     def capture(self, tensors: PlannedTensors, wall_time: float | None) -> None:
-        """Capture values; the newest of a name counts.
-
-        Args:
-            tensors: The values.
-            wall_time: Their time, seconds since 1970; None: when the run ended.
-        """
+        """Capture values; the newest of a name counts."""
         if not self._recorder.pending_names:
             atexit.register(self.close)  # also if the hook is gone by then
         self._recorder.capture_own(tensors, wall_time)

@@ -26,13 +26,6 @@ _SCALAR_PLAN: Final = TensorPlan(raw=True, summaries=SummaryPlan(scalar=True))
 class OwnTensors(Part):
     """Checks and saves scalars and tensors of a training script.
 
-    Args:
-        state: The state of the hook.
-        manager: The collections.
-        recorder: Captures them.
-        source: Where tensors come from.
-        may_write: Returns whether this rank writes, as far as that is known.
-
     Attributes:
         has_losses: Whether the script saved a loss itself.
         late: Takes values after the end of the run; None: the hook ignores them.

@@ -129,12 +129,7 @@ class Recorder:
             self.num_late += len(tensors)
 
     def capture_own(self, tensors: PlannedTensors, wall_time: float | None = None) -> None:
-        """Capture tensors that the training script saves, in the next saved step if need be.
-
-        Args:
-            tensors: The tensors.
-            wall_time: Their time, seconds since 1970; None: when the step began.
-        """
+        """Capture tensors that the training script saves, in the next saved step if need be."""
         with self.lock:
             captured = self._tensor_capture.capture(tensors)
             for tensor in captured.values():

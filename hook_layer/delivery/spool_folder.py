@@ -187,11 +187,6 @@ class SpoolFolder:
     def put_step(self, number: int, files: StepFiles, events: Buffers | None) -> None:
         """Keep a step, whole or not at all.
 
-        Args:
-            number: Its number.
-            files: Its index file.
-            events: Content of its event file, if it has one.
-
         Raises:
             OSError: It does not fit, or the folder cannot be written to.
         """

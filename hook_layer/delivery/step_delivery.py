@@ -53,14 +53,6 @@ class StepDelivery:
     One thread stores: it calls `write` and `advance`. Meanwhile another one may call `keep`, which
     does not touch the store.
 
-    Args:
-        store: Where to.
-        identity: Run and worker.
-        spool_bytes: How much may wait on local disk.
-        spool_dir: Folder for that; None: the system's one for temporary files.
-        sequence: Number of this worker's next index file.
-        clock: Returns a time that only grows, seconds.
-
     Attributes:
         counters: What became of the steps.
         health: How storing steps goes.

@@ -100,13 +100,7 @@ class EncodedStep:
         )
 
     def index(self, identity: RunIdentity, sequence: int, skipped: int = 0) -> IndexFile:
-        """Return the index file of this step.
-
-        Args:
-            identity: Run and worker.
-            sequence: Its number among those of this worker.
-            skipped: How many numbers right before it will never come.
-        """
+        """Return the index file of this step."""
         record = self.record
         return IndexFile(
             mode=record.mode,
@@ -141,13 +135,7 @@ class EncodedStep:
         return first
 
     def add(self, name: str, tensor: CapturedTensor, first_row: int | None) -> None:
-        """Add a tensor: its value and reductions, or its shape; and its row of statistics.
-
-        Args:
-            name: Its name.
-            tensor: What was captured of it.
-            first_row: What `add_statistics` returned for its batch; None: it has no statistics.
-        """
+        """Add a tensor: its value and reductions, or its shape; and its row of statistics."""
         try:
             checked_name(name)
         except ValueError as error:  # no reader would take an index file with this name in it

@@ -75,11 +75,7 @@ class StoreHealth:
         self.breaker.succeeded()
 
     def lost(self, error: Exception | None = None) -> None:
-        """Count a step that is lost.
-
-        Args:
-            error: Why it could not be kept on local disk.
-        """
+        """Count a step that is lost."""
         with self._lock:
             self._counters.steps_undelivered += 1
         if error is not None and not self._has_lost:

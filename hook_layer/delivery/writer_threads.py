@@ -54,15 +54,12 @@ class Task:
 class WriterThreads:
     """Works tasks off in their order.
 
-    Args:
-        delivery: What stores steps, and knows which ones wait.
-        clock: Returns a time that only grows, seconds.
-
     Attributes:
         changed: Held by callers of `enqueue` and readers of the properties; notified of changes
             that the threads and those who wait for memory have to know.
         idle: Shares the lock of `changed`; notified once nothing must be done now.
         held_bytes: Memory that tasks hold which are not done.
+        is_closing: Whether nothing is taken any more.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class WriterThreads:
         self._num_busy = 0
         self._at_store_since: float | None = None
         self._at_store_bytes = 0
-        self._closing = False
+        self.is_closing = False
         self._deadline: float | None = None
         self._had_last_try = self._has_hurried = False
         self._gathers = False
@@ -92,11 +89,6 @@ class WriterThreads:
         delivery = self._delivery
         is_waiting = not delivery.has_backlog or delivery.wait_s() > 0
         return not self._tasks and not self._num_busy and is_waiting
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether nothing is taken any more."""
-        return self._closing
 
     @property
     def stuck_bytes(self) -> int:
@@ -133,7 +125,7 @@ class WriterThreads:
             Whether everything was done in time, and how many tasks that hold memory were not done.
         """
         with self.changed:
-            self._closing = True
+            self.is_closing = True
             self._hurry.set()
             if timeout_s is not None:
                 self._deadline = time.monotonic() + timeout_s
@@ -159,7 +151,7 @@ class WriterThreads:
     def _store(self) -> None:
         while (action := self._next_at_store()) is not None:
             self._do(action)
-            if self._gathers and not self._tasks and not self._closing:
+            if self._gathers and not self._tasks and not self.is_closing:
                 self._hurry.wait(_GATHER_S)
                 self._hurry.clear()
 
@@ -194,7 +186,7 @@ class WriterThreads:
 
     def _is_ending(self) -> bool:
         """Return whether nothing comes any more."""
-        return self._closing and not self._tasks and self._spooling is None
+        return self.is_closing and not self._tasks and self._spooling is None
 
     def _is_over(self) -> bool:
         if self._is_late():
@@ -228,7 +220,7 @@ class WriterThreads:
                 if self._tasks and self._may_spool(self._tasks[0]):
                     self._num_busy += 1
                     return self._taken(at_store=False)
-                if self._closing and not self._tasks:
+                if self.is_closing and not self._tasks:
                     break
                 self.changed.wait(_CHECK_S)
             self._spooling = None
@@ -246,7 +238,7 @@ class WriterThreads:
     def _may_spool(self, task: Task) -> bool:
         """Return whether to spool a task: without room, only if waiting for room is no use."""
         delivery = self._delivery
-        is_away = delivery.health.breaker.has_opened or self._closing
+        is_away = delivery.health.breaker.has_opened or self.is_closing
         return is_away or delivery.backlog.has_room(task.nbytes)
 
     # Both ----------------------------------------------------------------------------------------

@@ -122,11 +122,6 @@ class StepEncoder:
     ) -> EncodedRecord:
         """Encode one tensor of any shape; large little-endian contiguous arrays are not copied.
 
-        Args:
-            name: Name of the tensor.
-            value: The tensor.
-            wall_time: Its own time of capture, None for that of the step.
-
         Raises:
             UnsupportedDtypeError: The format has no tag for the array's type.
         """

@@ -81,11 +81,6 @@ class SessionRun:
     def from_json(cls, content: Mapping[str, Any], document: Document, path: str) -> SessionRun:
         """Return the run that `to_json` wrote.
 
-        Args:
-            content: The JSON object.
-            document: Checks the values.
-            path: Where the object is in its file, for errors.
-
         Raises:
             FormatError: A value is missing or of another type.
         """

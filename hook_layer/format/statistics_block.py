@@ -130,10 +130,6 @@ def _description_json(
 def parse_statistics(block: object, document: Document) -> Statistics | None:
     """Return the block of an index file, or None for a version that is not known here.
 
-    Args:
-        block: The decoded JSON of the block, not trusted.
-        document: The file, for errors.
-
     Raises:
         FormatError: The block contradicts itself.
     """

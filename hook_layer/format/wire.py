@@ -58,11 +58,6 @@ def fields(
 
     Varints come as unsigned integers; all other values as views of `message`.
 
-    Args:
-        message: The encoded message.
-        file: Name of the file, for errors.
-        offset: Offset of the message in the file, for errors.
-
     Raises:
         RecordError: The bytes are no message, or a length runs past its end.
     """

@@ -88,12 +88,7 @@ class ModelCapture(Part):
 
     @guarded("variables")
     def capture_variables(self, model: Any, *, may_wait: bool = True) -> None:
-        """Capture the variables of a model and of its optimiser, if they are due.
-
-        Args:
-            model: The model.
-            may_wait: Whether `before_update` is going to be called.
-        """
+        """Capture the variables of a model and of its optimiser, if they are due."""
         names = self.names_of(model)
         optimizer: Any = getattr(model, "optimizer", None)
         due = {each.name for each in self._collector.due if optimizer is not None}

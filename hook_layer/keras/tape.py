@@ -57,13 +57,7 @@ class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
 
 
 def wrapped(tape: Any, listener: KerasEvents, model: Any) -> Any:
-    """Make a tape report what it records, and return it.
-
-    Args:
-        tape: The tape, which is not recording yet.
-        listener: Gets the callbacks; known weakly.
-        model: The model whose layers are looked at; None: none.
-    """
+    """Make a tape report what it records, and return it."""
     if type(tape) is tf.GradientTape:
         tape.__class__ = WatchedTape
         tape._stepwatch = _Recording(listener, model)  # noqa: SLF001 - ours

@@ -156,12 +156,7 @@ class GraphWatch:
         self._warned = False
 
     def watch_only(self, graphs: AbstractSet[HybridBlock], wanted: AbstractSet[Block]) -> None:
-        """Watch these blocks in these graphs, and no others.
-
-        Args:
-            graphs: Hybridized blocks, other than models.
-            wanted: Blocks that are part of them, or of models.
-        """
+        """Watch these blocks in these graphs, and no others."""
         self._wanted = wanted
         for graph in self._calls.keys() - graphs:
             for call in self._calls.pop(graph):

@@ -48,12 +48,7 @@ def updated_gradient(trainer: Trainer, parameter: Parameter) -> NDArray | None:
 
 
 def state_arrays(trainer: Trainer, names: Iterable[str]) -> dict[str, NDArray]:
-    """Return the state of a Trainer's optimiser by name.
-
-    Args:
-        trainer: The Trainer.
-        names: Names of the parameters whose state is wanted.
-    """
+    """Return the state of a Trainer's optimiser by name."""
     # None of the three is public.
     store, indexes = trainer._kvstore, trainer._param2idx  # noqa: SLF001
     on_store = store is not None and trainer._update_on_kvstore  # noqa: SLF001

@@ -38,12 +38,7 @@ class _CallState(threading.local):
 
 
 class WatchedFunction:
-    """A function, and who listens to its calls.
-
-    Args:
-        owner: The module or class that it belongs to.
-        name: Its name there.
-    """
+    """A function, and who listens to its calls."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = owner

@@ -36,12 +36,7 @@ _FETCH_TIMEOUT_S: Final = 20.0
 
 
 class StateFile:
-    """The state file of a checkpoint directory; a store that fails is tried again.
-
-    Args:
-        config: Where the directory is, and where in S3 the copy.
-        clock: Returns a time that only grows, seconds.
-    """
+    """The state file of a checkpoint directory; a store that fails is tried again."""
 
     def __init__(
         self, config: CheckpointConfig, *, clock: Callable[[], float] = time.monotonic

@@ -49,14 +49,7 @@ _WITHOUT_ANSWER: Final = {
 
 
 def refusal(place: str, code: str, operation: str, message: str) -> StoreRefusedError | None:
-    """Return the error of an answer that no waiting helps against, else None.
-
-    Args:
-        place: URI of the object.
-        code: Code of the error.
-        operation: What was asked for, e.g. `PutObject`.
-        message: What S3 said.
-    """
+    """Return the error of an answer that no waiting helps against, else None."""
     bucket = place.removeprefix("s3://").partition("/")[0]
     if code in _FORBIDDEN:
         right = _RIGHTS.get(operation, "s3:PutObject")
@@ -72,12 +65,6 @@ def refusal(place: str, code: str, operation: str, message: str) -> StoreRefused
 
 
 def refusal_without_answer(place: str, kind: str, message: str) -> StoreRefusedError | None:
-    """Return the error of a request that could not even be made, else None.
-
-    Args:
-        place: URI of the object.
-        kind: Class of the error.
-        message: What it says.
-    """
+    """Return the error of a request that could not even be made, else None."""
     hint = _WITHOUT_ANSWER.get(kind)
     return None if hint is None else StoreRefusedError(f"{place}: {hint} [{message}]")

@@ -37,12 +37,7 @@ class Graphs:
         self._executed: WeakKeyDictionary[Any, dict[Any, _Run]] = WeakKeyDictionary()
 
     def fetchable(self, graph: Any, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
-        """Return the tensors of a graph that can be fetched, without its variables, by name.
-
-        Args:
-            graph: The graph.
-            is_wanted: Returns by its name whether a tensor is wanted.
-        """
+        """Return the tensors of a graph that can be fetched, without its variables, by name."""
         variables = graph_variables(graph)
         return {
             tensor.name: tensor
@@ -85,12 +80,7 @@ class Graphs:
 
 
 class _Run:
-    """What a run of a session executes.
-
-    Args:
-        executed: Names of the operations.
-        fed: Names of the tensors that it is given.
-    """
+    """What a run of a session executes."""
 
     def __init__(self, executed: frozenset[str], fed: frozenset[str]) -> None:
         self._executed = executed

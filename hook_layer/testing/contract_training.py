@@ -48,9 +48,6 @@ _numbers = itertools.count()
 def contract_property(name: str) -> Callable[[_Test], _Test]:
     """Mark a test as one of a property.
 
-    Args:
-        name: Name of the property, in the table and in `missing`.
-
     Raises:
         ValueError: There is no such property.
     """

@@ -64,13 +64,7 @@ class BoosterWorkers(Workers):
 
 
 class RoundAgreement:
-    """Lets all ranks stop after the same round, as rank 0 is asked to.
-
-    Args:
-        state: The state of the hook.
-        own_request: Returns the request to stop that reached this rank.
-        workers: The ranks.
-    """
+    """Lets all ranks stop after the same round, as rank 0 is asked to."""
 
     def __init__(
         self, state: HookState, own_request: Callable[[], StopFile | None], workers: Workers

@@ -52,10 +52,6 @@ def trained_on(data: Any, evals: Iterable[tuple[Any, str]]) -> list[bool]:
 
     It is the same object, or one of the same rows: a `QuantileDMatrix` is often measured by a
     `DMatrix`. If none is, it is that whose name says so, such as a part of the training data.
-
-    Args:
-        data: What is trained on.
-        evals: The data that is measured, and its names.
     """
     evals, same = list(evals), SameRows(data)
     found = [each is data or same.are_in(each) for each, _ in evals]

@@ -161,7 +161,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         round_tensors = RoundTensors(self._inputs, model)
         lacking: dict[str, dict[str, None]] = {}
         for group in self._wanted_groups(round_tensors):
-            if self.failures.is_off(group.name):
+            if group.name in self.failures.off:
                 continue
             try:
                 self._capture_group(group, round_tensors)

@@ -56,12 +56,7 @@ class BoosterInputs:
 
 
 class RoundTensors:
-    """Computes the tensors of one round.
-
-    Args:
-        inputs: What the hook was given.
-        model: The booster after the round; None if there are several.
-    """
+    """Computes the tensors of one round."""
 
     def __init__(self, inputs: BoosterInputs, model: Booster | None) -> None:
         self._inputs = inputs

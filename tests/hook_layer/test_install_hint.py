@@ -23,9 +23,14 @@ def test_a_checkout_is_named_until_an_index_has_stepwatch(monkeypatch: pytest.Mo
 
 
 def test_pytorch_comes_without_cuda_where_there_is_no_gpu() -> None:
-    assert install_hint.INSTALL == "pip install '.[torch,cli,report]'"
+    assert (
+        install_hint.install_command("torch", "cli", "report")
+        == "pip install '.[torch,cli,report]'"
+    )
     index = "--extra-index-url https://download.pytorch.org/whl/cpu"
-    assert f"pip install {index} '.[torch,cli,report]'" == install_hint.INSTALL_WITHOUT_GPU
+    assert f"pip install {index} '.[torch,cli,report]'" == install_hint.install_command(
+        "torch", "cli", "report", cpu=True
+    )
 
 
 def test_no_other_module_names_the_package_on_an_index() -> None:
