@@ -22,8 +22,8 @@ from typing import Final, TextIO
 from hook_layer.delivery.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import IndexFile, parse_index
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
 from hook_layer.format.paths import INDEX_PREFIX, JOB_FILE, parse_index_key
+from hook_layer.resuming.resume import run_in
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 
 __all__ = ["Delivered", "ForeignRunError", "deliver", "main"]
@@ -217,9 +217,8 @@ def _is_run_there(store: Store, run_id: str) -> bool:
     Raises:
         ForeignRunError: The store's `job.json` is of another run.
     """
-    try:
-        found = parse_job_file(store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1), file=JOB_FILE).run_id
-    except (ObjectNotFoundError, FormatError):
+    found = run_in(store)
+    if found is None:
         return False
     if found != run_id:
         raise ForeignRunError(

@@ -32,7 +32,7 @@ from hook_layer.core.interruption import Interruption
 from hook_layer.core.own_tensors import OwnTensors
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.session import Session
-from hook_layer.core.state import HookState
+from hook_layer.core.state import HookState, Part
 from hook_layer.core.stop_listener import StopListener
 from hook_layer.core.tensor_capture import TensorCapture, TensorSource
 from hook_layer.core.workers import Workers
@@ -44,7 +44,6 @@ from hook_layer.guard import FailureLog, guarded
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.process_end import ProcessEnd
 from hook_layer.report import HookReport
-from hook_layer.this_process import this_process
 from hook_layer.uncaught import about_to_stop
 
 __all__ = ["BaseHook"]
@@ -52,7 +51,7 @@ __all__ = ["BaseHook"]
 logger = logging.getLogger("stepwatch")
 
 
-class BaseHook:
+class BaseHook(Part):
     """What the hooks of all frameworks have in common.
 
     Args:
@@ -89,8 +88,8 @@ class BaseHook:
     ) -> None:
         options, workers = setup.options, workers or Workers()
         self.collection_manager = setup.manager
-        self.state = state = HookState()
-        self.failures, self.stopwatch = state.failures, state.stopwatch
+        super().__init__(HookState())
+        state = self.state
         self.clock = StepClock()
         self.collector = Collector(setup.manager, state.failures, also_due)
         self.session = Session(setup, state, self.clock, workers, self._give_way)
@@ -365,12 +364,6 @@ class BaseHook:
     def trial_uri(self) -> str:
         """URI of the trial's root, such as `file:///home/me/runs/mnist/`."""
         return self.session.store.uri
-
-    @property
-    def is_active(self) -> bool:
-        """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
-        state = self.state  # its property would be another call in each guarded method
-        return state.is_enabled and not state.is_closed and state.pid == this_process.pid
 
     @property
     def is_refused(self) -> bool:

@@ -42,11 +42,6 @@ class HookState:
         """Whether this is a forked child of the process that made the hook."""
         return this_process.pid != self.pid
 
-    @property
-    def is_active(self) -> bool:
-        """Whether the hook is enabled, open, and in its own process."""
-        return self.is_enabled and not self.is_closed and this_process.pid == self.pid
-
     def warn_once(self, message: str) -> None:
         """Log a warning the first time that it is given, unless hooks are switched off."""
         if self.is_enabled and message not in self._said:
@@ -84,6 +79,6 @@ class Part:
 
     @property
     def is_active(self) -> bool:
-        """Whether the hook does anything."""
-        state = self.state  # its property would be another call in each guarded method
+        """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
+        state = self.state
         return state.is_enabled and not state.is_closed and this_process.pid == state.pid

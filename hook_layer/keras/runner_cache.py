@@ -8,7 +8,6 @@ hook keeps no model in memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakSet, ref
 
@@ -17,19 +16,7 @@ from hook_layer.keras.step_runner import BaseStepRunner
 __all__ = ["RunnerCache"]
 
 _ATTRIBUTE: Final = "_stepwatch_runner"
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The runner of one function.
-
-    Attributes:
-        key: What the runner depends on: weak references to its cache and model, and the rest.
-        runner: The runner.
-    """
-
-    key: tuple[Any, ...]
-    runner: BaseStepRunner
+"""What a runner depends on (weak references to its cache and model, and the rest), and it."""
 
 
 class RunnerCache:
@@ -57,17 +44,17 @@ class RunnerCache:
             TypeError: `function` takes no attributes.
         """
         key = (ref(self), ref(model), *also)
-        entry = vars(function).get(_ATTRIBUTE)
-        if not isinstance(entry, _Entry) or entry.key != key:
-            entry = vars(function)[_ATTRIBUTE] = _Entry(key, make())
+        known = vars(function).get(_ATTRIBUTE)
+        if known is None or known[0] != key:
+            known = vars(function)[_ATTRIBUTE] = key, make()
             self._functions.add(function)
-        return entry.runner
+        runner: BaseStepRunner = known[1]
+        return runner
 
     def clear(self) -> None:
         """Remove all runners from their functions."""
-        mine = ref(self)
         for function in list(self._functions):
-            entry = vars(function).get(_ATTRIBUTE)
-            if isinstance(entry, _Entry) and entry.key[0] == mine:
+            key, _ = vars(function).get(_ATTRIBUTE, ((None,), None))
+            if key[0] == ref(self):
                 del vars(function)[_ATTRIBUTE]
         self._functions.clear()

@@ -27,6 +27,7 @@ __all__ = [
     "WatchedFunction",
 ]
 
+_BEFORE, _AFTER = 0, 1
 Listener = Callable[..., None]
 """Called with the arguments of a call; must not raise."""
 
@@ -81,10 +82,10 @@ class WatchedFunction:
             state.is_running = True
             try:
                 for listening in self._listeners:
-                    listening.call_before(*args, **kwargs)
+                    listening.report(_BEFORE, args, kwargs)
                 result = original(*args, **kwargs)
                 for listening in self._listeners:
-                    listening.call_after(*args, **kwargs)
+                    listening.report(_AFTER, args, kwargs)
                 return result
             finally:
                 state.is_running = False
@@ -105,34 +106,20 @@ class Listening:
         self, function: WatchedFunction, before: Listener | None, after: Listener | None
     ) -> None:
         self._function = function
-        self._before = None if before is None else WeakMethod(before)
-        self._after = None if after is None else WeakMethod(after)
+        self._methods = [None if each is None else WeakMethod(each) for each in (before, after)]
 
     def remove(self) -> None:
         """Listen no more."""
         self._function.forget(self)
 
-    def call_before(self, *args: Any, **kwargs: Any) -> None:
-        """Report that the function is about to be called."""
-        self._call(self._before, args, kwargs)
-
-    def call_after(self, *args: Any, **kwargs: Any) -> None:
-        """Report that the function returned."""
-        self._call(self._after, args, kwargs)
-
-    def _call(
-        self,
-        listener: WeakMethod[Listener] | None,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        if listener is None:
-            return
-        method = listener()
-        if method is None:
-            self.remove()
-        else:
+    def report(self, moment: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Report a call of the function, before or after it."""
+        known = self._methods[moment]
+        method = None if known is None else known()
+        if method is not None:
             method(*args, **kwargs)
+        elif known is not None:
+            self.remove()
 
 
 BACKWARD: Final = WatchedFunction(autograd, "backward")

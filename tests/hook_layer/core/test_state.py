@@ -41,12 +41,12 @@ def test_what_is_to_be_released_is_not_kept_alive() -> None:
 
 def test_a_forked_child_has_no_active_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     state = HookState()
-    assert state.is_active
+    assert Part(state).is_active
     monkeypatch.setattr("hook_layer.this_process.this_process.pid", -1)
     assert state.is_forked
-    assert not state.is_active
+    assert not Part(state).is_active
 
 
 def test_hooks_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USE_SMDEBUG", "0")
-    assert not HookState().is_active
+    assert not Part(HookState()).is_active
