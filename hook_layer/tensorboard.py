@@ -71,8 +71,6 @@ class TensorBoardExporter:
         store: Root of the folders of the modes.
         worker: Name of the worker whose files go into folders of their own; None: the first one.
         clock: Returns a time that only grows, seconds.
-        hostname: Name of this machine.
-        pid: Number of this process.
     """
 
     def __init__(
@@ -81,13 +79,11 @@ class TensorBoardExporter:
         *,
         worker: str | None = None,
         clock: Callable[[], float] = time.monotonic,
-        hostname: str | None = None,
-        pid: int | None = None,
     ) -> None:
         self._store = store
         self._worker = worker
         self._clock = clock
-        self._writer = _writer_name(store.uri, worker, hostname, pid)
+        self._writer = _writer_name(store.uri, worker)
         self._counter: HistogramCounter | None = None
         self._runs: dict[str, _Run] = {}
         self._first_put_at: float | None = None
@@ -267,10 +263,10 @@ class _Run:
         self._growing = (key, len(head) + self.waiting_bytes)
 
 
-def _writer_name(uri: str, worker: str | None, hostname: str | None, pid: int | None) -> str:
+def _writer_name(uri: str, worker: str | None) -> str:
     """Return a name that no other writer to this place has."""
-    host = re.sub(r"[^\w.-]", "_", socket.gethostname() if hostname is None else hostname)
-    name = f"{os.getpid() if pid is None else pid}_{host}"
+    host = re.sub(r"[^\w.-]", "_", socket.gethostname())
+    name = f"{os.getpid()}_{host}"
     with _writers_lock:
         key = (uri, worker, name)
         number = _writers[key] = _writers.get(key, 0) + 1

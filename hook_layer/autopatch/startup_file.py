@@ -23,19 +23,12 @@ _LINE: Final = (
 
 
 def is_on(folder: Path | None = None) -> bool:
-    """Return whether the start-up file is installed.
-
-    Args:
-        folder: The environment's site-packages; None for those of this Python.
-    """
+    """Return whether the start-up file is installed."""
     return _file(folder).is_file()
 
 
 def switch_on(folder: Path | None = None) -> Path:
     """Install the start-up file, and return its path.
-
-    Args:
-        folder: The environment's site-packages; None for those of this Python.
 
     Raises:
         OSError: It cannot be written.
@@ -48,9 +41,6 @@ def switch_on(folder: Path | None = None) -> Path:
 def switch_off(folder: Path | None = None) -> Path:
     """Remove the start-up file, if there is one, and return its path.
 
-    Args:
-        folder: The environment's site-packages; None for those of this Python.
-
     Raises:
         OSError: It cannot be removed.
     """
@@ -60,4 +50,5 @@ def switch_off(folder: Path | None = None) -> Path:
 
 
 def _file(folder: Path | None) -> Path:
+    """Return the file in an environment's site-packages; None: in those of this Python."""
     return (folder or Path(sysconfig.get_path("purelib"))) / _NAME

@@ -79,10 +79,10 @@ class StateFile:
     def write(self, states: Sequence[SavedState]) -> None:
         """Write the file, and its copy in the background; errors are logged once."""
         data = encode_states(states)
-        self._here.owe(data)
+        self._here.data = data
         self._here.pay()
         if self._there is not None:
-            self._there.owe(data)
+            self._there.data = data
             self._copy()
 
     def write_again(self, *, is_last: bool = False) -> None:
@@ -93,9 +93,8 @@ class StateFile:
         """
         for file in (self._here, self._there) if is_last else ():
             if file is not None:
-                file.forgive()
-        if self._here.is_owed:
-            self._here.pay()
+                file.breaker.succeeded()
+        self._here.pay()
         self._copy()
 
     def copy_by(self, housekeep: Housekeep) -> None:
@@ -117,29 +116,25 @@ class StateFile:
 
     def _copy(self) -> None:
         file = self._there
-        if file is not None and self._housekeep is not None and file.may_be_paid:
+        is_owed = file is not None and file.data is not None and file.breaker.allows()
+        if file is not None and is_owed and self._housekeep is not None:
             self._housekeep(f"copying {STATE_FILE}", file.pay)
 
 
 class _OwedFile:
-    """The state file in one store, stored again until that works."""
+    """The state file in one store, stored again until that works.
+
+    Attributes:
+        data: What must be stored; None: nothing.
+        breaker: Says whether to try now.
+    """
 
     def __init__(self, store: Callable[[], Store], clock: Callable[[], float]) -> None:
         self._open = store
         self._store: Store | None = None
-        self._data: bytes | None = None
-        self._breaker = CircuitBreaker(clock=clock)
+        self.data: bytes | None = None
+        self.breaker = CircuitBreaker(clock=clock)
         self._has_complained = False
-
-    @property
-    def is_owed(self) -> bool:
-        """Whether it is not stored yet."""
-        return self._data is not None
-
-    @property
-    def may_be_paid(self) -> bool:
-        """Whether it must be stored, and not known to be futile."""
-        return self._data is not None and self._breaker.allows()
 
     def store(self) -> Store:
         """Return the store, opened at the first call."""
@@ -147,27 +142,19 @@ class _OwedFile:
             self._store = self._open()
         return self._store
 
-    def forgive(self) -> None:
-        """Forget how often storing it failed."""
-        self._breaker.succeeded()
-
-    def owe(self, data: bytes) -> None:
-        """Note what must be stored."""
-        self._data = data
-
     def pay(self) -> None:
         """Store it, unless that failed several times just now; errors are logged once."""
-        data = self._data
-        if data is None or not self._breaker.allows():
+        data = self.data
+        if data is None or not self.breaker.allows():
             return
         try:
             self.store().put(STATE_FILE, data)
         except Exception as error:  # noqa: BLE001 - it is tried again, and training continues
-            self._breaker.failed()
+            self.breaker.failed()
             if not self._has_complained:
                 self._has_complained = True
                 logger.warning("the state of this run cannot be saved: %s", error)
         else:
-            self._breaker.succeeded()
-            if self._data is data:
-                self._data = None
+            self.breaker.succeeded()
+            if self.data is data:
+                self.data = None

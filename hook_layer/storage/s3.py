@@ -52,19 +52,12 @@ class S3Store:
     Args:
         uri: `s3://bucket/prefix`.
         client: A boto3 S3 client; one with standard retries is made when it is None.
-        min_parts_bytes: Size from which on an object is stored in parts.
 
     Raises:
         ValueError: `uri` is no S3 URI.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        client: S3Client | None = None,
-        *,
-        min_parts_bytes: int = _MIN_PARTS_BYTES,
-    ) -> None:
+    def __init__(self, uri: str, client: S3Client | None = None) -> None:
         match = _URI.fullmatch(uri)
         if match is None:
             raise ValueError(f"{uri!r} is not an S3 URI; give s3://bucket/prefix")
@@ -73,14 +66,13 @@ class S3Store:
         self.prefix = "".join(f"{part}/" for part in parts)
         self.uri = f"s3://{self.bucket}/{self.prefix}"
         self._client = client or _default_client()
-        self._min_parts_bytes = min_parts_bytes
 
     def put(self, key: str, data: Buffers) -> None:
         """Store an object whole, with one request, or in parts when it is large."""
         body: Any = data if isinstance(data, bytes) else _BuffersReader(data)
         name = self._key(key)
         with self._reported(key):
-            if len(body) < self._min_parts_bytes:
+            if len(body) < _MIN_PARTS_BYTES:
                 self._client.put_object(Bucket=self.bucket, Key=name, Body=body)
             else:
                 self._put_in_parts(name, io.BytesIO(body) if isinstance(body, bytes) else body)
@@ -153,8 +145,8 @@ class S3Store:
         from boto3.s3.transfer import TransferConfig  # noqa: PLC0415
 
         config = TransferConfig(
-            multipart_threshold=self._min_parts_bytes,
-            multipart_chunksize=min(_PART_BYTES, self._min_parts_bytes),
+            multipart_threshold=_MIN_PARTS_BYTES,
+            multipart_chunksize=min(_PART_BYTES, _MIN_PARTS_BYTES),
             use_threads=False,  # which could not be started while the process ends
         )
         self._client.upload_fileobj(file, self.bucket, name, Config=config)

@@ -60,11 +60,15 @@ def test_the_directory_watcher_finds_nothing_out_of_order(tmp_path: Path) -> Non
     assert not watcher.OutOfOrderWritesDetected()
 
 
-def test_a_training_that_goes_on_replaces_the_steps_it_repeats(tmp_path: Path) -> None:
-    interrupted = TensorBoardExporter(LocalStore(tmp_path), pid=9)
+def test_a_training_that_goes_on_replaces_the_steps_it_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 9)
+    interrupted = TensorBoardExporter(LocalStore(tmp_path))
     for number in range(6):
         interrupted(step(number))
-    resumed = TensorBoardExporter(LocalStore(tmp_path), pid=1)
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    resumed = TensorBoardExporter(LocalStore(tmp_path))
     for number in range(4, 8):
         value = tensor(np.float32(-number), SCALAR)
         resumed(step(number, {"loss": value}))
@@ -73,9 +77,13 @@ def test_a_training_that_goes_on_replaces_the_steps_it_repeats(tmp_path: Path) -
     assert [event.value for event in events[4:]] == [-4, -5, -6, -7]
 
 
-def test_two_exporters_of_one_process_write_different_files(tmp_path: Path) -> None:
+def test_two_exporters_of_one_process_write_different_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 5)
+    monkeypatch.setattr("socket.gethostname", lambda: "node/3")
     for _ in range(2):
-        TensorBoardExporter(LocalStore(tmp_path), hostname="node/3", pid=5)(step(0))
+        TensorBoardExporter(LocalStore(tmp_path))(step(0))
     assert files(tmp_path) == [
         "000000000000_5_node_3-2.tfevents",
         "000000000000_5_node_3.tfevents",
@@ -112,11 +120,14 @@ def s3() -> Iterator[Any]:
     server.stop()
 
 
-def test_s3_gets_whole_files_that_tensorboard_reads(tmp_path: Path, s3: Any) -> None:
+def test_s3_gets_whole_files_that_tensorboard_reads(
+    tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hook_layer.tensorboard._writer_name", lambda *_: "5_h")
     s3.create_bucket(Bucket="summaries")
     store = S3Store("s3://summaries/mnist-7/tensorboard-output", client=s3)
     clock = Clock()
-    exporter = TensorBoardExporter(store, clock=clock, hostname="h", pid=5)
+    exporter = TensorBoardExporter(store, clock=clock)
     values = np.linspace(-1, 1, 100)
     for number in range(11):
         loss, weights = tensor(np.float32(number), SCALAR), tensor(values * number, WEIGHTS)

@@ -467,7 +467,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
     (folder / STATE_FILE).rmdir()
     checkpoints = hook.session.resumption._checkpoints
     assert checkpoints is not None
-    checkpoints.file._here._breaker.succeeded()
+    checkpoints.file._here.breaker.succeeded()
     train(hook, 6, 7, folder)
     hook.close()
     assert [state.step for state in states(folder)] == [1, 2, 3, 4]

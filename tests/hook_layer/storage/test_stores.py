@@ -88,10 +88,12 @@ class TestS3Store(CreateContract):
             elsewhere.put("a", b"x")
 
     @pytest.mark.parametrize("as_bytes", [True, False])
-    def test_a_large_object_is_stored_in_parts(self, s3_store: S3Store, as_bytes: bool) -> None:
-        in_parts = S3Store(s3_store.uri, client=s3_store._client, min_parts_bytes=5 << 20)
+    def test_a_large_object_is_stored_in_parts(
+        self, s3_store: S3Store, as_bytes: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("hook_layer.storage.s3._MIN_PARTS_BYTES", 5 << 20)
         array = np.random.default_rng(0).integers(0, 256, 12 << 20, dtype=np.uint8)
-        in_parts.put("big", array.tobytes() if as_bytes else [b"head", array.data])
+        s3_store.put("big", array.tobytes() if as_bytes else [b"head", array.data])
         stored = s3_store._client.head_object(
             Bucket=s3_store.bucket, Key=f"{s3_store.prefix}big", PartNumber=1
         )
