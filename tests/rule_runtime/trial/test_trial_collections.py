@@ -157,7 +157,7 @@ def test_a_collection_goes_to_json_and_back_as_the_hooks_does() -> None:
     )
     hooks.save_config = SaveConfig({ModeKeys.TRAIN: SaveConfigMode(3, 1, 9, [4])})
     builder = TrialBuilder()
-    file = CollectionsFile({"mine": hooks.to_entry()})
+    file = CollectionsFile({"mine": CollectionEntry(**hooks.to_json_dict())})
     builder.store.put(collections_key("worker_0"), file.encode())
     mine = follow(builder).collection("mine")
     assert mine.to_json_dict() == hooks.to_json_dict()
