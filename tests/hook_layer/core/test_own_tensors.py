@@ -59,3 +59,14 @@ def test_a_rank_that_does_not_write_keeps_nothing(trial: WrittenTrial) -> None:
     assert hook.recorder.pending_names == ["scalar/before"]
     hook.close()
     assert not list(trial.store.list())
+
+
+def test_a_closed_hook_logs_once_that_it_stores_nothing_more(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = make_hook(trial)
+    hook.train(W)
+    hook.close()
+    hook.save_scalar("score", 0.5)
+    hook.save_tensor("mask", np.ones(2))
+    assert caplog.text.count("the hook is closed and stores nothing more") == 1

@@ -89,3 +89,14 @@ def test_ranks_agree_also_where_the_framework_ends_its_loop() -> None:
     listener.agreement, listener.raises = Agreed(1), False
     assert [listener.begin_step() for _ in range(2)] == [None, None]
     assert listener.ending_request is REQUEST
+
+
+def test_a_framework_ends_its_loop_and_the_reason_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    listener = make_listener()
+    assert listener.ends_loop("step 2")
+    assert listener.ends_loop("step 3")
+    assert caplog.messages == ["training ends after step 2, as requested: the loss grows"]
+    assert not make_listener("flag").ends_loop("step 2")
+    assert not make_listener(workers=FixedWorkers(0, 2)).ends_loop("step 2")
