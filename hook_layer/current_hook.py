@@ -27,6 +27,10 @@ class CurrentHook(Generic[_Hook]):
         self._hook: _Hook | None = None
         self._of_frameworks.append(self)
 
+    def __reduce__(self) -> Any:
+        """Stay the one of a process: functions of it, such as `get_hook`, are sent by name."""
+        return getattr, (self._hook_type, "current")
+
     @classmethod
     def of_any_framework(cls) -> BaseHook | None:
         """Return a hook that was made or set, of whatever framework; None: there is none."""

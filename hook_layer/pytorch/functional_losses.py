@@ -121,26 +121,20 @@ class FunctionalLosses:
             return
         # Scripts divide it in place.
         own = value.detach().clone() if value.numel() == 1 else value.detach()
-        loss = LossCall(call[0].class_name, _inputs(call, with_inputs), own)
+        loss = LossCall(call[0].class_name, _inputs(call) if with_inputs else {}, own)
         self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
 
     def divides_sum(self, loss: Tensor) -> bool:
         """Return whether a loss [] is a sum that a call returned, multiplied or divided."""
         calls = self._calls
         terms = terms_of(loss, [call.node for call in calls])
-        sums = (calls[place].manner.reduction == "sum" for place in terms.signs)
+        sums = (calls[place].manner.reduction == "sum" for place in terms.places)
         return terms.is_multiplied and any(sums)
 
-    def of_validation(self, call: _Call, value: Any, *, with_inputs: bool) -> LossCall | None:
-        """Return a call of validation as a loss comparable with that of training.
+    def of_validation(self, call: _Call, value: Any) -> LossCall | None:
+        """Return a call of validation, and its value, as a loss comparable with that of training.
 
-        Args:
-            call: The function, and its arguments.
-            value: What it returned.
-            with_inputs: Whether what it compares is asked for.
-
-        Returns:
-            None if it is none, or none is known yet, or only a part of it was computed so far.
+        None if it is none, or none is known yet, or only a part of it was computed so far.
         """
         manner = self._manner(call)
         # What the script makes of elements is not known.
@@ -152,7 +146,7 @@ class FunctionalLosses:
             if manner.reduction != known.reduction:  # as a sum of all rows, to be divided later
                 value = call[0].reduced(call[1], known.reduction)
             if len(self._trained_by) == 1:
-                return LossCall(call[0].class_name, _inputs(call, with_inputs), value.detach())
+                return LossCall(call[0].class_name, _inputs(call), value.detach())
             with torch.no_grad():
                 self._parts[at] = value.detach()
                 if len(self._parts) == len(self._trained_by):
@@ -178,10 +172,10 @@ class FunctionalLosses:
         self._trained_by = []
         calls, self._calls = self._calls, []
         terms = terms_of(loss, [each.node for each in calls], is_scaled=is_scaled)
-        parts = [calls[at] for at in terms.signs]
+        parts = [calls[at] for at in terms.places]
         if not parts or any(part.was_overwritten for part in parts):
             return None
-        self._calls = calls[max(terms.signs) + 1 :]
+        self._calls = calls[max(terms.places) + 1 :]
         if not self._stand_for(unscaled, parts, terms):
             return None
         if all(part.is_number for part in parts):
@@ -244,8 +238,8 @@ class _NotedCall:
         return self.manner.reduction != "none" and self.loss.value.numel() == 1
 
 
-def _inputs(call: _Call, with_inputs: bool) -> dict[int, Tensor]:
-    inputs = call[0].inputs(call[1]) if with_inputs else {}
+def _inputs(call: _Call) -> dict[int, Tensor]:
+    inputs = call[0].inputs(call[1])
     in_order = outputs_first(call[0].class_name, list(inputs.values()))
     return {n: tensor.detach() for n, tensor in zip(inputs, in_order, strict=True)}
 

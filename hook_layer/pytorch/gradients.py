@@ -8,16 +8,13 @@ the sum over all paths, and in DistributedDataParallel over all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = ["GradientReader"]
-
-_Version: TypeAlias = "tuple[int, StorageWeakRef, int] | None"
-"""Which tensor it is, which memory it has and how often it was written to; None without any."""
 
 
 class GradientReader:
@@ -55,7 +52,7 @@ class GradientReader:
     def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """Watch these parameters, by the names of their gradients, besides those watched."""
         self._watched.update(parameters)
-        self._known.update((n, _version(p.grad)) for n, p in parameters.items())
+        self._known.update((n, _Version(p.grad)) for n, p in parameters.items())
 
     def unwatch(self) -> None:
         """Watch nothing."""
@@ -93,8 +90,8 @@ class GradientReader:
             gradient = parameter.grad
             if gradient is None or name in self._announced:
                 continue
-            known, self._known[name] = self._known.get(name), _version(gradient)
-            if known != self._known[name]:
+            known, self._known[name] = self._known.get(name), _Version(gradient)
+            if known is None or not known.is_of(gradient):
                 self._found.add(name)
                 found[name] = gradient
         return found
@@ -111,15 +108,34 @@ class GradientReader:
         return gradients
 
 
-def _version(gradient: Tensor | None) -> _Version:
-    # A weak reference to the tensor itself would keep torch from swapping it.
-    if gradient is None:
-        return None
-    values = gradient
-    if gradient.layout is not torch.strided:
-        values = gradient._values() if gradient.is_sparse else gradient.values()  # noqa: SLF001
-    memory = StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
-    return id(gradient), memory, _num_writes(gradient)
+class _Version:
+    """Which gradient it is, and how often it was written to; does not keep it alive."""
+
+    __slots__ = ("_id", "_num_writes", "_reference")
+
+    def __init__(self, gradient: Tensor | None) -> None:
+        self._id = id(gradient)
+        self._reference = None if gradient is None else _weak_reference(gradient)
+        self._num_writes = 0 if gradient is None else _num_writes(gradient)
+
+    def is_of(self, gradient: Tensor) -> bool:
+        """Return whether it is this gradient, and nobody wrote to it since."""
+        is_same = self._id == id(gradient) and not _is_gone(self._reference)
+        return is_same and self._num_writes == _num_writes(gradient)
+
+
+def _weak_reference(gradient: Tensor) -> ref[Tensor] | StorageWeakRef:
+    if not torch.__future__.get_swap_module_params_on_conversion():
+        return ref(gradient)
+    # Torch swaps no tensor that has weak references; one to its memory takes four times as long.
+    values = gradient._values() if gradient.is_sparse else gradient  # noqa: SLF001
+    return StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
+
+
+def _is_gone(reference: ref[Tensor] | StorageWeakRef | None) -> bool:
+    if isinstance(reference, StorageWeakRef):
+        return bool(reference.expired())  # type: ignore[no-untyped-call]
+    return reference is None or reference() is None
 
 
 def _num_writes(tensor: Tensor) -> int:

@@ -25,9 +25,8 @@ _RESHAPES: Final = frozenset(
 """Nodes of what leaves the elements and their order as they are."""
 _REDUCTIONS: Final = frozenset(f"{name}Backward{n}" for name in ("Mean", "Sum") for n in (0, 1))
 _PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
-_NEGATIVES: Final = frozenset({"NegBackward0", "RsubBackward1"})
-_SUMS: Final = frozenset({"AddBackward0", "SubBackward0"})
-_LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _NEGATIVES | _SUMS
+_SUMS: Final = frozenset(f"{n}Backward0" for n in ("Neg", "Add", "Sub")) | {"RsubBackward1"}
+_LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _SUMS
 """Nodes of what a loss may be computed by of its terms."""
 _MOST_NODES: Final = 64
 
@@ -36,12 +35,12 @@ class Terms(NamedTuple):
     """The calls that a loss is the sum of.
 
     Attributes:
-        signs: 1 or -1 for each call, by its place, as far as sums and negations say it.
+        places: Each call, by its place.
         is_multiplied: Whether the script multiplies any of them.
         is_partial: Whether the sum has parts that are none of the calls.
     """
 
-    signs: dict[int, int]
+    places: list[int]
     is_multiplied: bool = False
     is_partial: bool = False
 
@@ -54,33 +53,31 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
         nodes: The nodes of the graph that the calls have made.
         is_scaled: Whether a gradient scaler has multiplied the loss.
     """
-    places = {id(node): place for place, node in enumerate(nodes)}
-    signs: dict[int, int] = {}
+    known = {id(node): place for place, node in enumerate(nodes)}
+    places: dict[int, None] = {}
     num_products, is_partial = -int(is_scaled), False
-    waiting: list[tuple[Any, int]] = [(loss.grad_fn, 1)]
+    waiting = [loss.grad_fn]
     for _ in range(_MOST_NODES):
         if not waiting:
-            return Terms(signs, num_products > 0, is_partial)
-        node, sign = waiting.pop()
-        place = places.get(id(node))
+            return Terms([*places], num_products > 0, is_partial)
+        node = waiting.pop()
+        place = known.get(id(node))
         if place is not None:
-            signs[place] = sign
+            places[place] = None
             continue
         following = _linear(node)
         is_partial |= not following
         num_products += node is not None and node.name() in _PRODUCTS
-        waiting += [(each, sign * own) for each, own in reversed(following)]
-    return Terms({})
+        waiting += reversed(following)
+    return Terms([])
 
 
-def _linear(node: Any) -> list[tuple[Any, int]]:
-    """Return what a node is a sum of, with signs; nothing if it computes something else."""
+def _linear(node: Any) -> list[Any]:
+    """Return what a node is a sum of, but for signs; nothing if it computes something else."""
     name = "" if node is None else node.name()
     if name not in _LINEAR:
         return []
-    signs = (-1, -1) if name in _NEGATIVES else (1, -1 if name == "SubBackward0" else 1)
-    pairs = zip(node.next_functions, signs, strict=False)
-    following = [(before, sign) for (before, _), sign in pairs if before is not None]
+    following = [before for before, _ in node.next_functions if before is not None]
     is_product_of_both = name in _PRODUCTS and len(following) > 1
     is_divisor = name == "DivBackward0" and node.next_functions[0][0] is None
     return [] if is_product_of_both or is_divisor else following

@@ -102,11 +102,15 @@ class LossTracer(Part):
 
     @guarded("losses")
     def listen(self, *, is_on: bool) -> None:
-        """Listen to losses from now on, or no more."""
-        if not is_on:
+        """Listen to losses from now on, or no more.
+
+        Compiled models are compiled anew where a function that they call changes: there functions
+        are listened to until the end.
+        """
+        if not is_on and not self._capture.has_compiled:
             self.stop_listening()
             return
-        self._modules.watch_only(set(self._registered.losses))
+        self._modules.watch_only(set(self._registered.losses) if is_on else frozenset())
         if not self._listening:
             self._listening = [function.listen(self._on_function) for function in LOSS_FUNCTIONS]
 
@@ -137,11 +141,10 @@ class LossTracer(Part):
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
         if self._modes.is_training:
-            with_inputs = self._asks_for_inputs(function.class_name, UNNAMED)
+            with_inputs = self._asks_for_inputs(function.class_name)
             self._functional.note(call, value, with_inputs=with_inputs)
         elif self._modes.is_evaluating and not self._modes.ignores_losses:
-            with_inputs = self._asks_for_inputs(function.class_name)
-            found = self._functional.of_validation(call, value, with_inputs=with_inputs)
+            found = self._functional.of_validation(call, value)
             if found is not None:
                 self._capture_named(found.name, found.inputs, found.value)
 
@@ -200,14 +203,13 @@ class LossTracer(Part):
         losses = self._tensors.numbered(f"{name}_output_", outputs)
         self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
-    def _asks_for_inputs(self, *names: str) -> bool:
-        """Return whether any collection has what a loss of one of these names compares."""
-        key = (self._collector.due_key, names)
+    def _asks_for_inputs(self, name: str) -> bool:
+        """Return whether any collection has what a loss compares, under its name or without one."""
+        key = (self._collector.due_key, name)
         if key not in self._asked:
-            wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
+            names = [f"{each}_input_{n}" for each in (name, UNNAMED) for n in range(_MOST_INPUTS)]
             self._asked[key] = any(
-                collection.name == LOSS_INPUTS or collection.matches(name)
+                collection.name == LOSS_INPUTS or any(map(collection.matches, names))
                 for collection in self._collector.due
-                for name in wanted
             )
         return self._asked[key]

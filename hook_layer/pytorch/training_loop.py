@@ -208,6 +208,7 @@ class TrainingLoop(Part):
     def _release_models(self) -> None:
         """Keep no model alive; one that is called again begins a step, and is watched as before."""
         self._stop_looking()
+        self._losses.stop_listening()  # though listening to losses was switched off by errors
         self._losses.forget()
         self._capture.release_models()
 
@@ -277,6 +278,7 @@ class TrainingLoop(Part):
     @guarded("modules")
     def _on_compile(self, _: nn.Module) -> None:
         self._capture.note_compilation()
+        self._losses.listen(is_on=bool(self._collector.due))
         if self.on_outputs is not None:
             self._pass_end.keep(set(self._registered.models))
 

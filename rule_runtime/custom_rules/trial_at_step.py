@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, cast
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
-from hook_layer.storage.base import Buffers, Store
+from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import StepNotYetAvailable
 from rule_runtime.trial.name_pattern import NameMatcher, PatternError
 from rule_runtime.trial.run_index import StepIndex
@@ -144,8 +144,7 @@ class _ReadOnly:
     def exists(self, key: str) -> bool:
         return key != END_MARKER and self._store.exists(key)
 
-    def put(self, key: str, _: Buffers) -> None:
+    def put(self, key: str, *_: Any) -> None:
         raise PermissionError(f"{self._store.uri}{key}: a trial is only read")
 
-    def delete(self, key: str) -> None:
-        raise PermissionError(f"{self._store.uri}{key}: a trial is only read")
+    append = delete = put

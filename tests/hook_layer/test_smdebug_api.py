@@ -10,6 +10,7 @@ import importlib
 import itertools
 import json
 import logging
+import pickle
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -530,6 +531,12 @@ def test_the_hook_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert smd.get_hook(create_if_not_exists=True) is None
     switched_off = smd.Hook.create_from_json_file()
     assert list(train(switched_off).store.list()) == []
+
+
+@pytest.mark.parametrize("function", [smd.get_hook, smd.set_hook, smd.del_hook])
+def test_functions_of_the_current_hook_are_sent_by_name(function: Callable[..., Any]) -> None:
+    # As Ray and joblib send them to workers, where they are about the hook of the worker.
+    assert pickle.loads(pickle.dumps(function)) == function
 
 
 def test_unknown_hook_parameters_have_no_effect_and_are_warned_of(

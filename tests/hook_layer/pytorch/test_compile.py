@@ -176,6 +176,30 @@ def test_a_loss_within_the_compiled_function(trial: WrittenTrial) -> None:
     assert "CrossEntropyLoss_output_0" in trial.names(1)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_model_with_its_loss_inside_is_compiled_once(trial: WrittenTrial, first: int) -> None:
+    class WithLoss(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.mse_loss(super().forward(x), torch.zeros(5, 2))
+
+    num_graphs = 0
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        nonlocal num_graphs
+        num_graphs += 1
+        return graph.forward
+
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=2, start_step=first))
+    net = WithLoss()
+    hook.register_module(net)
+    compiled = torch.compile(net, backend=backend)
+    for _ in range(NUM_STEPS):
+        compiled(torch.ones(5, 3)).backward()
+    hook.close()
+    assert num_graphs == 1
+    assert list(trial.indexes()) == [step for step in (0, 2, 4) if step >= first]
+
+
 def test_a_compiled_optimizer(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     net = Net()

@@ -350,15 +350,15 @@ def test_passes_for_an_adversary_leave_nothing_on_the_device(trial: WrittenTrial
 def test_who_drops_a_value_does_not_wait_for_the_device() -> None:
     backend = TorchBackend(BufferPool(1 << 24))
     value = torch.ones(1 << 20, device="cuda")
-    backend.snapshot(value).release()  # pinned memory is made, and goes back
+    backend.snapshots([value], [None])[0].release()  # pinned memory is made, and goes back
     torch.cuda.synchronize()
     torch.cuda._sleep(1_000_000_000)  # about half a second
-    dropped = backend.snapshot(value)
+    (dropped,) = backend.snapshots([value], [None])
     copied = torch.cuda.Event()
     copied.record()
     dropped.release()
     assert not copied.query()
-    later = backend.snapshot(value.fill_(2))
+    (later,) = backend.snapshots([value.fill_(2)], [None])
     assert (later.array() == 2).all()
 
 
