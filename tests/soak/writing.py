@@ -111,7 +111,7 @@ class WritingJob:
                 session.close(end_of_training=True, timeout_s=CLOSE_TIMEOUT_S)
             else:
                 session.stop_signal.close()
-                session.interrupt(CLOSE_TIMEOUT_S)
+                session.writer.close(CLOSE_TIMEOUT_S)
             counters = session.writer.counters
             if counters.steps_lost or counters.steps_in_spool:
                 raise RuntimeError(f"{self.job.name} could not store its steps: {counters}")
