@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.layers import MODULE_IO, Signals
 from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.numerics.row_memory import fingerprints
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "OF_OUTPUTS",

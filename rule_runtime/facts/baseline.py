@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rule_runtime.facts.losses import RELATIVE_ERROR, Losses, LossKind, size_of_error
 from rule_runtime.numerics.loss_pair import constant_predictor_loss
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossTargets", "constant_loss", "labels_of_trees", "targets_of"]
 

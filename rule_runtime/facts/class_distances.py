@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
 from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, Losses, described
-
-if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Memory
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["distances_to_classes"]
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import FIRST_INPUTS
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
 from rule_runtime.numerics.label_tally import LabelTally, is_repeated
-
-if TYPE_CHECKING:
-    from hook_layer.format.modes import ModeKeys
-    from rule_runtime.engine.rule import Memory
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["MAX_CLASSES", "ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
 

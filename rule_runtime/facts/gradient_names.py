@@ -16,12 +16,10 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rule_runtime.facts.selection import declared
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["declared_parameters", "parameters_by_name", "parameters_of"]
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import MutableMapping
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,8 @@ from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finite_means, num_not_finite, worst
 from rule_runtime.numerics.series_memory import MAX_SERIES
+from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import row_values
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "FIRST_WEIGHTS",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ import numpy.typing as npt
 from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.facts.losses import RELATIVE_ERROR, Losses
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, are_given_to_layers, is_of_keras
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "LARGE",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["SORTED_SHARE", "LabelSeries", "Labels", "OtherLabels", "are_few", "labels_of"]
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from rule_runtime.facts.layers import Layers, LinearLayer, Signals
 from rule_runtime.numerics.activations import ROUNDING
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Link", "layer_links"]
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.numerics.row_memory import fingerprints
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["MODULE_IO", "Layers", "LinearLayer", "Place", "Signals"]
 

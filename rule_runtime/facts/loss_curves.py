@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,7 @@ from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import finding, finite_means, is_training
 from rule_runtime.numerics.association import Association
 from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "CurveRule",

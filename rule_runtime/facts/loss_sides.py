@@ -7,7 +7,7 @@ such as `train-rmse` and `validation-rmse` show it in older runs.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hook_layer.format.metric_names import (
     FALLING_METRICS,
@@ -17,9 +17,7 @@ from hook_layer.format.metric_names import (
 )
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.facts.framework import Framework, framework_of
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["LossSide", "loss_sides"]
 

@@ -11,7 +11,9 @@ import math
 import re
 from collections.abc import Collection
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import Framework, framework_of
@@ -19,12 +21,8 @@ from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_LABELS
 from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from rule_runtime.numerics.series_memory import Series
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.numerics.series_memory import Series
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "INPUT_VALUES",

@@ -6,18 +6,15 @@ Shape legend: R = rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.selection import num_not_finite
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "are_not_finite",

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, LossKind, Takes
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["CONTRACT", "Requirement", "is_pooled"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.numerics.row_memory import fingerprints
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["ENOUGH", "Gradients", "is_as_initialised", "weight_fingerprints"]
 

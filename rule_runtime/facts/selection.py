@@ -6,7 +6,7 @@ Shape legend: R = rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,8 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Evidence, IssueFound, Missing
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Regex, Rule
+from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "MAX_NAMED",

@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import MODEL_INPUT, is_of_keras
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["SupervisedRows", "input_target_pairs", "supervised_rows"]
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.numerics.tensor_change import (
     Tolerance,
@@ -23,11 +24,8 @@ from rule_runtime.numerics.tensor_change import (
     ratio_bounds,
     update_ratio,
 )
+from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import value_pairs
-
-if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Memory
-    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "TensorPairs",

@@ -6,7 +6,7 @@ Shape legend: B = batch, L = places, V = vocabulary.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from rule_runtime.facts.losses import Loss, Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.supervised_rows import input_target_pairs
 from rule_runtime.numerics.loss_pair import LossPair
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TokenLosses", "token_losses"]
 

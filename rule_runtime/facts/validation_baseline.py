@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.baseline import constant_loss
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
-
-if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Memory
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Baseline", "baseline_of", "boosting_losses", "is_comparable"]
 

@@ -7,21 +7,19 @@ at the same step, so each of its rounds is a pass.
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
 from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss, missing_validation
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
-
-if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Memory
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["ValidationPass", "validation_passes"]
 

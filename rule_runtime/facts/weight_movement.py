@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import missing_statistics
 from rule_runtime.facts.selection import finite_means
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
-
-if TYPE_CHECKING:
-    from rule_runtime.engine.rule import Memory
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["WeightMovement", "learning_steps", "median_of_moving", "tree_rate", "weight_movement"]
 

@@ -5,17 +5,14 @@ Shape legend: G = gradients, one for each (tensor, worker).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.parameters import Gradients
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Vanished", "are_mostly_zero", "find_vanishing_layer"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,8 @@ from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selection import SelectedTensorsRule, finding, num_not_finite, worst
+from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import row_values
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["AllZero"]
 

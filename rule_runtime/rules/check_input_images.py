@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,8 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import finding
+from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import row_values
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["CheckInputImages"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from rule_runtime.facts.class_labels import (
 )
 from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["ClassImbalance"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from rule_runtime.facts.class_labels import MAX_CLASSES
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selection import finding, name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Confusion"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.tensor_change import are_identical
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["DeadOptimizer"]
 

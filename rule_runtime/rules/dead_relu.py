@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from rule_runtime.detectors.saturation import inactive_units
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.value_pairs import row_values
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["DeadRelu"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -10,9 +10,7 @@ from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selection import SelectedTensorsRule, describe_not_finite, finding, worst
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["ExplodingTensor"]
 

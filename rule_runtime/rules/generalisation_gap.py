@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.selection import declared, issue, what_to_try
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["GeneralisationGap"]
 

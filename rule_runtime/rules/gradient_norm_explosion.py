@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
 from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.facts.selection import worst
-
-if TYPE_CHECKING:
-    from rule_runtime.numerics.series_memory import NumberSeries
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["GradientNormExplosion"]
 

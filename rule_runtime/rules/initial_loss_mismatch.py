@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import (
@@ -20,9 +20,7 @@ from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
 from rule_runtime.facts.losses import LOSS_INPUTS, Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InitialLossMismatch"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
 from rule_runtime.facts.selection import finding, is_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["InputStatistics"]
 

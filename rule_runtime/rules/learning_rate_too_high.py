@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
@@ -10,9 +10,7 @@ from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Pass
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LearningRateTooHigh"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from rule_runtime.facts.selection import finding, is_training, what_to_try, wors
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.facts.zero_gradients import are_mostly_zero
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LearningRateTooLow"]
 

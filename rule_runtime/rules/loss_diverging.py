@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rule_runtime.detectors.curves import LEVEL, WINDOW, divergence
 from rule_runtime.engine.outcome import NotApplicable, Outcome
 from rule_runtime.engine.rule import GreaterThan, Memory, Unit
 from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_curves import CurveRule, Finding
-
-if TYPE_CHECKING:
-    from rule_runtime.numerics.series_memory import NumberSeries
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossDiverging"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
@@ -14,9 +14,7 @@ from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
 from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.series_memory import MAX_SERIES
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossInputMismatch"]
 

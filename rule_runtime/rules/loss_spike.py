@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from rule_runtime.detectors.curves import spike
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
-
-if TYPE_CHECKING:
-    from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.numerics.series_memory import NumberSeries
 
 __all__ = ["LossSpike"]
 

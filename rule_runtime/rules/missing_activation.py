@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
@@ -11,9 +11,7 @@ from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.layer_links import Link, layer_links
 from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
 from rule_runtime.facts.selection import finding, is_training
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["MissingActivation"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
@@ -16,11 +17,7 @@ from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
 from rule_runtime.facts.parameters import ENOUGH, Gradients, is_as_initialised, weight_fingerprints
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["MissingGradient"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
@@ -10,9 +10,7 @@ from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Pa
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import issue, selected_collections, what_to_try
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Overfit"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
@@ -10,10 +10,8 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Uni
 from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points, unrelated_outputs
 from rule_runtime.facts.selection import is_training
 from rule_runtime.facts.weight_movement import learning_steps
-
-if TYPE_CHECKING:
-    from rule_runtime.numerics.series_memory import NumberSeries
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import (
@@ -24,9 +24,7 @@ from rule_runtime.facts.initialisation import (
     unlike_variances,
 )
 from rule_runtime.facts.selection import finding, is_training
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PoorWeightInitialization"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -21,10 +21,8 @@ from rule_runtime.facts.activation_inputs import (
 )
 from rule_runtime.facts.layers import Signals
 from rule_runtime.facts.selection import finding, is_training, selected_collections, worst
+from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.value_pairs import row_values
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SaturatedActivation"]
 

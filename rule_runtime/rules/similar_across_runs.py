@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from rule_runtime.facts.selection import SelectedTensorsRule, finding, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, largest_difference, with_numbers
 from rule_runtime.numerics.tensor_change import Tolerance
 from rule_runtime.trial.other_trials import OtherTrialError
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SimilarAcrossRuns"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import what_to_try
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["StalledTrainingRule"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
@@ -19,9 +19,7 @@ from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SuspiciouslyGood"]
 

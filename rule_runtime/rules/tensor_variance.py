@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 
@@ -10,9 +10,7 @@ from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, Memory, Unit
 from rule_runtime.facts.selection import SelectedTensorsRule, finding, num_not_finite, worst
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TensorVariance"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,7 @@ from rule_runtime.facts.selection import SelectedTensorsRule, finding, is_traini
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.tensor_change import Tolerance
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["UnchangedTensor"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
@@ -15,11 +16,7 @@ from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, worst
 from rule_runtime.facts.zero_gradients import find_vanishing_layer
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["VanishingGradient"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, frozen_rows, update_ratios
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["WeightUpdateRatio"]
 
