@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.losses import Losses, LossKind, with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
@@ -156,6 +157,7 @@ class CurveRule(Rule):
         compares_together: Whether `_detect` compares the latest `patience` numbers with those
             before; otherwise it must return a finding `patience` times in a row.
         needs_single_curve: Whether workers with several curves are not judged.
+        needs_targets: Whether losses of less than four targets are not judged: they scatter.
     """
 
     noun: ClassVar[str] = "losses"
@@ -164,6 +166,7 @@ class CurveRule(Rule):
     spacing: ClassVar[int] = 1
     compares_together: ClassVar[bool] = False
     needs_single_curve: ClassVar[bool] = False
+    needs_targets: ClassVar[bool] = False
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
@@ -190,6 +193,8 @@ class CurveRule(Rule):
         Raises:
             Missing: No curve is long enough.
         """
+        if self.needs_targets and step.fact(are_few):
+            return NotApplicable("losses of less than four targets scatter by nature")
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         points, history = self._points(step), self._history(memory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rule_runtime.facts.class_labels import (
     class_labels,
     targets_of_classes,
 )
+from rule_runtime.facts.loss_curves import Finding
 from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
 from rule_runtime.trial.step_view import StepView
@@ -100,12 +101,13 @@ class ClassImbalance(Rule):
             return Passed()
         labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
         rows = step.tensors()
-        row = list(zip(rows.names, rows.workers, strict=True)).index((labels.name, labels.worker))
-        return finding(self, step, (rows, row), worst[:3], worst.message)
+        row = rows.pairs.index((labels.name, labels.worker))
+        measured = (worst.measure, worst.value, worst.threshold)
+        return finding(self, step, (rows, row), measured, worst.message)
 
     def _imbalance(
         self, tally: LabelTally, of: ClassLabels, validation: LabelTally | None
-    ) -> _Finding | None:
+    ) -> Finding | None:
         """Return that a class is rare, or the only one; None if not."""
         limit, counts = self.threshold_imbalance, tally.labels
         if counts.sum() < self.samples:
@@ -114,7 +116,7 @@ class ClassImbalance(Rule):
         if len(tally.classes) == 1:
             message = f"class {tally.classes[most]} has {counts[most]} labels, and "
             message += f"none of the other {of.num_classes - 1} classes has any"
-            return _Finding("imbalance", math.inf, limit, message) if of.num_classes > 1 else None
+            return Finding(math.inf, limit, message, "imbalance") if of.num_classes > 1 else None
         may_be_rare = counts < (_ENOUGH if self.unlike_validation else math.inf)
         if validation is not None:
             may_be_rare = tally.rarer_than(validation)
@@ -128,9 +130,9 @@ class ClassImbalance(Rule):
         message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
         message += f"more than {limit:g}"
-        return _Finding("imbalance", ratio, limit, message) if ratio > limit else None
+        return Finding(ratio, limit, message, "imbalance") if ratio > limit else None
 
-    def _misprediction(self, tally: LabelTally) -> _Finding | None:
+    def _misprediction(self, tally: LabelTally) -> Finding | None:
         """Return that a class is mostly predicted wrongly; None if none is."""
         shares = tally.wrong / np.maximum(tally.predicted, 1)
         at, limit = int(shares.argmax()), self.threshold_misprediction
@@ -138,11 +140,4 @@ class ClassImbalance(Rule):
         message += f"{tally.classes[at]} are predicted wrongly, a share larger than {limit:g}"
         share = float(shares[at])
         is_found = share > limit and tally.total >= self.samples
-        return _Finding("misprediction", share, limit, message) if is_found else None
-
-
-class _Finding(NamedTuple):
-    measure: str
-    value: float
-    threshold: float
-    message: str
+        return Finding(share, limit, message, "misprediction") if is_found else None

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from rule_runtime.detectors.curves import LEVEL, WINDOW, divergence
-from rule_runtime.engine.outcome import NotApplicable, Outcome
-from rule_runtime.engine.rule import GreaterThan, Memory, Unit
-from rule_runtime.facts.labels import are_few
+from rule_runtime.engine.rule import GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 from rule_runtime.numerics.series_memory import NumberSeries
-from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossDiverging"]
 
@@ -38,19 +35,11 @@ class LossDiverging(CurveRule):
     rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 50.0
 
     measure = "loss_rise_percent"
+    needs_targets = True
 
     @property
     def _window(self) -> tuple[int, int]:
         return LEVEL, WINDOW
-
-    def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Skip losses of few targets, which scatter by nature; judge the others.
-
-        Memory: That of `CurveRule`.
-        """
-        if step.fact(are_few):
-            return NotApplicable("losses of less than four targets scatter by nature")
-        return super().check(step, memory)
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest losses with the first one and with the best."""

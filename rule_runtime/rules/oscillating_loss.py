@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from rule_runtime.detectors.curves import oscillation
-from rule_runtime.engine.outcome import NotApplicable, Outcome
-from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
-from rule_runtime.facts.labels import are_few
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 from rule_runtime.numerics.series_memory import NumberSeries
-from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OscillatingLoss"]
 
@@ -43,19 +40,11 @@ class OscillatingLoss(CurveRule):
     measure = "loss_scatter_percent"
     num_first = 10
     needs_single_curve = True
+    needs_targets = True
 
     @property
     def _window(self) -> tuple[int, int]:
         return self.num_first // 2 + self.num_points, self.num_points
-
-    def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Skip losses of few targets, which scatter by nature; judge the others.
-
-        Memory: That of `CurveRule`.
-        """
-        if step.fact(are_few):
-            return NotApplicable("losses of less than four targets scatter by nature")
-        return super().check(step, memory)
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Measure the scatter of the latest losses."""
