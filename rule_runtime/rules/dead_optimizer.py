@@ -13,7 +13,7 @@ from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.facts.tensor_changes import since_previous_step
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.numerics.tensor_change import are_identical
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -64,14 +64,11 @@ class DeadOptimizer(Rule):
         learns = _learns(gradients, pairs.rows) & ~_may_round_away(pairs.rows)
         if not learns.any():
             raise Missing("no parameter was saved with a gradient that is more than rounding")
-        rows = RowMemory(memory.get("rows", ""))
-        keys = row_keys(pairs.rows.names, pairs.rows.workers)
-        known = rows.known(keys)
+        known = RowMemory(memory, pairs.rows.pairs)
         changed = ~are_identical(pairs.now, pairs.before)
         memory["has_moved"] = memory.get("has_moved", False) or bool((changed & learns).any())
-        changed |= np.array([known.get(key, (0, 0))[0] > 0 for key in keys.tolist()])
-        streaks = rows.update(keys, changed.astype(np.uint32), ~changed & learns)
-        memory["rows"] = rows.to_json()
+        changed |= known.fingerprints > 0
+        streaks = known.update(~changed & learns, changed)
         num_steps = step.mode_step - memory.setdefault("first", pairs.other.mode_step)
         is_dead = streaks >= self.patience
         if not is_dead.any() or not (memory["has_moved"] or num_steps >= _ACCUMULATED):

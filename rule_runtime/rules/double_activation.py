@@ -14,7 +14,7 @@ from rule_runtime.facts.losses import LOSS_INPUTS, Losses, Takes
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training, worst
 from rule_runtime.numerics.activations import activated_twice, squashed
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["DoubleActivation"]
@@ -58,11 +58,9 @@ class DoubleActivation(Rule):
         if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
             missing = "neither inputs of losses nor of activations were saved"
             raise Missing(missing, how_to_save_loss_inputs(step))
-        causes, remembered = _causes(step, rows), RowMemory(memory.get("rows", ""))
+        causes = _causes(step, rows)
         is_bad = np.array([at in causes for at in range(len(rows))], dtype=np.bool_)
-        keys = row_keys(rows.names, rows.workers)
-        found = remembered.update(keys, np.zeros(len(rows), np.uint32), is_bad) >= self.patience
-        memory["rows"] = remembered.to_json()
+        found = RowMemory(memory, rows.pairs).update(is_bad) >= self.patience
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Final
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,10 @@ from rule_runtime.facts.layers import MODULE_IO, Layers
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
 from rule_runtime.facts.parameters import ENOUGH, Gradients, is_as_initialised, weight_fingerprints
 from rule_runtime.facts.selection import finding, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["MissingGradient"]
-
-_LEARNED: Final = np.uint32(0)
-"""Fingerprint of a weight that had a gradient or changed before."""
 
 
 class MissingGradient(Rule):
@@ -70,17 +67,11 @@ class MissingGradient(Rule):
             return NotEvaluated("no tensor of the collection weights was saved")
         step.fact(Gradients).require()
         sizes = step.fact(Gradients).of(weights)
-        keys, now = row_keys(weights.names, weights.workers), weight_fingerprints(weights)
-        rows = RowMemory(memory.get("rows", ""))
-        known = rows.known(keys)
-        earlier = [known.get(key, (_LEARNED, 0))[0] for key in keys.tolist()]
-        is_untouched = np.isnan(sizes) & ((now == earlier) | ("rows" not in memory))
-        streaks = rows.update(
-            keys,
-            np.where(is_untouched, now, _LEARNED),
-            self._is_cut_off(step, weights, sizes, is_untouched),
-        )
-        memory["rows"] = rows.to_json()
+        known, now = RowMemory(memory, weights.pairs), weight_fingerprints(weights)
+        is_untouched = np.isnan(sizes) & ((now == known.fingerprints) | ("rows" not in memory))
+        is_bad = self._is_cut_off(step, weights, sizes, is_untouched)
+        # A fingerprint of 0 is that of a weight that had a gradient or changed before.
+        streaks = known.update(is_bad, np.where(is_untouched, now, 0))
         found = streaks >= self.patience
         if not found.any():
             return Passed()

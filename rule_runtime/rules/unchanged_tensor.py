@@ -11,7 +11,7 @@ from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Unit
 from rule_runtime.facts.selection import SelectedTensorsRule, finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.numerics.tensor_change import Tolerance
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -58,13 +58,10 @@ class UnchangedTensor(SelectedTensorsRule):
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = with_numbers(self.judged_tensors(step))
-        keys, remembered = row_keys(rows.names, rows.workers), RowMemory(memory.get("rows", ""))
-        known = remembered.known(keys)
+        known = RowMemory(memory, rows.pairs)
         # As a fingerprint of 0 is not remembered, that of step n is n + 1.
-        previous = [known.get(key, (step.step + 1, 0))[0] - 1 for key in keys.tolist()]
-        is_close, is_different = self._compared(step, rows, np.array(previous))
-        streaks = remembered.update(keys, np.full(len(keys), step.step + 1), is_close)
-        memory["rows"] = remembered.to_json()
+        is_close, is_different = self._compared(step, rows, known.fingerprints - 1)
+        streaks = known.update(is_close, step.step + 1)
         is_unchanged = streaks >= self.num_steps - 1
         is_issue = is_unchanged & ~frozen_rows(step, rows) if is_unchanged.any() else is_unchanged
         if not is_issue.any():
@@ -83,10 +80,13 @@ class UnchangedTensor(SelectedTensorsRule):
     def _compared(
         self, step: StepView, rows: TensorRows, previous: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Return which rows are close to those of their previous step, and which differ [2, R]."""
+        """Return which rows are close to those of their previous step, and which differ [2, R].
+
+        The number of the previous step is -1 if there is none.
+        """
         tolerance = Tolerance(self.rtol, self.atol, self.equal_nan)
         found = np.zeros((2, len(rows)), dtype=np.bool_)
-        for number in np.unique(previous[previous < step.step]).tolist():
+        for number in np.unique(previous[(previous >= 0) & (previous < step.step)]).tolist():
             earlier = step.earlier(number)
             if earlier is not None:
                 own = np.flatnonzero(previous == number)

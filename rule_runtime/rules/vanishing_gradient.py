@@ -15,7 +15,7 @@ from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, worst
 from rule_runtime.facts.zero_gradients import find_vanishing_layer
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["VanishingGradient"]
@@ -58,13 +58,8 @@ class VanishingGradient(Rule):
             return NotEvaluated("no tensor of the collection gradients was saved")
         if not np.isfinite(sizes).any():
             return NotEvaluated("no gradient has a finite element")
-        keys = row_keys(rows.names, rows.workers)
-        known = RowMemory(memory.get("rows", ""))
-        streaks = known.update(
-            keys, np.zeros(len(keys), np.uint32), self._vanished(step, gradients)
-        )
-        if self.patience > 1:
-            memory["rows"] = known.to_json()
+        known = RowMemory(memory if self.patience > 1 else {}, rows.pairs)
+        streaks = known.update(self._vanished(step, gradients))
         found = streaks >= self.patience
         if not found.any():
             return Passed()

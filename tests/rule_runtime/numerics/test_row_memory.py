@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rule_runtime.numerics import row_memory
-from rule_runtime.numerics.row_memory import MAX_ROWS, RowMemory, fingerprints, row_keys
+from rule_runtime.numerics.row_memory import MAX_ROWS, RowMemory, fingerprints
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.booleans(), min_size=1), max_size=20))
 def test_streaks_are_counted_row_by_row(steps: list[dict[str, bool]]) -> None:
-    rows, expected = RowMemory(""), {}
+    memory: dict[str, Any] = {}
+    expected: dict[str, int] = {}
     for step in steps:
-        keys = row_keys(list(step), ["w"] * len(step))
-        streaks = rows.update(keys, np.zeros(len(keys), np.uint32), np.array(list(step.values())))
+        rows = RowMemory(memory, [(name, "w") for name in step])
+        streaks = rows.update(np.array(list(step.values())))
         expected |= {name: expected.get(name, 0) + 1 if bad else 0 for name, bad in step.items()}
         assert streaks.tolist() == [expected[name] for name in step]
-        rows = RowMemory(json.loads(json.dumps(rows.to_json())))
+        memory = json.loads(json.dumps(memory))
 
 
 def test_fingerprints_differ_where_a_number_does() -> None:
@@ -30,20 +32,26 @@ def test_fingerprints_differ_where_a_number_does() -> None:
 
 
 def test_a_row_is_a_tensor_of_a_worker() -> None:
-    keys = row_keys(["a", "a", "b"], ["w", "v", "w"])
-    assert len(set(keys.tolist())) == 3
-    rows = RowMemory("")
-    rows.update(keys, np.array([1, 2, 3], np.uint32), np.array([True, False, True]))
-    assert dict(rows.known(keys[:2])) == {int(keys[0]): (1, 1), int(keys[1]): (2, 0)}
+    pairs, memory = [("a", "w"), ("a", "v"), ("b", "w")], dict[str, Any]()
+    RowMemory(memory, pairs).update(np.array([True, False, True]), [1, 2, 3])
+    again = RowMemory(memory, [*pairs[:2], ("c", "w")])
+    assert again.fingerprints.tolist() == [1, 2, 0]
+    assert again.update(np.array([True, True, True])).tolist() == [2, 1, 1]
+    assert RowMemory(memory, pairs[2:]).fingerprints.tolist() == [3]
+
+
+def test_the_string_of_earlier_versions_is_read() -> None:
+    memory: dict[str, Any] = {"rows": "s6dDDQAAAAACAAn2SpQHAAAAAQA="}
+    rows = RowMemory(memory, [("a", "w"), ("b", "w")])
+    assert rows.fingerprints.tolist() == [7, 0]
+    assert rows.update(np.array([True, True]), rows.fingerprints).tolist() == [2, 3]
 
 
 def test_it_is_bounded_and_keeps_the_same_rows() -> None:
-    keys = row_keys([str(at) for at in range(3000)], ["w"] * 3000)
-    rows, bad = RowMemory(""), np.ones(3000, dtype=bool)
+    memory, bad = dict[str, Any](), np.ones(3000, dtype=bool)
     for _ in range(3):
-        streaks = rows.update(keys, np.zeros(3000, np.uint32), bad)
-        assert len(rows.to_json()) <= 28_000
-        rows = RowMemory(rows.to_json())
+        streaks = RowMemory(memory, [(str(at), "w") for at in range(3000)]).update(bad)
+        assert len(memory["rows"]) <= 28_000
     assert np.count_nonzero(streaks == 3) == MAX_ROWS
     assert np.count_nonzero(streaks == 0) == 3000 - MAX_ROWS
 
@@ -51,8 +59,7 @@ def test_it_is_bounded_and_keeps_the_same_rows() -> None:
 def test_the_longest_streak_does_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row_memory._LONGEST < 1 << 16
     monkeypatch.setattr(row_memory, "_LONGEST", 5)
-    keys = row_keys(["a"], ["w"])
-    rows = RowMemory("")
+    memory: dict[str, Any] = {}
     for _ in range(9):
-        (streak,) = rows.update(keys, keys, np.array([True]))
+        (streak,) = RowMemory(memory, [("a", "w")]).update(np.array([True]))
     assert streak == 5
