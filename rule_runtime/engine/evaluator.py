@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
-from rule_runtime.engine.counts import MAX_TEXT, Counts
-from rule_runtime.engine.evidence import Evidence, completed
+from rule_runtime.engine.counts import MAX_TEXT
+from rule_runtime.engine.evidence import completed
 from rule_runtime.engine.failure import UNAVAILABLE, failure_reason, located_in_check, wrong_outcome
 from rule_runtime.engine.outcome import (
     Failed,
@@ -40,9 +40,7 @@ class Evaluation:
 
     Args:
         rule: The rule.
-        memory: Its memory after the last step.
-        evidence: The evidence of its finding so far.
-        counts: What became of the steps so far.
+        state: The state from which the evaluation continues.
 
     Attributes:
         memory: The rule's memory after the last step.
@@ -50,23 +48,16 @@ class Evaluation:
         counts: What became of the steps.
     """
 
-    def __init__(
-        self, rule: Rule, memory: Mapping[str, Any], evidence: Evidence | None, counts: Counts
-    ) -> None:
+    def __init__(self, rule: Rule, state: EvaluationState) -> None:
         self._rule = rule
-        self.memory: dict[str, Any] = _json_copy(memory)
-        self.evidence = evidence
-        self.counts = counts
+        self.memory: dict[str, Any] = _json_copy(state.memory)
+        self.evidence = state.evidence
+        self.counts = state.counts
 
     @classmethod
     def fresh(cls, rule: Rule) -> Evaluation:
         """Return the evaluation of a run from its first step."""
-        return cls(rule, {}, None, Counts())
-
-    @classmethod
-    def resume(cls, rule: Rule, state: EvaluationState) -> Evaluation:
-        """Return the evaluation that continues from a state."""
-        return cls(rule, state.memory, state.evidence, state.counts)
+        return cls(rule, EvaluationState.initial())
 
     @property
     def failure(self) -> str:

@@ -26,12 +26,10 @@ class LostFileSearch:
     from a listing without interruption.
 
     Args:
-        store: The trial's root.
         feed: Feeds the run's files to the rule.
     """
 
-    def __init__(self, store: Store, feed: RunFeed) -> None:
-        self._store = store
+    def __init__(self, feed: RunFeed) -> None:
         self._feed = feed
         self._progress = feed.progress
 
@@ -73,7 +71,7 @@ class LostFileSearch:
         if not progress.has_unnumbered:
             after = max(after, scan.after)
         parts = listed_parts(
-            self._store,
+            self._feed.store,
             after,
             is_wanted=lambda step, worker: not progress.is_known(step, worker),
             size=lambda: max(min(FILES_AT_ONCE, progress.room), 1),

@@ -47,7 +47,6 @@ class Reconciler:
         *,
         patience: Patience | None = None,
     ) -> None:
-        self._store = store
         self._rule = rule
         self._run = run
         self._patience = patience or Patience()
@@ -84,8 +83,8 @@ class Reconciler:
         if state.counts.failure:
             return state  # the rule is shown no further step of this run
         budget = Budget(may_go_on)
-        feed = RunFeed(self._store, self._rule, self._run, self._reader, state, budget=budget)
-        end = RunEnd(self._store, feed, last_sequences or {})
+        feed = RunFeed(self._reader, self._rule, self._run, state, budget)
+        end = RunEnd(feed, last_sequences or {})
         is_finishing = state.progress.finishing is not None
         has_news = feed.take_in(files)
         if has_news:
@@ -113,7 +112,7 @@ class Reconciler:
         self, feed: RunFeed, *, has_news: bool, now: float | None, look_again: bool
     ) -> None:
         """Feed what is ready while the run continues, and give up workers after the wait."""
-        search, progress = LostFileSearch(self._store, feed), feed.progress
+        search, progress = LostFileSearch(feed), feed.progress
         if has_news:
             feed.look_up_num_workers()
         _feed_ready(feed, search, has_news=has_news)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from hook_layer.storage.base import Store
 from rule_runtime.engine.expected_files import ExpectedFiles
 from rule_runtime.engine.lost_files import listed_parts
 from rule_runtime.engine.outcome import RuleStatus
@@ -28,13 +27,11 @@ class RunEnd:
     """Ends a run, in as many calls as it takes.
 
     Args:
-        store: The trial's root.
         feed: Feeds the run's files to the rule.
         last_sequences: Number of the last file of each worker, from the end marker; may be empty.
     """
 
-    def __init__(self, store: Store, feed: RunFeed, last_sequences: Mapping[str, int]) -> None:
-        self._store = store
+    def __init__(self, feed: RunFeed, last_sequences: Mapping[str, int]) -> None:
         self._feed = feed
         self._progress = feed.progress
         unfinished = feed.progress.finishing or Finishing()
@@ -113,7 +110,7 @@ class RunEnd:
         # Other runs' files may follow, so few are read at first: as many as are missing.
         size = min(expected.num_missing or FILES_AT_ONCE, FILES_AT_ONCE)
         parts = listed_parts(
-            self._store,
+            feed.store,
             self._after,
             is_wanted=self._is_wanted,
             size=lambda: size,
@@ -140,7 +137,7 @@ class RunEnd:
     def _replay(self) -> bool:
         feed, progress = self._feed, self._progress
         parts = listed_parts(
-            self._store,
+            feed.store,
             -1 if progress.replaying is None else progress.replaying.after,
             is_wanted=lambda *_: True,
             size=lambda: FILES_AT_ONCE,

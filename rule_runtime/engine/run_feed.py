@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Final
 
 from hook_layer.format.paths import index_key
-from hook_layer.storage.base import Store
 from rule_runtime.engine.counts import Counts
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.evidence import Evidence
@@ -59,14 +58,14 @@ class RunFeed:
     """Feeds the files of one run to one rule, starting from a state.
 
     Args:
-        store: The trial's root.
+        reader: Makes the views of steps.
         rule: The rule.
         run: RunId of the run; None for files without one.
-        reader: Makes the views of steps.
         state: The state to start from.
         budget: How long the call may work.
 
     Attributes:
+        store: The trial's root.
         progress: Which files were seen and fed.
         evaluation: The rule's memory and outcomes.
         budget: How long the call may work.
@@ -74,22 +73,20 @@ class RunFeed:
 
     def __init__(
         self,
-        store: Store,
+        reader: StepReader,
         rule: Rule,
         run: str | None,
-        reader: StepReader,
         state: EvaluationState,
-        *,
         budget: Budget,
     ) -> None:
-        self._store = store
+        self.store = reader.store
         self._rule = rule
         self._run = run
         self._reader = reader
         self._state = state
         self.budget = budget
         self.progress = state.progress.copy()
-        self.evaluation = Evaluation.resume(rule, state)
+        self.evaluation = Evaluation(rule, state)
         self._first_evidence: Evidence | None = None
         replaying = state.progress.replaying
         if replaying is not None and not replaying.found:
@@ -108,7 +105,7 @@ class RunFeed:
 
     def load(self, names: Iterable[FileName]) -> bool:
         """Read index files and record them; return True if one of them was unknown."""
-        return self._record(iter_step_files(self._store, [index_key(*name) for name in names]))
+        return self._record(iter_step_files(self.store, [index_key(*name) for name in names]))
 
     def look_up_num_workers(self) -> None:
         """Look up how many workers write, if no index file reported it."""
@@ -248,7 +245,7 @@ class RunFeed:
         """Yield files by name in step order; only those that were not kept are read."""
         kept = sorted((self._kept[name] for name in names if name in self._kept), key=_name_of)
         missing = [index_key(*name) for name in names if name not in self._kept]
-        return heapq.merge(kept, iter_step_files(self._store, missing), key=_name_of)
+        return heapq.merge(kept, iter_step_files(self.store, missing), key=_name_of)
 
     def _mark_fed(self, step: int) -> None:
         self.progress.mark_fed(step)

@@ -68,7 +68,7 @@ def in_calls(
     state = EvaluationState.initial()
     for start, end in zip([0, *cuts], [*cuts, len(views)], strict=True):
         state = through_json(state)
-        evaluation = Evaluation.resume(make_rule(), state)
+        evaluation = Evaluation(make_rule(), state)
         # As text, for a NaN equals no other.
         outcomes += [
             repr(outcome) for outcome in checked([evaluation.feed(v()) for v in views[start:end]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime.custom_rules.loader import load_custom_rule
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.rule import Rule
-from rule_runtime.engine.state import Counts
+from rule_runtime.engine.state import Counts, EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 
 HEAD = """
@@ -79,8 +80,9 @@ def judged(rules: list[Rule], run: TrialBuilder) -> list[Evaluation]:
     evaluations = [Evaluation.fresh(rules[0])]
     for at, step in enumerate(run.views()):
         memory = json.loads(json.dumps(evaluations[-1].memory))
-        failure = evaluations[-1].failure
-        one = Evaluation(rules[at % len(rules)], memory, None, Counts(failure=failure))
+        counts = Counts(failure=evaluations[-1].failure)
+        state = replace(EvaluationState.initial(), memory=memory, counts=counts)
+        one = Evaluation(rules[at % len(rules)], state)
         one.feed(step)
         evaluations.append(one)
     return evaluations[1:]

@@ -176,7 +176,7 @@ def test_no_step_is_shown_to_a_rule_that_failed() -> None:
         state, load_step_files(trial.store, trial.keys), ended=True
     )
     assert again is state
-    evaluation = Evaluation.resume(Broken(), state)
+    evaluation = Evaluation(Broken(), state)
     assert evaluation.feed(trial.views()[1]) == Failed(state.counts.failure)
     evaluation.skip("gone")
     assert evaluation.counts == state.counts
