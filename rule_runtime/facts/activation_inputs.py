@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.layers import MODULE_IO, Signals
-from rule_runtime.facts.losses import LOSS_INPUTS
+from rule_runtime.facts.layers import Signals
+from rule_runtime.facts.selection import saved_every
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -29,15 +28,13 @@ __all__ = [
 
 SATURATING: Final = ("tanh", "sigmoid")
 """The activations that saturate; the hook fills the collections `{kind}_input` by type."""
-_EVERY_500: Final = {"save_interval": "500"}
 OF_OUTPUTS: Final = (
-    MODULE_IO,
-    CollectionConfig("tanh_output", _EVERY_500),
-    CollectionConfig("sigmoid_output", _EVERY_500),
-    LOSS_INPUTS,
+    *saved_every(10, "module_io"),
+    *saved_every(500, "tanh_output", "sigmoid_output"),
+    *saved_every(10, "loss_inputs"),
 )
 """What the hook saves for a rule that looks at outputs of activations."""
-OF_RECURRENT_LAYERS: Final = (MODULE_IO, CollectionConfig("weights", _EVERY_500))
+OF_RECURRENT_LAYERS: Final = (*saved_every(10, "module_io"), *saved_every(500, "weights"))
 """What the hook saves for a rule that looks at recurrent layers."""
 
 _HIDDEN: Final = ".weight_hh"

@@ -17,11 +17,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
+from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finite_means, num_not_finite, worst
+from rule_runtime.facts.selection import finite_means, num_not_finite, saved_every, worst
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import row_values
@@ -38,11 +37,7 @@ __all__ = [
     "unlike_variances",
 ]
 
-FIRST_WEIGHTS: Final = (
-    MODULE_IO,
-    CollectionConfig("weights", {"save_interval": "10"}),
-    CollectionConfig("gradients", {"save_interval": "10"}),
-)
+FIRST_WEIGHTS: Final = saved_every(10, "module_io", "weights", "gradients")
 """What the hook saves for a rule that looks at the first weights."""
 
 _NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"

@@ -11,17 +11,13 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from hook_layer.known_collections import KNOWN_COLLECTIONS
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["MODULE_IO", "Layers", "LinearLayer", "Place", "Signals"]
+__all__ = ["Layers", "LinearLayer", "Place", "Signals"]
 
 _SIGNAL: Final = re.compile(r"(?P<module>.+)_(?P<kind>input|output)_(?P<number>[0-9]+)$")
-MODULE_IO: Final = CollectionConfig("module_io", {"save_interval": "10"})
-"""What the hook saves for a rule that looks at inputs and outputs of modules."""
-
 _COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
 _MATRIX: Final = 2
 _IN_ONE: Final = (
@@ -54,7 +50,7 @@ class Signals:
     """
 
     def __init__(self, step: StepView) -> None:
-        self.rows = step.tensors(regex=(KNOWN_COLLECTIONS[MODULE_IO.name],))
+        self.rows = step.tensors(regex=(KNOWN_COLLECTIONS["module_io"],))
         self.places = [_place(name) for name in self.rows.names]
         pairs = zip(self.places, self.rows.workers, strict=True)
         self._row_of = {(*place, worker): at for at, (place, worker) in enumerate(pairs)}

@@ -9,14 +9,13 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.losses import Losses, LossKind, with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
-from rule_runtime.facts.selection import finding, finite_means, is_training
+from rule_runtime.facts.selection import finding, finite_means, is_training, saved_every
 from rule_runtime.numerics.association import Association
 from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -170,7 +169,7 @@ class CurveRule(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
-    collections = (CollectionConfig("losses", {"save_interval": "10"}),)
+    collections = saved_every(10, "losses")
 
     @property
     @abstractmethod

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["OPTIMIZER_STEPS", "largest_count"]
-
-OPTIMIZER_STEPS: Final = CollectionConfig("optimizer_steps", {"save_interval": "10"})
-"""What the hook saves for a rule that needs counts."""
+__all__ = ["largest_count"]
 
 
 def largest_count(step: StepView, name: str) -> float | None:

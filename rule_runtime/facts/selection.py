@@ -30,6 +30,7 @@ __all__ = [
     "issue",
     "name_or_only_member",
     "num_not_finite",
+    "saved_every",
     "selected_collections",
     "what_to_try",
     "worst",
@@ -63,6 +64,11 @@ def selected_collections(
             CollectionConfig(f"{rule}_tensors", {"include_regex": ",".join(regex), **given})
         )
     return tuple(found)
+
+
+def saved_every(num_steps: int, *names: str) -> tuple[CollectionConfig, ...]:
+    """Return collections that the hook saves at every so many steps, by their names."""
+    return tuple(CollectionConfig(name, {"save_interval": str(num_steps)}) for name in names)
 
 
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:

@@ -7,11 +7,10 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.numerics.tensor_change import are_identical
@@ -43,11 +42,7 @@ class DeadOptimizer(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 5
 
-    collections = (
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("biases", {"save_interval": "10"}),
-        CollectionConfig("gradients", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "weights", "biases", "gradients")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare each parameter with the training step before.

@@ -10,7 +10,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import inactive_units
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.value_pairs import row_values
 
@@ -39,7 +39,7 @@ class DeadRelu(Rule):
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
 
-    collections = (CollectionConfig("relu_output", {"save_interval": "500"}),)
+    collections = saved_every(500, "relu_output")
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection with the outputs' values."""

@@ -9,10 +9,9 @@ import numpy as np
 
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.layers import MODULE_IO
-from rule_runtime.facts.losses import LOSS_INPUTS, Losses, Takes
+from rule_runtime.facts.losses import Losses, Takes
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.numerics.activations import activated_twice, squashed
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -45,7 +44,7 @@ class DoubleActivation(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
-    collections = (LOSS_INPUTS, MODULE_IO)
+    collections = saved_every(10, "loss_inputs", "module_io")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at what losses and activations get.

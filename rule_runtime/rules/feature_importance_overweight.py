@@ -8,10 +8,9 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import MAX_NAMED, finding, finite_means
+from rule_runtime.facts.selection import MAX_NAMED, finding, finite_means, saved_every
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["FeatureImportanceOverweight"]
@@ -43,7 +42,7 @@ class FeatureImportanceOverweight(Rule):
     start_step: Annotated[int, AtLeast(0), Unit("rounds")] = 0
     min_features: Annotated[int, AtLeast(0), Unit("features")] = 0
 
-    collections = (CollectionConfig("feature_importance", {"save_interval": "500"}),)
+    collections = saved_every(500, "feature_importance")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the share of the most important features with the threshold."""

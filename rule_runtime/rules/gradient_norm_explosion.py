@@ -6,13 +6,12 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.curves import LEVEL
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
 from rule_runtime.facts.missing import missing_gradients
-from rule_runtime.facts.selection import worst
+from rule_runtime.facts.selection import saved_every, worst
 from rule_runtime.numerics.series_memory import NumberSeries
 from rule_runtime.trial.step_view import StepView
 
@@ -46,7 +45,7 @@ class GradientNormExplosion(CurveRule):
     growth_factor: Annotated[float, GreaterThan(1), Unit("times")] = 20.0
     weight_factor: Annotated[float, GreaterThan(0), Unit("times")] = 10.0
 
-    collections = (CollectionConfig("gradients", {"save_interval": "10"}),)
+    collections = saved_every(10, "gradients")
     noun = "norms of gradients"
     measure = "norm_of_all_gradients"
     compares_together = True

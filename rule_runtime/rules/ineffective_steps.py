@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import is_training
+from rule_runtime.facts.optimizer_steps import largest_count
+from rule_runtime.facts.selection import is_training, saved_every
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import are_identical
 from rule_runtime.trial.step_view import StepView
@@ -72,7 +71,7 @@ class IneffectiveSteps(Rule):
     # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("optimizer steps")] = 20
 
-    collections = (OPTIMIZER_STEPS, CollectionConfig("weights", {"save_interval": "10"}))
+    collections = saved_every(10, "optimizer_steps", "weights")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look at the counts of the step, and whether weights have changed.

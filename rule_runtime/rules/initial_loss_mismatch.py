@@ -6,7 +6,6 @@ import math
 import re
 from typing import Annotated, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import (
     IssueFound,
     Missing,
@@ -17,9 +16,9 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
-from rule_runtime.facts.losses import LOSS_INPUTS, Loss, Losses, LossKind
+from rule_runtime.facts.losses import Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, is_training
+from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InitialLossMismatch"]
@@ -58,11 +57,7 @@ class InitialLossMismatch(Rule):
     max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of zero outputs")] = 3.0
     num_points: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
 
-    collections = (
-        CollectionConfig("losses", {"save_interval": "10"}),
-        LOSS_INPUTS,
-        CollectionConfig("gradients", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "losses", "loss_inputs", "gradients")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the first losses.

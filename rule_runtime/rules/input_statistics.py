@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -18,9 +17,8 @@ from rule_runtime.facts.input_scales import (
     root_mean_square,
     target_scales,
 )
-from rule_runtime.facts.losses import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
-from rule_runtime.facts.selection import finding, is_training
+from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -64,11 +62,9 @@ class InputStatistics(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
-        CollectionConfig("model_inputs", {"save_interval": "10"}),
+        *saved_every(10, "model_inputs"),
         LAYER_INPUTS,
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("losses", {"save_interval": "10"}),
-        LOSS_INPUTS,
+        *saved_every(10, "weights", "losses", "loss_inputs"),
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:

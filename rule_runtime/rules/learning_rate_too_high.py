@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.trial.step_view import StepView
 
@@ -43,10 +42,7 @@ class LearningRateTooHigh(Rule):
     max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
-    collections = (
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("hyperparameters", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "weights", "hyperparameters")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved.

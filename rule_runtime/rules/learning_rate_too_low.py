@@ -6,12 +6,11 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.curves import noise
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_curves import training_points
-from rule_runtime.facts.selection import finding, is_training, what_to_try, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, what_to_try, worst
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.facts.zero_gradients import are_mostly_zero
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
@@ -62,12 +61,7 @@ class LearningRateTooLow(Rule):
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 50
     max_fall_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 10.0
 
-    collections = (
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("gradients", {"save_interval": "10"}),
-        CollectionConfig("losses", {"save_interval": "10"}),
-        CollectionConfig("hyperparameters", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "weights", "gradients", "losses", "hyperparameters")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved, and whether the loss fell.

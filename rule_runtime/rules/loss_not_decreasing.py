@@ -11,7 +11,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, finite_means, selected_collections
+from rule_runtime.facts.selection import finding, finite_means, saved_every, selected_collections
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -49,7 +49,7 @@ class LossNotDecreasing(Rule):
     increase_threshold_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 5.0
     mode: Literal["EVAL", "TRAIN", "PREDICT", "GLOBAL"] | None = None
 
-    collections = (CollectionConfig("losses", {"save_interval": "500"}),)
+    collections = saved_every(500, "losses")
     caution = (
         "with its defaults it compares two single batches, which differ by chance, so it may stop "
         "healthy runs; raise num_steps, or use PlateauedLoss and LossDiverging of the pack "

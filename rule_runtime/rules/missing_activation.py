@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.layer_links import Link, layer_links
-from rule_runtime.facts.layers import MODULE_IO, Layers, Signals
-from rule_runtime.facts.selection import finding, is_training
+from rule_runtime.facts.layers import Layers, Signals
+from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["MissingActivation"]
@@ -40,7 +39,7 @@ class MissingActivation(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
-    collections = (MODULE_IO, CollectionConfig("weights", {"save_interval": "10"}))
+    collections = saved_every(10, "module_io", "weights")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for pairs of linear layers.

@@ -8,14 +8,13 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
-from rule_runtime.facts.layers import MODULE_IO, Layers
-from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.layers import Layers
+from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.facts.parameters import ENOUGH, Gradients, is_as_initialised, weight_fingerprints
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -47,12 +46,7 @@ class MissingGradient(Rule):
     absent_percent: Annotated[float, AtLeast(0), AtMost(100), Unit("% of the weights")] = 50.0
     ignore_regex: Annotated[tuple[str, ...], Regex()] = ()
 
-    collections = (
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("gradients", {"save_interval": "10"}),
-        MODULE_IO,
-        OPTIMIZER_STEPS,
-    )
+    collections = saved_every(10, "weights", "gradients", "module_io", "optimizer_steps")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for weights without a gradient.

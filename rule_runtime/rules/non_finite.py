@@ -9,11 +9,16 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import describe_not_finite, finding, finite_means, num_not_finite
+from rule_runtime.facts.optimizer_steps import largest_count
+from rule_runtime.facts.selection import (
+    describe_not_finite,
+    finding,
+    finite_means,
+    num_not_finite,
+    saved_every,
+)
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["NonFinite"]
@@ -62,12 +67,7 @@ class NonFinite(Rule):
     # A default loss scale of 65,536 is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("skipped steps")] = 20
 
-    collections = (
-        OPTIMIZER_STEPS,
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("gradients", {"save_interval": "10"}),
-        CollectionConfig("losses", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "optimizer_steps", "weights", "gradients", "losses")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Look for the first tensor that is not finite."""

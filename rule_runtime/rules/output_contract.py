@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.losses import LOSS_INPUTS, Input, Loss, Losses
+from rule_runtime.facts.losses import Input, Loss, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
 from rule_runtime.facts.output_contract import CONTRACT, Requirement, is_pooled
-from rule_runtime.facts.selection import finding, is_training
+from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView
 
@@ -39,7 +38,7 @@ class OutputContract(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
-    collections = (CollectionConfig("losses", {"save_interval": "10"}), LOSS_INPUTS)
+    collections = saved_every(10, "losses", "loss_inputs")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.

@@ -23,7 +23,7 @@ from rule_runtime.facts.initialisation import (
     narrow_gradients,
     unlike_variances,
 )
-from rule_runtime.facts.selection import finding, is_training
+from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PoorWeightInitialization"]
@@ -65,7 +65,7 @@ class PoorWeightInitialization(Rule):
     conditions: tuple[str, ...] = ("variances", "gradients", "losses")
     max_gain: Annotated[float, GreaterThan(0), Unit("gain")] = 3.0
 
-    collections = (CollectionConfig("relu_input", {"save_interval": "500"}),)
+    collections = saved_every(500, "relu_input")
 
     def __post_init__(self) -> None:
         super().__post_init__()

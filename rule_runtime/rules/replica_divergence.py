@@ -7,12 +7,11 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_statistics
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["ReplicaDivergence"]
@@ -46,10 +45,7 @@ class ReplicaDivergence(Rule):
     rtol: Annotated[float, AtLeast(0), Unit("relative difference")] = 1e-4
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
-    collections = (
-        CollectionConfig("weights", {"save_interval": "10"}),
-        CollectionConfig("biases", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "weights", "biases")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the workers' parameters.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final, NamedTuple
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.facts.rank_inputs import same_on_all_ranks
-from rule_runtime.facts.selection import is_training
+from rule_runtime.facts.selection import is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TrainingLoop"]
@@ -56,12 +55,7 @@ class TrainingLoop(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
     idle_passes: Annotated[int, AtLeast(1), Unit("backward passes")] = 50
 
-    collections = (
-        OPTIMIZER_STEPS,
-        CollectionConfig("model_inputs", {"save_interval": "10"}),
-        CollectionConfig("loss_inputs", {"save_interval": "10"}),
-        CollectionConfig("weights", {"save_interval": "10"}),
-    )
+    collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for each mistake.

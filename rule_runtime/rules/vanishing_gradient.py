@@ -7,13 +7,12 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finding, worst
+from rule_runtime.facts.selection import finding, saved_every, worst
 from rule_runtime.facts.zero_gradients import find_vanishing_layer
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView
@@ -45,7 +44,7 @@ class VanishingGradient(Rule):
     max_share: Annotated[float, GreaterThan(0), AtMost(1), Unit("times the largest gradient")] = 1.0
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
-    collections = (CollectionConfig("gradients", {"save_interval": "500"}),)
+    collections = saved_every(500, "gradients")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare mean(|g|) with the threshold, and with the largest one.

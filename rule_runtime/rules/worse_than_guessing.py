@@ -7,16 +7,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
-from rule_runtime.facts.losses import LOSS_INPUTS, LossKind
+from rule_runtime.facts.losses import LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, finite_means, is_training
+from rule_runtime.facts.selection import finding, finite_means, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView
 
@@ -47,10 +46,7 @@ class WorseThanGuessing(Rule):
     )
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
-    collections = (
-        CollectionConfig("losses", {"save_interval": "10"}),
-        LOSS_INPUTS,
-    )
+    collections = saved_every(10, "losses", "loss_inputs")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare training losses with those of a constant predictor.
