@@ -50,17 +50,12 @@ def bounds_of(
 ) -> npt.NDArray[np.float64]:
     """Return the limits of each input; NaN if it goes into neither tanh nor sigmoid [R, 2].
 
-    The collection says which of the two it is, or else the name.
-
-    Args:
-        step: The step.
-        rows: Inputs of activations [R].
-        limits: Interval of inputs in which `tanh` and `sigmoid` are not saturated.
+    The collection says which of the two it is, or else the name. Limits are the intervals of inputs
+    in which `tanh` and `sigmoid` are not saturated.
     """
-    members = {kind: step.tensors(collections=(f"{kind}_input",)) for kind in SATURATING}
-    pairs = {kind: {*zip(m.names, m.workers, strict=True)} for kind, m in members.items()}
+    pairs = {kind: {*step.tensors(collections=(f"{kind}_input",)).pairs} for kind in SATURATING}
     found = np.full((len(rows), 2), np.nan)
-    for at, pair in enumerate(zip(rows.names, rows.workers, strict=True)):
+    for at, pair in enumerate(rows.pairs):
         by_type = [kind for kind in SATURATING if pair in pairs[kind]]
         by_name = [kind for kind in SATURATING if kind in pair[0].casefold()]
         for kind in (by_type or by_name)[:1]:
@@ -69,32 +64,23 @@ def bounds_of(
 
 
 def are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return for which inputs of activations the output goes into a loss [R].
-
-    Args:
-        step: The step.
-        rows: Inputs of modules and of functions [R].
-    """
+    """Return for which inputs of modules and of functions the output goes into a loss [R]."""
     outputs, compared = step.tensors(regex=(_OUTPUTS,)), step.tensors(regex=(_OF_LOSS,))
     of_outputs, of_losses = (
         fingerprints([tensors.column(name) for name in _COMPARED])
         for tensors in (outputs, compared)
     )
-    pairs = zip(outputs.names, outputs.workers, np.isin(of_outputs, of_losses), strict=True)
-    answers = {(name, worker) for name, worker, is_answer in pairs if is_answer}
-    named = [(_INPUT.sub("_output", n), w) for n, w in zip(rows.names, rows.workers, strict=True)]
+    answers = {*outputs.select(np.isin(of_outputs, of_losses)).pairs}
+    named = [(_INPUT.sub("_output", name), worker) for name, worker in rows.pairs]
     return np.array([pair in answers for pair in named], dtype=np.bool_)
 
 
 def recurrent_slopes(step: StepView) -> npt.NDArray[np.float64]:
     """Return the mean slope of the activations of recurrent layers, relative to the largest [S].
 
-    It is that of the signals in `Signals`, and NaN if no recurrent layer returned them. A tanh that
-    returned h has the slope 1 - h^2. Outputs between -1 and 1 are taken for such: those of a GRU
-    are, and those of an LSTM are smaller.
-
-    Args:
-        step: The first step of its mode.
+    The step is the first one of its mode. The slope is that of the signals in `Signals`, and NaN if
+    no recurrent layer returned them. A tanh that returned h has the slope 1 - h^2. Outputs between
+    -1 and 1 are taken for such: those of a GRU are, and those of an LSTM are smaller.
     """
     signals, weights = step.fact(Signals), step.tensors(regex=(_WEIGHTS,))
     rows = signals.rows

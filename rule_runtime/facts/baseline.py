@@ -71,12 +71,7 @@ def targets_of(
 ) -> LossTargets | None:
     """Return the targets of a loss; None if they were not saved or are not finite.
 
-    Args:
-        step: The step.
-        name: Name of the loss.
-        worker: The worker.
-        loss: The loss.
-        with_values: Whether to compute the loss of the best constant predictor from values.
+    With values they have the loss of the best constant predictor, too.
     """
     losses = step.fact(Losses)
     of = losses.find(name, worker)

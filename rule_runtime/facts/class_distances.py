@@ -26,16 +26,10 @@ def distances_to_classes(
     """Count labels and targets; return the number of classes for each distance to class numbers.
 
     A distance compares one output with each label. The labels are numbers of 3 to 32 classes, each
-    about as frequent. Targets are those labels if their statistics are equal.
+    about as frequent, and enough were counted. Targets are those labels if their statistics are
+    equal. The number of classes is returned by the key of the loss.
 
-    Args:
-        step: A step of training.
-        memory: What `ClassTallies` keeps.
-        labels_regex: Regular expressions of labels.
-        min_labels: Labels that must have been counted.
-
-    Returns:
-        Number of classes by the key of the loss.
+    Memory: what `ClassTallies` keeps.
     """
     losses = [loss for loss in step.fact(Losses).losses if _is_distance(loss)]
     owners = sorted({loss.owner for loss in losses} - {""})

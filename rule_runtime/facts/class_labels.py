@@ -63,12 +63,7 @@ class ClassTallies:
         return LabelTally.read(self._tallies.get(f"{mode.name}/{name}"))
 
     def add(self, mode: ModeKeys, found: Iterable[ClassLabels]) -> None:
-        """Add the labels of a step; labels that come again at the next step count once.
-
-        Args:
-            mode: Mode of the step.
-            found: The labels.
-        """
+        """Add the labels of a step; labels that come again at the next step count once."""
         for labels in found:
             key = f"{mode.name}/{labels.name}"
             if key not in self._tallies and len(self._tallies) >= _MAX_TALLIES:
@@ -88,13 +83,8 @@ def class_labels(
 ) -> tuple[list[ClassLabels], str]:
     """Return the labels of a step that are classes, and why others are left out.
 
-    Labels and predictions are paired in the order of their names.
-
-    Args:
-        step: The step.
-        labels_regex: Regular expressions of labels.
-        predictions_regex: Regular expressions of predictions.
-        argmax: Whether the largest number along the last axis is the class.
+    Labels and predictions are paired in the order of their names. With `argmax` the largest number
+    along the last axis is the class.
     """
     found = []
     reason = f"no labels were saved, tensors named as {', '.join(labels_regex)}"
@@ -119,9 +109,6 @@ def targets_of_classes(step: StepView) -> tuple[str, ...]:
     """Return regular expressions of the targets of losses that have one class for each row.
 
     No input of a module has fewer rows than these. So words of a text are not among them.
-
-    Args:
-        step: The step.
     """
     rows = [shape[0] for shape in step.tensors(regex=FIRST_INPUTS).shapes if shape]
     owners = {

@@ -32,12 +32,7 @@ _NUMBER: Final = re.compile(r"(?P<first>.+)_\d+")
 
 
 def parameters_of(step: StepView, gradients: TensorRows) -> tuple[str, ...]:
-    """Return the parameter of each gradient; empty if its name does not say it [R].
-
-    Args:
-        step: The step with the parameters.
-        gradients: Gradients of it [R].
-    """
+    """Return the parameter of each gradient of a step; empty if its name does not say it [R]."""
     return parameters_by_name(gradients.names, step.tensors(collections=_PARAMETERS).names)
 
 
@@ -46,9 +41,6 @@ def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
 
     These are the parameters of the gradients in the worker's collections file. Workers without
     gradients in it are left out.
-
-    Args:
-        step: The step.
     """
     known = step.tensors(collections=_PARAMETERS).names
     return {
@@ -59,14 +51,10 @@ def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
 
 @lru_cache(maxsize=32)
 def parameters_by_name(gradients: tuple[str, ...], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parameter of each gradient; cached, because names hardly ever change in a run [R].
+    """Return the parameter of each gradient; empty if its name does not say it [R].
 
-    Args:
-        gradients: Names of gradients [R].
-        parameters: Names of all parameters: they order the layers of Keras that have one name.
-
-    Returns:
-        Names of parameters [R]; empty if the gradient's name does not say it.
+    All parameters of the step are needed: they order the layers of Keras that have one name. The
+    result is cached, because names hardly ever change in a run.
     """
     owners, taken = _by_gradient(parameters), frozenset(gradients)
     return tuple(_parameter_of(name, owners, taken) for name in gradients)

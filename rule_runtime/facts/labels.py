@@ -93,11 +93,9 @@ class Labels(NamedTuple):
 
 
 def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
-    """Return the finite labels of a step, by name and worker.
+    """Return the finite labels of a step [R], by name and worker.
 
-    Args:
-        step: The step.
-        rows: Tensors of labels, `X_input_1` if they are targets of the loss `X_output_0`.
+    They are named `X_input_1` if they are targets of the loss `X_output_0`.
     """
     found = []
     for at, ((name, worker), of) in enumerate(described(rows).items()):
@@ -109,11 +107,7 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
 
 
 def are_few(step: StepView) -> bool:
-    """Return whether the losses compare less than four targets, so that they scatter by nature.
-
-    Args:
-        step: The step.
-    """
+    """Return whether the losses compare less than four targets, so that they scatter by nature."""
     targets = [loss.targets for loss in step.fact(Losses).losses if loss.targets is not None]
     return bool(targets) and max(of.size for of in targets) < _FEW
 
@@ -136,11 +130,7 @@ class OtherLabels(NamedTuple):
     is_over: bool = True
 
     def plus(self, labels: Labels) -> OtherLabels:
-        """Return the labels with those of a further step; without those of an earlier phase.
-
-        Args:
-            labels: Labels of the step.
-        """
+        """Return the labels with those of a further step; without those of an earlier phase."""
         before = OtherLabels() if self.is_over else self
         rows = before.rows + labels.num_rows
         mean = before.mean + (labels.statistics.mean - before.mean) * labels.num_rows / max(
@@ -150,12 +140,9 @@ class OtherLabels(NamedTuple):
         return OtherLabels(rows, mean, *ends, is_over=False)
 
     def share_of_others(self, label: float) -> float:
-        """Return at least which share of the rows has another label.
+        """Return at least which share of the rows has another label than the one of training.
 
         The mean deviates from the label by at most this share of the largest deviation.
-
-        Args:
-            label: The only label of training.
         """
         farthest = max(self.high - label, label - self.low)
         share = abs(self.mean - label) / farthest if 0 < farthest < math.inf else 0.0
@@ -192,11 +179,7 @@ class LabelSeries(NamedTuple):
         return are_many and self.one_class >= SORTED_SHARE * self.batches
 
     def plus(self, labels: Labels) -> LabelSeries:
-        """Return the series with the labels of a step.
-
-        Args:
-            labels: The labels.
-        """
+        """Return the series with the labels of a step."""
         series = self._replace(
             low=min(self.low, labels.statistics.low),
             high=max(self.high, labels.statistics.high),

@@ -41,9 +41,6 @@ class Place(NamedTuple):
 class Signals:
     """Inputs and outputs of modules at a step, in the order in which they were saved.
 
-    Args:
-        step: The step.
-
     Attributes:
         rows: The inputs and outputs [S].
         places: What each of them is [S].
@@ -62,13 +59,9 @@ class Signals:
         return [int(number) for number in fingerprints(columns)]
 
     def at(self, module: str, kind: str, worker: str, number: int = 0) -> int | None:
-        """Return the row of an input or output of a module; None if it was not saved.
+        """Return the row of an `input` or `output` of a module; None if it was not saved.
 
-        Args:
-            module: Name of the module.
-            kind: `input` or `output`.
-            worker: The worker.
-            number: Number of the input or output; a second call of a module has number 1.
+        A second call of a module has number 1.
         """
         return self._row_of.get((module, kind, number, worker))
 
@@ -96,11 +89,7 @@ class LinearLayer(NamedTuple):
 
 
 class Layers:
-    """The modules of a model that have parameters and were called at a step.
-
-    Args:
-        step: The step.
-    """
+    """The modules of a model that have parameters and were called at a step."""
 
     def __init__(self, step: StepView) -> None:
         self._step = step
@@ -127,12 +116,7 @@ class Layers:
         return next(called, None)
 
     def shapes_of(self, module: str, worker: str) -> list[tuple[int, ...]]:
-        """Return the shapes of the parameters of a module itself; () where one is unknown.
-
-        Args:
-            module: Name of the module.
-            worker: The worker.
-        """
+        """Return the shapes of the parameters of a module itself; () where one is unknown."""
         names: Iterable[str] = self._parameters.get((module, worker), ())
         return [self._shapes.get((name, worker)) or () for name in names]
 
@@ -143,13 +127,10 @@ class Layers:
 
         Nothing is called before the first one if other parameters than those of layers learn, such
         as a prompt, because the place of these is unknown. Layers inside a module with parameters
-        that learn, such as the base of LoRA, are not before it.
-
-        Args:
-            worker: The worker.
-            learning: Names of the parameters that have a gradient other than zero.
+        that learn, such as the base of LoRA, are not before it. A parameter learns if its gradient
+        is not zero.
         """
-        layers = self.in_order(worker)
+        layers = self.in_order.get(worker, [])
         learns = [at for at, layer in enumerate(layers) if not layer.isdisjoint(learning)]
         if not learns:
             return frozenset(), frozenset()
@@ -159,16 +140,8 @@ class Layers:
         after = frozenset().union(*layers[learns[-1] + 1 :])
         return frozenset(name for name in before if not name.startswith(around)), after
 
-    def in_order(self, worker: str) -> list[set[str]]:
-        """Return the parameters of the layers in the order of calls; empty if it is unknown.
-
-        Args:
-            worker: The worker.
-        """
-        return self._called.get(worker, [])
-
     @cached_property
-    def _called(self) -> dict[str, list[set[str]]]:
+    def in_order(self) -> dict[str, list[set[str]]]:
         """Parameters of the layers of each worker, in the order of calls.
 
         Modules of two models that have one name are left out, because their order is unknown.

@@ -95,9 +95,7 @@ def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associatio
     The loss must compare the two by its name, and be the only loss of its worker: outputs of a
     discriminator are unrelated to their targets if the generator is good.
 
-    Args:
-        step: A step of training.
-        memory: `associations`: of at most 32 losses, at the latest 5 steps with values.
+    Memory: `associations` of at most 32 losses, at the latest 5 steps with values.
     """
     facts = step.fact(Losses)
     known: dict[str, list[list[float]]] = memory.setdefault("associations", {})

@@ -230,9 +230,6 @@ class Loss(NamedTuple):
 class Losses:
     """The losses of a step.
 
-    Args:
-        step: The step.
-
     Attributes:
         rows: The tensors of the losses [R].
         losses: The losses [R], sorted by name and worker.

@@ -17,7 +17,6 @@ from rule_runtime.facts.selection import num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
-    "are_not_finite",
     "how_to_save_input_values",
     "how_to_save_loss_inputs",
     "missing_counted_loss",
@@ -102,23 +101,15 @@ def missing_loss(step: StepView) -> Missing:
     return Missing("no loss was saved", _FALLING_METRIC if is_boosted else "")
 
 
-def are_not_finite(rows: TensorRows) -> bool:
-    """Return whether every tensor [R] has an element that is not finite."""
-    return bool((num_not_finite(rows) > 0).all())
-
-
 def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:
-    """Return why no row has all of some statistics; None if one has.
+    """Return why none of the rows [R], at least one, has all of some statistics; None if one has.
 
-    Args:
-        rows: The rows [R], at least one.
-        columns: Names of the statistics.
-        noun: What one row is called, such as `gradient`.
+    The noun is what one row is called, such as `gradient`.
     """
     unknown = np.isnan(np.stack([rows.column(name) for name in columns]))
     if not unknown.any(axis=0).all():
         return None
-    if are_not_finite(rows):
+    if (num_not_finite(rows) > 0).all():
         return Missing(f"no saved {noun} is finite")
     names = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
     # The original client saved neither values nor all statistics.
@@ -139,12 +130,10 @@ def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing 
 
 
 def missing_counted_loss(rows: TensorRows, means: npt.NDArray[np.float64], why_not: str) -> Missing:
-    """Return why none of a step's losses counts.
+    """Return why none of a step's losses [R], at least one, counts.
 
-    Args:
-        rows: The losses [R], at least one.
-        means: Their means [R], NaN where they are not finite or not known.
-        why_not: Why a finite loss does not count, a predicate that follows its name.
+    Their means [R] are NaN where they are not finite or not known. `why_not` says why a finite loss
+    does not count, as a predicate that follows its name.
     """
     finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
     if finite:

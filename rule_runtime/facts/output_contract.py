@@ -321,12 +321,7 @@ CONTRACT: Final = (
 
 
 def is_pooled(step: StepView, loss: Loss) -> bool:
-    """Return whether the last layer is a convolution whose output is pooled before the loss.
-
-    Args:
-        step: The step.
-        loss: A loss with outputs.
-    """
+    """Return whether the last layer is a convolution whose output is pooled before the loss."""
     layers = [layer for layer in step.fact(Layers).linear if layer.worker == loss.worker]
     size = step.fact(Signals).rows.column("size")
     outputs = loss.outputs

@@ -40,9 +40,6 @@ _CLOSE: Final = 0.05
 class Gradients:
     """The gradients of a step, and the parameters that they belong to.
 
-    Args:
-        step: The step.
-
     Attributes:
         rows: The gradients [G].
         owners: Name of the parameter of each; empty if its name does not say it [G].

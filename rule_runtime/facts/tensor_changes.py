@@ -41,13 +41,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class TensorPairs:
-    """Tensors that two steps have in common, by name and worker.
-
-    Args:
-        step: A step.
-        rows: Some rows of it.
-        other: Another step.
-        others: The rows of it to compare with.
+    """Tensors that some rows of a step and of another one have in common, by name and worker.
 
     Attributes:
         step: The step.
@@ -94,10 +88,7 @@ def _statistics_of(rows: TensorRows) -> npt.NDArray[np.float64]:
 def since_previous_step(step: StepView, collections: Sequence[str], memory: Memory) -> TensorPairs:
     """Return the tensors of some collections with those of the previous step that had any.
 
-    Args:
-        step: A step of training.
-        collections: The collections.
-        memory: `previous`: the global number of that step.
+    Memory: `previous`, the global number of that step.
 
     Raises:
         Missing: There is no such tensor, or no previous step.

@@ -73,11 +73,9 @@ def validation_passes(
     A pass is finished when training continues, or as soon as it is as long as the previous pass:
     otherwise the last one of a run would be lost.
 
-    Args:
-        step: The step.
-        memory: The rule's memory; `losses` holds at most 32 validation losses.
-        tensor_regex: Regular expressions of the losses; the collection `losses` if empty.
-        with_targets: Whether to look at the targets of the losses, too.
+    Losses are those of the collection `losses` without regular expressions.
+
+    Memory: `losses`, at most 32 validation losses.
 
     Raises:
         Missing: If the step has no finite loss, or the run no training or no validation loss yet.

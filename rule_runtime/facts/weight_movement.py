@@ -48,12 +48,10 @@ class WeightMovement(NamedTuple):
 
 
 def weight_movement(step: StepView, memory: Memory) -> WeightMovement:
-    """Return the movement of the weights.
+    """Return the movement of the weights at a step of training.
 
-    Args:
-        step: A step of training.
-        memory: `previous`: the saved step before; `path`: sum of the median movements, number of
-            steps, and latest movement that is not zero; `is_steady`: see `WeightMovement`.
+    Memory: `previous`: the saved step before; `path`: sum of the median movements, number of steps,
+    and latest movement that is not zero; `is_steady`: see `WeightMovement`.
 
     Raises:
         Missing: Weights were not saved, or cannot be compared.
@@ -82,9 +80,7 @@ def median_of_moving(moved: npt.NDArray[np.float64]) -> float:
 def learning_steps(step: StepView, memory: Memory) -> int:
     """Return the training steps so far; 0 while saved weights are not steady.
 
-    Args:
-        step: A step of training.
-        memory: `begin`: the first step; and that of `weight_movement`.
+    Memory: `begin`: the first step; and that of `weight_movement`.
     """
     begin: int = memory.setdefault("begin", step.mode_step)
     with suppress(Missing):

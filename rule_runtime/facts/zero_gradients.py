@@ -34,10 +34,7 @@ def find_vanishing_layer(
 ) -> Vanished | None:
     """Return where the gradients of a worker vanish; None if it is unknown or the first has not.
 
-    Args:
-        step: The step.
-        worker: The worker.
-        is_gone: Which gradients have vanished [G].
+    Some gradients have vanished, `is_gone` [G].
     """
     gradients = step.fact(Gradients)
     own = [of == worker for of in gradients.rows.workers] & ~gradients.is_cancelled
@@ -46,7 +43,7 @@ def find_vanishing_layer(
         return Vanished(min(np.flatnonzero(own).tolist(), key=names.__getitem__), are_all=True)
     rows = {gradients.owners[at]: at for at in np.flatnonzero(own).tolist() if gradients.owners[at]}
     found = None
-    for layer in step.fact(Layers).in_order(worker):
+    for layer in step.fact(Layers).in_order.get(worker, ()):
         ats = [rows[name] for name in sorted(layer & rows.keys())]
         if not is_gone[ats].all():
             break
@@ -55,10 +52,6 @@ def find_vanishing_layer(
 
 
 def are_mostly_zero(step: StepView) -> bool:
-    """Return whether at least half of the gradients that were saved are zero.
-
-    Args:
-        step: The step.
-    """
+    """Return whether at least half of the gradients that were saved are zero."""
     sizes = step.fact(Gradients).sizes
     return len(sizes) > 0 and 2 * np.count_nonzero(sizes == 0) >= len(sizes)

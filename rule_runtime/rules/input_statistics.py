@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final
 
 import numpy as np
@@ -15,8 +16,8 @@ from rule_runtime.facts.input_scales import (
     are_bits,
     issue_or_advice,
     root_mean_square,
-    target_scales,
 )
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
 from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -90,11 +91,14 @@ class InputStatistics(Rule):
         if step.mode_step < _BEGINNING:
             return None
         found: list[IssueFound] = []
-        for one in step.fact(target_scales):
-            rms, limit = one.targets, _FAR * max(self.max_rms, one.outputs)
-            if self._lasts(streaks, f"{one.worker}/{one.loss}", is_bad=rms > limit):
-                text = f"{one.loss}: has targets with a root mean square of {rms:.3g}, where "
-                text += f"outputs are {one.outputs:.3g}: they are not scaled"
+        for loss in step.fact(Losses).losses:
+            if loss.outputs is None or loss.targets is None or not loss.kind.is_of_numbers:
+                continue
+            rms, size = math.sqrt(loss.targets.mean_square), math.sqrt(loss.outputs.mean_square)
+            limit = _FAR * max(self.max_rms, size)
+            if self._lasts(streaks, loss.key, is_bad=rms > limit):
+                text = f"{loss.name}: has targets with a root mean square of {rms:.3g}, where "
+                text += f"outputs are {size:.3g}: they are not scaled"
                 details = IssueFound(
                     text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
                 )
