@@ -36,12 +36,10 @@ class _Carried(NamedTuple):
     """A signal that transparent modules made of another one.
 
     Attributes:
-        source: Row of the signal where it begins [S].
-        path: Its row, and those of the outputs of the modules between [S].
+        path: Row of the signal where it begins, and of the outputs of the modules since [S].
         is_direct: Whether these modules are dropout only, not normalisation or pooling.
     """
 
-    source: int
     path: tuple[int, ...]
     is_direct: bool
 
@@ -67,41 +65,64 @@ def layer_links(step: StepView) -> list[Link]:
 
     A pair is left out if the width between is smaller than both others (a bottleneck), or if
     anything else may use the signal between.
-
-    Args:
-        step: The step.
     """
     return [link for worker in step.workers for link in _Links(step, worker).find()]
 
 
-class _Walk:
-    """Follows signals of one worker through transparent modules.
-
-    Transparent are dropout, normalisation, pooling, and all modules and functions that keep the
-    elements: identity, flatten, reshape. These have the fingerprint of their input.
-    """
+class _Links:
+    """The links of one worker."""
 
     def __init__(self, step: StepView, worker: str) -> None:
         self._signals, self._layers, self._worker = step.fact(Signals), step.fact(Layers), worker
-        rows = self._signals.rows
+        rows, self._places = self._signals.rows, self._signals.places
         self._shapes = [shape or () for shape in rows.shapes]
         self._fingerprints = self._signals.fingerprints
-        self._low, self._high, self._mean, self._std, self._l2 = (
-            rows.column(name) for name in ("min", "max", "mean", "std", "l2")
+        self._size, self._low, self._high, self._mean, self._std, self._l2 = (
+            rows.column(name) for name in ("size", "min", "max", "mean", "std", "l2")
         )
         self._own = [at for at, of in enumerate(rows.workers) if of == worker]
+        linear = self._layers.linear
+        self._linear = {layer.out: layer for layer in linear if layer.worker == worker}
+        self._models = {
+            layer.weight.removesuffix(f"_{layer.module}.weight") for layer in self._linear.values()
+        }
+        names = {self._places[at].module for at in self._own}
+        parents = {name[:at] for name in names for at, letter in enumerate(name) if letter == "."}
+        self._containers = parents | self._models
 
-    def follow(self, sources: Container[int]) -> dict[int, _Carried]:
-        """Return the signals made of sources, by fingerprint."""
+    def find(self) -> list[Link]:
+        """Return the links in the order of calls."""
+        begun_by, found = self._follow(), []
+        for target in self._linear.values():
+            begun = begun_by.get(self._fingerprints[target.into])
+            if begun is None or self._linear[begun.path[0]].module == target.module:
+                continue
+            source, path, is_direct = self._linear[begun.path[0]], begun.path, begun.is_direct
+            is_narrow = source.outputs < min(source.inputs, target.outputs)
+            if not is_narrow and not any(self._is_shared(at, source, target) for at in path):
+                found.append(Link(source, target, path, is_direct))
+        functions = self._made_by_functions(begun_by) if found else []
+        return [
+            link
+            for link in found
+            if not any(self._may_contain(at, link.source) for at in functions)
+        ]
+
+    def _follow(self) -> dict[int, _Carried]:
+        """Return the signals that begin in linear layers, by fingerprint.
+
+        Transparent are dropout, normalisation, pooling, and all modules and functions that keep the
+        elements: identity, flatten, reshape. These have the fingerprint of their input.
+        """
         found: dict[int, _Carried] = {}
         latest: _Carried | None = None
         for at in self._own:  # in the order of calls
             key = self._fingerprints[at]
             if key in found or not self._std[at] > 0:  # constants are equal by chance
                 continue
-            module, kind, number = self._signals.places[at]
-            if at in sources:
-                found[key] = latest = _Carried(at, (at,), is_direct=True)
+            module, kind, number = self._places[at]
+            if at in self._linear:
+                found[key] = latest = _Carried((at,), is_direct=True)
             elif kind == "input":
                 if latest is not None and self._is_dropout(latest.path[-1], at, is_exact=True):
                     found[key] = latest._replace(path=(*latest.path, at))
@@ -109,8 +130,8 @@ class _Walk:
                 begun = found.get(self._fingerprints[into])
                 is_dropout = self._is_of_no_layer(module) and self._is_dropout(into, at)
                 if begun and (is_dropout or self._is_norm_or_pooling(module, into, at)):
-                    path, is_direct = (*begun.path, at), begun.is_direct and is_dropout
-                    found[key] = latest = _Carried(begun.source, path, is_direct)
+                    is_direct = begun.is_direct and is_dropout
+                    found[key] = latest = _Carried((*begun.path, at), is_direct)
         return found
 
     def _is_of_no_layer(self, module: str) -> bool:
@@ -145,44 +166,6 @@ class _Walk:
         is_other = min(abs(factor - 1), abs(factor - _SELU)) > _APART and factor > 1
         return bool(min(factors) >= 0 and is_other and abs(squares / factor - 1) < _BY_CHANCE)
 
-
-class _Links:
-    """The links of one worker."""
-
-    def __init__(self, step: StepView, worker: str) -> None:
-        self._walk, self._signals, self._worker = _Walk(step, worker), step.fact(Signals), worker
-        rows, self._places = self._signals.rows, self._signals.places
-        self._shapes = [shape or () for shape in rows.shapes]
-        self._fingerprints = self._signals.fingerprints
-        self._high, self._mean, self._size = (rows.column(n) for n in ("max", "mean", "size"))
-        self._own = [at for at, of in enumerate(rows.workers) if of == worker]
-        linear = step.fact(Layers).linear
-        self._linear = {layer.out: layer for layer in linear if layer.worker == worker}
-        self._models = {
-            layer.weight.removesuffix(f"_{layer.module}.weight") for layer in self._linear.values()
-        }
-        names = {self._places[at].module for at in self._own}
-        parents = {name[:at] for name in names for at, letter in enumerate(name) if letter == "."}
-        self._containers = parents | self._models
-
-    def find(self) -> list[Link]:
-        """Return the links in the order of calls."""
-        begun_by, found = self._walk.follow(self._linear), []
-        for target in self._linear.values():
-            begun = begun_by.get(self._fingerprints[target.into])
-            if begun is None or self._linear[begun.source].module == target.module:
-                continue
-            source, path, is_direct = self._linear[begun.source], begun.path, begun.is_direct
-            is_narrow = source.outputs < min(source.inputs, target.outputs)
-            if not is_narrow and not any(self._is_shared(at, source, target) for at in path):
-                found.append(Link(source, target, path, is_direct))
-        functions = self._made_by_functions(begun_by) if found else []
-        return [
-            link
-            for link in found
-            if not any(self._may_contain(at, link.source) for at in functions)
-        ]
-
     def _is_shared(self, signal: int, source: LinearLayer, target: LinearLayer) -> bool:
         """Return whether two modules take a signal, or one around both layers returns it."""
         takers = 0
@@ -203,10 +186,7 @@ class _Links:
 
         No module made them, the model was not given them, and they are neither an activation nor
         a pooling of a signal that a module made: ReLU and pooling keep the largest element or the
-        mean.
-
-        Args:
-            explained: Fingerprints of signals that transparent modules and functions made.
+        mean. Explained are the fingerprints of what transparent modules and functions made.
         """
         given = [at for at in self._own if self._is_given(at)]
         known = {self._fingerprints[at] for at in given}
