@@ -88,13 +88,8 @@ def spike(
     """Return the median before and the limit if the latest numbers are a spike, otherwise None.
 
     All of them must exceed the median before by some robust standard deviations, by a fixed rise,
-    and by twice the excess of the largest number before.
-
-    Args:
-        before: The numbers before [N], not empty.
-        now: The latest numbers [N], not empty.
-        num_deviations: Robust standard deviations.
-        least_rise: The fixed rise, in units of the numbers.
+    and by twice the excess of the largest number before. The fixed rise is in their units. There
+    are numbers before [N] and now [N].
     """
     level = float(np.median(before))
     largest = 2 * float(before.max() - level)
@@ -188,11 +183,8 @@ def margin_of(rows: float) -> float:
 def is_never_better(latest: _Series, lowest: float, baseline: float, margin: float) -> bool:
     """Return whether a loss was never better than a baseline, and does not fall.
 
-    Args:
-        latest: The latest losses [N]; of fewer than 4 no trend is clear.
-        lowest: The smallest loss of all.
-        baseline: Loss of the best constant predictor.
-        margin: Share by which a loss must be below the baseline to be better.
+    Of fewer than 4 latest losses [N] no trend is clear. The margin is the share by which a better
+    loss is below the baseline.
     """
     is_worse = lowest > (1 - margin) * baseline
     is_now = float(np.median(latest)) > (1 - margin / 2) * baseline

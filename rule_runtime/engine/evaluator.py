@@ -65,11 +65,7 @@ class Evaluation:
         return self.counts.failure
 
     def feed(self, step: StepView) -> Outcome:
-        """Let the rule judge one step, and keep its outcome.
-
-        Args:
-            step: The step; must come after all that were fed before.
-        """
+        """Let the rule judge one step, which comes after all before, and keep its outcome."""
         if self.failure:
             return Failed(self.failure)
         bounds = self._rule.step_bounds

@@ -46,10 +46,6 @@ def failure_reason(error: BaseException, rule: type) -> str:
     """Return an exception as `Type: message (file.py, line N: code)`.
 
     The line is the last one in a file of the rule itself, not one of a library that it called.
-
-    Args:
-        error: The exception, as it was caught.
-        rule: The rule's class.
     """
     # The text of a SyntaxError ends with file and line, which are added below.
     message = str(error.msg) if isinstance(error, SyntaxError) else _message(error)

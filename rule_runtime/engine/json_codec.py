@@ -49,10 +49,7 @@ class JsonRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` wrote.
-
-        Args:
-            data: The decoded JSON object, which may come from anywhere.
+        """Return the object that `to_json` wrote; the data may come from anywhere.
 
         Raises:
             JsonError: A member is missing, or has another type.

@@ -45,18 +45,8 @@ _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
 """Weights of recurrent and attention layers."""
 
 
-class Sign(NamedTuple):
-    """A sign of a poor initialisation.
-
-    Attributes:
-        row: Tensors of the step, and the position of the worst.
-        measured: Name of what was measured, its value, and the threshold.
-        message: The finding in words.
-    """
-
-    row: tuple[TensorRows, int]
-    measured: tuple[str, float, float]
-    message: str
+Sign = tuple[tuple[TensorRows, int], tuple[str, float, float], str]
+"""A sign of a poor initialisation: what `finding` takes besides the rule and the step."""
 
 
 class FirstWeight(NamedTuple):
@@ -123,7 +113,7 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
         f"{len(large)} of {len(weights)} weights"
     )
     rows = step.tensors(collections=("weights",))
-    return Sign((rows, first.at), ("gain", first.gain, max_gain), message)
+    return (rows, first.at), ("gain", first.gain, max_gain), message
 
 
 def equal_units(step: StepView) -> Sign | None:
@@ -146,7 +136,7 @@ def equal_units(step: StepView) -> Sign | None:
         f"equal and remain so; as do {len(constant)} of {len(units)} weights"
     )
     rows = step.tensors(collections=("weights",))
-    return Sign((rows, first.at), ("initial_value", first.constant, 0.0), message)
+    return (rows, first.at), ("initial_value", first.constant, 0.0), message
 
 
 def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -> Sign | None:
@@ -173,7 +163,7 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
         f"variance {variance[at]:.3g} is {ratio:.3g} times the {variance[other]:.3g} "
         f"of {rows.names[other]}, more than {threshold:g} times"
     )
-    return Sign((rows, at), ("variance_ratio", ratio, threshold), message)
+    return (rows, at), ("variance_ratio", ratio, threshold), message
 
 
 def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
@@ -200,7 +190,7 @@ def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
         f"95th and 5th percentile of the gradient are {distance[at]:.3g} apart, less than "
         f"{threshold:g}"
     )
-    return Sign((rows, at), ("percentile_range", distance[at], threshold), message)
+    return (rows, at), ("percentile_range", distance[at], threshold), message
 
 
 def loss_without_decrease(
@@ -224,7 +214,7 @@ def loss_without_decrease(
     if waited[at] < patience:
         return None
     message = f"no loss below {known[keys[at]][0]:.4g} for {waited[at]:.0f} steps"
-    return Sign((rows, at), ("steps_without_decrease", waited[at], patience), message)
+    return (rows, at), ("steps_without_decrease", waited[at], patience), message
 
 
 def _growths(step: StepView) -> dict[tuple[str, str], float]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import MODEL_INPUT, is_of_keras
+from rule_runtime.numerics.class_pairs import is_one_hot
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["SupervisedRows", "input_target_pairs", "supervised_rows"]
@@ -142,9 +143,7 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
 
 def _classes(values: _Values) -> _Values:
     """Return the classes of one-hot rows [N, 1], and other rows as they are."""
-    is_wide = values.shape[1] > 1
-    is_one_hot = is_wide and np.isin(values, (0, 1)).all() and (values.sum(1) == 1).all()
-    return values.argmax(1)[:, None] if is_one_hot else values
+    return values.argmax(1)[:, None] if is_one_hot(values) else values
 
 
 def _flat(values: _Values, axes: int = 1) -> _Values:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ClassPairs", "class_axis", "class_pairs", "true_classes"]
+__all__ = ["ClassPairs", "class_axis", "class_pairs", "is_one_hot", "true_classes"]
 
 _LARGEST_CLASS: Final = (1 << 31) - 1
 
@@ -40,7 +40,7 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         ValueError: If they are no classes.
     """
     values = _numbers("labels", labels)
-    if _is_one_hot(values):
+    if is_one_hot(values):
         return _classes("labels", values.argmax(axis=-1).reshape(-1))
     values = values.reshape(-1)
     return _classes("labels", values[np.isfinite(values) & (values >= 0)])
@@ -81,7 +81,7 @@ def class_pairs(
     true = _without_last_axis_of_one(_numbers("labels", labels))
     predicted = _without_last_axis_of_one(_numbers("predictions", predictions))
     is_same_shape = true.shape == predicted.shape and true.ndim > 1
-    if is_same_shape and (argmax or _is_one_hot(true)):
+    if is_same_shape and (argmax or is_one_hot(true)):
         known = np.isfinite(true).all(axis=-1)
         true = np.where(known, true.argmax(axis=-1), -1)
     axis = class_axis(true.shape, predicted.shape) if predicted.size else None
@@ -107,7 +107,8 @@ def _without_last_axis_of_one(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array[..., 0] if array.ndim > 1 and array.shape[-1] == 1 else array
 
 
-def _is_one_hot(values: npt.NDArray[Any]) -> bool:
+def is_one_hot(values: npt.NDArray[Any]) -> bool:
+    """Return whether rows along the last axis are 0 with a single 1."""
     if values.ndim < 2 or values.shape[-1] < 2 or not values.size:  # noqa: PLR2004
         return False
     is_bit = (values == 0) | (values == 1)

@@ -94,11 +94,7 @@ class LabelTally(NamedTuple):
     def num_balanced_classes(self, min_labels: int) -> int | None:
         """Return the number of classes: all numbers from 0 on occur, each about as often.
 
-        Args:
-            min_labels: Labels that must have been counted.
-
-        Returns:
-            None if labels do not look like numbers of classes, or are too few.
+        It is None if labels do not look like numbers of classes, or if fewer were counted.
         """
         num_classes = len(self.classes)
         if self.labels.sum() < min_labels or not MIN_CLASSES <= num_classes <= _MAX_CLASSES:
@@ -108,12 +104,9 @@ class LabelTally(NamedTuple):
 
 
 def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
-    """Return whether labels are the latest ones of a key again, and remember them.
+    """Return whether labels [N] are the latest ones of a key again, and remember them.
 
-    Args:
-        labels: Labels of one step [N].
-        latest: Checksum of the latest labels of each of at most 256 keys. Changed in place.
-        key: Whose labels these are.
+    The checksum of the latest labels of each of at most 256 keys is changed in place.
     """
     checksum = zlib.crc32(np.ascontiguousarray(labels).tobytes())
     before = latest.get(key)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.class_pairs import class_axis
+from rule_runtime.numerics.class_pairs import class_axis, is_one_hot
 
 __all__ = [
     "LOWEST_LOGARITHM",
@@ -108,7 +108,8 @@ class LossPair:
         self.by_class = _classes_of_rows(o, t)
         if has_columns and o.shape == t.shape:
             self.rows = _rows(o), _rows(t)
-            self.by_class = _classes_of_one_hot(*self.rows)
+            o_rows, t_rows = self.rows
+            self.by_class = ClassRows(o_rows, t_rows.argmax(1)) if is_one_hot(t_rows) else None
         self.is_elementwise = o.size == t.size
         self.o = o.reshape(len(o), -1)
         self.t = t.reshape(self.o.shape) if self.is_elementwise else t
@@ -228,11 +229,6 @@ def _log_softmax(scores: _Numbers) -> _Numbers:
 def _rows(values: _Numbers, axis: int = 1) -> _Numbers:
     """Return numbers [B, C, ...] as rows [R, C], with the classes along some dimension."""
     return np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])
-
-
-def _classes_of_one_hot(o: _Numbers, t: _Numbers) -> ClassRows | None:
-    is_one_hot = np.isin(t, (0, 1)).all() and (t.sum(axis=1) == 1).all()
-    return ClassRows(o, t.argmax(axis=1)) if is_one_hot else None
 
 
 def _classes_of_rows(o: _Numbers, t: _Numbers) -> ClassRows | None:
