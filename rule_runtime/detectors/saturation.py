@@ -18,14 +18,9 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
     """Return the share of units that are active in less than a percentage of their outputs.
 
     Units are the features of [N, U] and the channels of [N, U, H, W] and the like. With three
-    dimensions the second axis or the last may be that of the units; the larger share counts.
-
-    Args:
-        is_active: For each output whether it is active; not 0 if it is [N, ...].
-        least_percent: Share of its outputs in which a unit must be active.
-
-    Returns:
-        The share in percent; NaN without numbers, without a batch, or with one output per unit.
+    dimensions the second axis or the last may be that of the units; the larger share counts. An
+    output [N, ...] that is not 0 is active. The share is in percent; NaN without numbers, without a
+    batch, or with one output per unit.
     """
     shape = is_active.shape
     if 0 in shape or is_active.dtype.kind not in "biuf":

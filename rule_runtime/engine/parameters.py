@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from rule_runtime.engine.constraints import Constraint, Regex, Unit
@@ -81,6 +82,7 @@ class Parameter:
         return _kind(self.type).choices
 
 
+@lru_cache(maxsize=256)
 def parameters_of(cls: type) -> tuple[Parameter, ...]:
     """Return the parameters of a rule's class in the order of their declaration."""
     hints = typing.get_type_hints(cls, include_extras=True)

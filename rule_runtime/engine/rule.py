@@ -22,7 +22,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from rule_runtime.configuration.collection_config import CollectionConfig, as_collections
@@ -91,7 +90,7 @@ class Rule(ABC):
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """Return the parameters that the rule takes, in the order of their declaration."""
-        return _parameters(cls)
+        return parameters_of(cls)
 
     @property
     def has_defaults(self) -> bool:
@@ -139,8 +138,3 @@ class Rule(ABC):
 def snake_case(name: str) -> str:
     """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-@lru_cache(maxsize=256)
-def _parameters(cls: type[Rule]) -> tuple[Parameter, ...]:
-    return parameters_of(cls)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from hook_layer.format.paths import index_key
@@ -32,25 +33,26 @@ _KEPT_BYTES: Final = 32 << 20
 FileName = tuple[int, str]
 """Step and worker, which name an index file."""
 
+_name_of: Final = attrgetter("step", "worker")
+_step_of: Final = attrgetter("step")
 
+
+@dataclass
 class Budget:
     """Limits how long one call may work; every call completes at least one piece of work.
 
-    Args:
-        may_continue: Asked after each piece of work; False ends the call. None for no limit.
-
     Attributes:
+        may_continue: Asked after each piece of work; False ends the call. None for no limit.
         is_used_up: True once the answer was False.
     """
 
-    def __init__(self, may_continue: Callable[[], bool] | None = None) -> None:
-        self._may_continue = may_continue
-        self.is_used_up = False
+    may_continue: Callable[[], bool] | None
+    is_used_up: bool = False
 
     def allows_more(self) -> bool:
         """Ask whether another piece of work may begin."""
-        if not self.is_used_up and self._may_continue is not None:
-            self.is_used_up = not self._may_continue()
+        if not self.is_used_up and self.may_continue is not None:
+            self.is_used_up = not self.may_continue()
         return not self.is_used_up
 
 
@@ -226,7 +228,7 @@ class RunFeed:
                 counts = replace(self.evaluation.counts, last_problem=file.problem or "")
                 self.evaluation.counts = counts
             return is_new
-        if not self._belongs(file):
+        if index.run != self._run:
             return False
         if index.workers is not None:
             progress.num_workers = max(progress.num_workers or 0, index.workers)
@@ -237,9 +239,6 @@ class RunFeed:
         if is_waiting and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
             self._kept[_name_of(file)] = file
             self._kept_bytes += file.num_bytes
-
-    def _belongs(self, file: StepFile) -> bool:
-        return file.index is not None and file.index.run == self._run
 
     def _get(self, names: Sequence[FileName]) -> Iterator[StepFile]:
         """Yield files by name in step order; only those that were not kept are read."""
@@ -254,16 +253,8 @@ class RunFeed:
 
     def _evaluate(self, step: int, files: Iterable[StepFile]) -> bool:
         """Feed one step; return False if none of its files belongs to the run."""
-        own = [file for file in files if self._belongs(file)]
+        own = [file for file in files if file.index and file.index.run == self._run]
         if own:
             expected = self.progress.num_workers or len(self.progress.workers)
             self.evaluation.feed(self._reader.view(step, own, num_workers=expected))
         return bool(own)
-
-
-def _name_of(file: StepFile) -> FileName:
-    return file.step, file.worker
-
-
-def _step_of(file: StepFile) -> int:
-    return file.step

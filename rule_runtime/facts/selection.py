@@ -66,9 +66,10 @@ def selected_collections(
     return tuple(found)
 
 
-def saved_every(num_steps: int, *names: str) -> tuple[CollectionConfig, ...]:
+def saved_every(num_steps: int, *names: str, **parameters: object) -> tuple[CollectionConfig, ...]:
     """Return collections that the hook saves at every so many steps, by their names."""
-    return tuple(CollectionConfig(name, {"save_interval": str(num_steps)}) for name in names)
+    given = {"save_interval": num_steps, **parameters}
+    return tuple(CollectionConfig(name, given) for name in names)
 
 
 def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:

@@ -47,11 +47,7 @@ def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def class_axis(labels: tuple[int, ...], scores: tuple[int, ...]) -> int | None:
-    """Return the axis, second or last, that a shape of scores has in addition to that of labels.
-
-    Returns:
-        None if there is no such axis.
-    """
+    """Return the axis, second or last, that scores have in addition to labels; None without it."""
     last = len(scores) - 1
     for axis in (1, last):
         if 0 < axis <= last and scores[:axis] + scores[axis + 1 :] == labels:
@@ -67,13 +63,9 @@ def class_pairs(
     Predictions are classes; or probabilities of the second of two classes, which count from 0.5 on;
     or have an axis more than the labels, the second or the last one, along which the largest number
     is the class; or the shape of one-hot labels. Examples with a negative label or with a number
-    that is not finite are left out.
-
-    Args:
-        labels: Labels, as for `true_classes`.
-        predictions: Predictions of the same examples.
-        argmax: True to take the largest number along the last axis of predictions, and of labels of
-            the same shape, whatever they look like.
+    that is not finite are left out. Labels are those of `true_classes`. With `argmax` the class is
+    the largest number along the last axis of predictions, and of labels of the same shape, whatever
+    they look like.
 
     Raises:
         ValueError: If they do not fit together, or are no classes.

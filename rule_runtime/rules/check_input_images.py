@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding
+from rule_runtime.facts.selection import finding, saved_every
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import row_values
 
@@ -50,10 +50,8 @@ class CheckInputImages(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection of the images, with their values."""
-        parameters = {"save_interval": "500", "save_raw_tensor": "True"}
-        if self.regex:
-            parameters["include_regex"] = "|".join(self.regex)
-        return (CollectionConfig("input_image", parameters),)
+        names = {"include_regex": "|".join(self.regex)} if self.regex else {}
+        return saved_every(500, "input_image", save_raw_tensor=True, **names)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the images of the step to the means, and judge them.

@@ -39,14 +39,10 @@ class DeadRelu(Rule):
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
 
-    collections = saved_every(500, "relu_output")
-
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection with the outputs' values."""
-        parameters = {**self.collections[0].parameters, "save_raw_tensor": "True"}
-        if self.tensor_regex:
-            parameters["include_regex"] = "|".join(self.tensor_regex)
-        return (CollectionConfig("relu_output", parameters),)
+        names = {"include_regex": "|".join(self.tensor_regex)} if self.tensor_regex else {}
+        return saved_every(500, "relu_output", save_raw_tensor=True, **names)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of dead units of the step with the threshold."""

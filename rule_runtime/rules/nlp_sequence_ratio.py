@@ -10,7 +10,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, worst
+from rule_runtime.facts.selection import finding, saved_every, worst
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.value_pairs import row_values
 
@@ -50,10 +50,8 @@ class NLPSequenceRatio(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection of the inputs, with their values."""
-        parameters = {"save_interval": "500", "save_raw_tensor": "True"}
-        if self.tensor_regex:
-            parameters["include_regex"] = "|".join(self.tensor_regex)
-        return (CollectionConfig("input_sequence", parameters),)
+        names = {"include_regex": "|".join(self.tensor_regex)} if self.tensor_regex else {}
+        return saved_every(500, "input_sequence", save_raw_tensor=True, **names)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the percentage of each token with its threshold."""

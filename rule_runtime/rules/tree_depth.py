@@ -80,12 +80,8 @@ def _depth(step: StepView, worker: str, num_nodes: float) -> float:
 def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
     """Return the depth of the deepest tree: the most links between a root and a node below it.
 
-    Args:
-        names: Name of each node [N], unique over all trees.
-        children: For each kind of child, its name at each node [N]; other names are ignored.
-
-    Returns:
-        The depth, 0 for trees of one node; None if there is no root.
+    Names of nodes [N] are unique over all trees. Children are, for each kind, the name at each node
+    [N]; other names are ignored. Trees of one node have depth 0. It is None if there is no root.
     """
     below: dict[str, list[str]] = {name: [] for name in names}
     for column in children:

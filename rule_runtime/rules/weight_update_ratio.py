@@ -6,10 +6,9 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import finding, is_training, worst
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, frozen_rows, update_ratios
 from rule_runtime.trial.step_view import StepView
 
@@ -44,9 +43,7 @@ class WeightUpdateRatio(Rule):
     small_threshold: Annotated[float, AtLeast(0), Unit("update / weight")] = 1e-8
     epsilon: Annotated[float, GreaterThan(0), Unit("weight")] = 1e-9
 
-    collections = (
-        CollectionConfig("weights", {"save_interval": "500", "save_raw_tensor": "True"}),
-    )
+    collections = saved_every(500, "weights", save_raw_tensor=True)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the weights of the step with those of the reference step.
