@@ -128,15 +128,12 @@ class _Links:
                     found[key] = latest._replace(path=(*latest.path, at))
             elif (into := self._signals.at(module, "input", self._worker, number)) is not None:
                 begun = found.get(self._fingerprints[into])
-                is_dropout = self._is_of_no_layer(module) and self._is_dropout(into, at)
+                has_parameters = bool(self._layers.shapes_of(module, self._worker))
+                is_dropout = not has_parameters and self._is_dropout(into, at)
                 if begun and (is_dropout or self._is_norm_or_pooling(module, into, at)):
                     is_direct = begun.is_direct and is_dropout
                     found[key] = latest = _Carried((*begun.path, at), is_direct)
         return found
-
-    def _is_of_no_layer(self, module: str) -> bool:
-        """Return whether a module has no parameters of its own."""
-        return not self._layers.shapes_of(module, self._worker)
 
     def _is_norm_or_pooling(self, module: str, into: int, out: int) -> bool:
         """Return whether a module normalises its input, or makes images smaller."""

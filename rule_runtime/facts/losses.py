@@ -26,7 +26,6 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "INPUT_VALUES",
-    "LOSS_INPUTS",
     "RELATIVE_ERROR",
     "Input",
     "Loss",
@@ -37,9 +36,6 @@ __all__ = [
     "size_of_error",
     "with_constant_targets",
 ]
-
-LOSS_INPUTS: Final = CollectionConfig("loss_inputs", {"save_interval": "10"})
-"""Statistics of the inputs of losses."""
 
 _FEW_VALUES: Final = {"save_interval": "100", "end_step": "301", "save_raw_tensor": "True"}
 INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)

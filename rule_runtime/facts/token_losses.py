@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.losses import Loss, Losses, LossKind
+from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.supervised_rows import input_target_pairs
 from rule_runtime.numerics.loss_pair import LossPair
@@ -65,24 +65,19 @@ def token_losses(step: StepView) -> list[TokenLosses]:
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
             values = losses.values(loss)
             by_place = None if values is None else _cross_entropy(*values)
+            is_plain = loss.name == _OF_FUNCTIONS or loss.kind is LossKind.CLASSES
             one = TokenLosses(
                 f"{worker}/{name}/{loss.name}",
                 loss.name,
                 tokens,
                 targets=targets.reshape(tokens.shape),
                 value=loss.value,
-                guess=_guess(loss),
+                guess=loss.zero_output_loss if is_plain else math.nan,
                 by_place=None if by_place is None else by_place.reshape(tokens.shape),
                 keeps_places=_keeps_places(step, worker, tokens.shape),
             )
             found.append(one)
     return found
-
-
-def _guess(loss: Loss) -> float:
-    """Return the loss of a uniform guess; NaN of losses that may shift their targets themselves."""
-    is_plain = loss.name == _OF_FUNCTIONS or loss.kind is LossKind.CLASSES
-    return loss.zero_output_loss if is_plain else math.nan
 
 
 def _are_tokens(values: npt.NDArray[Any]) -> bool:

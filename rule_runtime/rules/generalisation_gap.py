@@ -8,14 +8,13 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.framework import Framework, framework_of
-from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.facts.selection import declared, issue, what_to_try
+from rule_runtime.facts.losses import INPUT_VALUES
+from rule_runtime.facts.selection import declared, issue, saved_every, what_to_try
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
 from rule_runtime.trial.step_view import StepView
@@ -67,8 +66,7 @@ class GeneralisationGap(Rule):
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
 
     collections = (
-        CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),
-        CollectionConfig(LOSS_INPUTS.name, {**LOSS_INPUTS.parameters, "eval.save_interval": "1"}),
+        *saved_every(10, "losses", "loss_inputs", **{"eval.save_interval": 1}),
         INPUT_VALUES,
     )
 

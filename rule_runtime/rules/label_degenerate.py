@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.labels import SORTED_SHARE, Labels, LabelSeries, OtherLabels, labels_of
-from rule_runtime.facts.losses import LOSS_INPUTS, Losses
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, is_training
+from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -51,12 +50,7 @@ class LabelDegenerate(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
-    collections = (
-        CollectionConfig("labels"),
-        LOSS_INPUTS,
-        CollectionConfig("losses", {"save_interval": "10"}),
-        CollectionConfig("predictions"),
-    )
+    collections = ("labels", *saved_every(10, "loss_inputs", "losses"), "predictions")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the labels of a training step; remember those of other modes.

@@ -10,9 +10,9 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_distances import distances_to_classes
-from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS, Losses
+from rule_runtime.facts.losses import INPUT_VALUES, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
-from rule_runtime.facts.selection import finding
+from rule_runtime.facts.selection import finding, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView
 
@@ -42,8 +42,7 @@ class LossInputMismatch(Rule):
     labels_regex: Annotated[tuple[str, ...], Regex()] = ("^labels$",)
 
     collections = (
-        CollectionConfig("losses", {"save_interval": "10"}),
-        LOSS_INPUTS,
+        *saved_every(10, "losses", "loss_inputs"),
         INPUT_VALUES,
         CollectionConfig("labels", {"save_raw_tensor": "True"}),
     )

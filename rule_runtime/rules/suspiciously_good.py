@@ -11,10 +11,10 @@ from rule_runtime.detectors.target_leakage import Leak, find_leak
 from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_place_worst
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.facts.losses import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
-from rule_runtime.facts.selection import MAX_NAMED
+from rule_runtime.facts.selection import MAX_NAMED, saved_every
 from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses
@@ -62,10 +62,9 @@ class SuspiciouslyGood(Rule):
     collections = (
         CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),
         CollectionConfig("labels", {"save_raw_tensor": "True"}),
-        LOSS_INPUTS,
-        CollectionConfig("feature_importance", {"save_interval": "10"}),  # what reports show
+        *saved_every(10, "loss_inputs", "feature_importance"),  # what reports show
         INPUT_VALUES,
-        CollectionConfig("model_inputs", {"save_interval": "10"}),
+        *saved_every(10, "model_inputs"),
         KERAS_INPUTS,
         LAYER_INPUTS,
     )
