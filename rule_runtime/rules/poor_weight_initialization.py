@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import (
-    Missing,
-    NotApplicable,
-    NotEvaluated,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import Missing, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.initialisation import (
@@ -65,8 +59,6 @@ class PoorWeightInitialization(Rule):
     conditions: tuple[str, ...] = ("variances", "gradients", "losses")
     max_gain: Annotated[float, GreaterThan(0), Unit("gain")] = 3.0
 
-    collections = saved_every(500, "relu_input")
-
     def __post_init__(self) -> None:
         super().__post_init__()
         unknown = [name for name in self.conditions if name not in _CONDITIONS]
@@ -81,19 +73,14 @@ class PoorWeightInitialization(Rule):
         of_weights = FIRST_WEIGHTS if set(self.conditions) & _AT_START else ()
         if not set(self.conditions) - _AT_START:
             return of_weights
-        parameters = dict(self.collections[0].parameters)
-        if self.activation_inputs_regex:
-            parameters["include_regex"] = "|".join(self.activation_inputs_regex)
-        rarely = {"save_interval": parameters["save_interval"]}
-        first = {"save_interval": "1", "end_step": str(self.steps)}
-        values = {"save_raw_tensor": "True"}
+        regex = self.activation_inputs_regex
+        names = {"include_regex": "|".join(regex)} if regex else {}
         return (
             *of_weights,
-            CollectionConfig("relu_input", {**parameters, **first}),
+            *saved_every(1, "relu_input", **names, end_step=self.steps),
             # Other rules may need these for the whole run, which must not be saved step by step.
-            CollectionConfig("first_steps", {**first, **values}),
-            CollectionConfig("gradients", rarely),
-            CollectionConfig("losses", rarely),
+            *saved_every(1, "first_steps", end_step=self.steps, save_raw_tensor=True),
+            *saved_every(500, "gradients", "losses"),
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -115,9 +102,7 @@ class PoorWeightInitialization(Rule):
             return NotEvaluated("; ".join(dict.fromkeys(map(str, answers))))
         memory["num_judged"] = memory.get("num_judged", 0) + 1
         found = next((sign for sign in signs if sign is not None), None)
-        if found is None:
-            return Passed()
-        return finding(self, step, *found)
+        return Passed() if found is None else finding(self, step, *found)
 
     def _judge(self, condition: str, step: StepView, memory: Memory) -> Sign | Missing | None:
         """Return the sign that a condition finds, None if all is well, or what is missing."""
