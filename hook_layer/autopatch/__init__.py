@@ -1,19 +1,9 @@
-"""Watching a training script that has no hook in it, without a change to it.
+"""Watches training scripts that have no hook, without a change to them.
 
-Python runs the script as it always does, and imports `startup.py` when it starts: since it was
-started by `stepwatch run` or `python -m hook_layer` (see `hook_layer.child_processes`), or by the
-start-up file that `stepwatch autopatch on` installs (`startup_file.py`). As soon as a framework has
-been imported, `watch_frameworks` lets its adapter look for trainings:
-`hook_layer.pytorch.unchanged`, and the like. Nothing of ours is imported before, and nothing ever
-that the script does not import. Who watches a command reads what its Pythons note
-(`hook_layer.session_notes`).
-
-Three promises: nothing happens where no configuration is found; a script that makes a hook itself
-keeps it, and gets no second one; whatever goes wrong here is logged and leaves the script alone.
-
-A training gets one hook. Where several adapters could watch the same training (Keras computes by
-torch, Lightning trains modules of torch) the first that meets it has it: `fit` of the trainer is
-called before any module of torch is.
+`startup.py` calls `watch_frameworks` when Python starts. As soon as the script has imported a
+framework, the framework's adapter looks for trainings; nothing else of ours is imported before.
+A script that makes a hook keeps it, and errors are logged and leave the script alone. Each training
+gets one hook: the first adapter that finds the training has it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens in a Gluon training loop, and what is captured when; see `hook_layer.mxnet`."""
+"""What happens in a Gluon training loop, and what is captured when."""
 
 from __future__ import annotations
 

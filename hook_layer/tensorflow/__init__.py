@@ -1,44 +1,7 @@
 """The hooks for TensorFlow: `import hook_layer.tensorflow as smd`.
 
-For models of Keras, and loops with `tf.GradientTape`, there is `KerasHook`, which is that of
-`hook_layer.keras`. `SessionHook` is for scripts of TensorFlow 1, with a graph and a session, as
-they still run in TensorFlow 2 (`tf.compat.v1`):
-
-    hook = SessionHook("s3://bucket/mnist-7")
-    optimizer = hook.wrap_optimizer(tf.compat.v1.train.AdamOptimizer())
-    train = optimizer.minimize(loss, global_step)   # the loss, its gradients and the optimiser's
-                                                    #   variables become known
-    with tf.compat.v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
-                                                    # GRAPH COMPLETE: trainable variables, and the
-                                                    #   losses in GraphKeys.LOSSES
-        while not session.should_stop():
-                                                    # STEP BEGINS with each run of the session;
-                                                    #   variables that are due are read, by a run of
-                                                    #   their own: before the step
-            session.run(train)                      # tensors that are due are fetched with it
-                                                    # STEP ENDS; where a stop is asked for:
-                                                    #   session.should_stop() turns True
-
-A **step** is one `session.run`, counted from 0 in the current mode (`hook.set_mode`; GLOBAL without
-it). In steps in which nothing is due nothing is fetched. Of the due tensors a run gets those that
-it computes anyway, and losses that follow from these: so a run of something else, as of an
-evaluation in the same graph, does not fail for inputs that it is not given. Tensors of branches and
-loops (`tf.cond`, `tf.while_loop` of TensorFlow 1), of functions, and those without numbers are not
-saved.
-
-**Names** are those of the graph: variables `w1:0`, losses `loss:0`, gradients
-`gradients/.../MatMul_grad/...:0` (of slices, as an embedding's: their values). Collections:
-`weights` and `biases` (trainable variables; the latter have `bias` in their name), `losses`,
-`gradients`, `optimizer_variables`; what else is wanted by `include_regex`, by
-`hook.add_to_collection(name, tensor)`, or by `save_all`. Variables have the values before the step.
-What is fetched TensorFlow cannot fuse with what lies around it, so that it may round differently
-in steps in which inputs and outputs of layers are saved.
-
-**The end**: a stop request calls `run_context.request_stop()` behind a step, and nothing is raised.
-With `stop="flag"` only `hook.should_stop` is set. The trial ends with the process, or at
-`hook.close()`: a script may open another session.
-
-`EstimatorHook` cannot be made any more: TensorFlow has had no `tf.estimator` since 2.16.
+`KerasHook` is that of `hook_layer.keras`. `SessionHook` is for graphs and sessions of TensorFlow 1;
+the page `docs/reference/frameworks.md` has the names of tensors and the order of events in a step.
 """
 
 from __future__ import annotations
@@ -88,7 +51,7 @@ _TYPES: Final = ("session", "estimator", "keras")
 
 
 class SessionHook(OriginalHook, SessionEvents):
-    """Captures tensors of a monitored session; see this module for when and under which names.
+    """Captures tensors of a monitored session.
 
     The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` and `metrics`
     are always saved. `include_workers` is accepted for compatibility: each process with a session

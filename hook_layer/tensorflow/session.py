@@ -1,4 +1,4 @@
-"""What happens in a session of TensorFlow 1, and what is captured; see `hook_layer.tensorflow`."""
+"""What happens in a session of TensorFlow 1, and what is captured when."""
 
 from __future__ import annotations
 
