@@ -64,11 +64,8 @@ def build_app(
 ) -> tuple[cdk.App, StepwatchStack]:
     """Build the application, with cdk-nag attached.
 
-    Args:
-        context: Context, over which what CDK's command hands over wins.
-        outdir: Folder of the assembly.
-        with_wheels: Whether the layer holds third-party packages, which Lambda needs.
-        tags: Tags of the stack in cdk.json, to be checked; CDK's command puts them on the stack.
+    What CDK's command hands over wins over `context`. `tags` are those of the stack in cdk.json, to
+    be checked; CDK's command puts them on the stack.
 
     Raises:
         ConfigurationError: If the settings hold mistakes.

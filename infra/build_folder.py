@@ -33,9 +33,7 @@ def reuse(folder: Path) -> bool:
 def publish(made: Path, folder: Path) -> None:
     """Rename a finished folder to its final name, and remove old folders beside it.
 
-    Args:
-        made: The finished folder. Of several writers of one folder the first wins.
-        folder: Its final name.
+    Of several writers of one folder the first wins.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     made.chmod(0o755)

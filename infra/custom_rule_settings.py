@@ -21,12 +21,7 @@ FILES_ALLOWED = "an object of keys and their SHA-256, or its JSON text"
 
 @dataclass(frozen=True)
 class CustomRuleFile:
-    """A file that jobs may use.
-
-    Attributes:
-        key: Its key in the bucket of custom rules.
-        sha256: SHA-256 that it must have, in small hexadecimal digits.
-    """
+    """A file that jobs may use, with the SHA-256 that it must have, in small digits."""
 
     key: str
     sha256: str

@@ -21,13 +21,7 @@ def attach_checks(app: cdk.App) -> None:
 
 
 def acknowledge(construct: Construct | IConstruct, finding: str, *, reason: str) -> None:
-    """Accept one finding on one construct and its children.
-
-    Args:
-        construct: The construct that the finding is about.
-        finding: The finding's id, with its detail, e.g. `IAM5[Resource::*]`.
-        reason: Why it is right here.
-    """
+    """Accept a finding, e.g. `IAM5[Resource::*]`, on one construct and its children."""
     cdk.Validations.of(construct).acknowledge(
         cdk.Acknowledgment(id=f"{PACK}::{PACK}-{finding}", reason=reason)
     )

@@ -60,9 +60,6 @@ class PackagingError(RuntimeError):
 def prepare_wheels(architecture: str) -> Path:
     """Return the folder of third-party packages, made on the first call.
 
-    Args:
-        architecture: `arm64` or `x86_64`.
-
     Raises:
         PackagingError: If the installer cannot get the wheels.
     """
@@ -90,10 +87,7 @@ def stage_function() -> Path:
 def stage_layer(architecture: str, *, with_wheels: bool = True) -> Path:
     """Return a folder with the layer as it is uploaded.
 
-    Args:
-        architecture: `arm64` or `x86_64`.
-        with_wheels: Whether third-party packages are in it; the local target leaves them out, for
-            its interpreter has them.
+    The local target leaves third-party packages out, for its interpreter has them.
 
     Raises:
         PackagingError: If the third-party packages were not prepared.

@@ -43,12 +43,7 @@ MAX_TOLD = 20
 
 @dataclass(frozen=True)
 class Waiting:
-    """The events that wait for a rule or a function.
-
-    Attributes:
-        queue_url: Where they wait.
-        hand_over: Hands one of them over, by the body of its message.
-    """
+    """The events that wait in a queue; `hand_over` takes the body of a message."""
 
     queue_url: str
     hand_over: Callable[[str], None]

@@ -62,13 +62,7 @@ class RuleCheckError(RuntimeError):
 
 @dataclass(frozen=True)
 class RuleConfiguration:
-    """One configured rule.
-
-    Attributes:
-        name: Rule configuration name, unique in the deployment.
-        rule_to_invoke: Class name of the rule.
-        parameters: Parameters as text, without `rule_to_invoke`.
-    """
+    """One configured rule; its parameters are text, without `rule_to_invoke`."""
 
     name: str
     rule_to_invoke: str
@@ -84,7 +78,6 @@ class RulePack:
     """Rules that are used together.
 
     Attributes:
-        name: Name of the pack.
         parameters: The rules by name, each with the parameters in which it is not its default.
         stops: Names of the rules whose finding is reason enough to stop a job.
     """
@@ -153,11 +146,7 @@ def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
 
 @lru_cache(maxsize=32)
 def ask_rules(program: tuple[str, ...], question: str) -> str:
-    """Return what a program that knows the rules answers.
-
-    Args:
-        program: Arguments after the interpreter's name.
-        question: Its standard input.
+    """Return what a program that knows the rules answers to its standard input.
 
     Raises:
         RuleCheckError: It failed; the message has its own words.

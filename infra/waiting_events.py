@@ -17,12 +17,10 @@ UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 def event_of(body: str) -> Any:
     """Return the event that a message in the queue of a function's failures is about.
 
-    Args:
-        body: What EventBridge could not deliver, the event itself; or Lambda's record of a call
-            that failed, which has the event in it.
+    It is what EventBridge could not deliver, or is in Lambda's record of a call that failed.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The message is neither.
     """
     content = json.loads(body)
     if not isinstance(content, dict):
@@ -32,12 +30,7 @@ def event_of(body: str) -> Any:
 
 
 def described(message: Mapping[str, Any], now: float | None = None) -> str:
-    """Return the job, the rule, the age and the error of a waiting event, as far as it has them.
-
-    Args:
-        message: A message of SQS, with its attributes.
-        now: Seconds since the epoch; None: what the clock says.
-    """
+    """Return the job, the rule, the age and the error of a waiting event, as far as it has them."""
     sent_at = int(message.get("Attributes", {}).get("SentTimestamp", 0)) / 1000
     about = [
         *_about(message["Body"]),

@@ -31,11 +31,7 @@ STOPS = ("JobsStopped", "StopsRefused", "StopsNotConfirmed")
 
 
 class Dashboard(Construct):
-    """The dashboard.
-
-    Attributes:
-        url: Its address in the console.
-    """
+    """The dashboard; `url` is its address in the console."""
 
     def __init__(
         self,
@@ -49,14 +45,7 @@ class Dashboard(Construct):
     ) -> None:
         """Create the dashboard.
 
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            name: First part of the dashboard's name; the region follows, for dashboards of one
-                account share their names in all regions.
-            own: The metrics that the functions write.
-            evaluations: The evaluation of each rule, by its name.
-            functions: The other functions by name.
+        The region follows `name`: dashboards of one account share their names in all regions.
         """
         super().__init__(scope, id_)
         region = cdk.Stack.of(self).region

@@ -33,14 +33,10 @@ SENDERS = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
 
 
 class Encryption(Construct):
-    """The key of the topic, which may be the key of buckets, queues, table and logs too.
+    """The key of the topic; `data_key` is the same for buckets, queues, table and logs, if any.
 
     The topic needs a key that its owner can open to others: CloudWatch cannot send an alarm to a
     topic under SNS's own key.
-
-    Attributes:
-        key: The key of the topic.
-        data_key: The key of buckets, queues, table and logs; None when the services' own keys do.
     """
 
     def __init__(self, scope: Construct, id_: str, *, config: StepwatchConfig) -> None:

@@ -22,11 +22,7 @@ __all__ = ["EvaluationState"]
 
 
 class EvaluationState(Construct):
-    """One item a run and rule, with the checkpoint, the verdict and its evidence.
-
-    Attributes:
-        table: The table.
-    """
+    """One item a run and rule, with the checkpoint, the verdict and its evidence."""
 
     def __init__(
         self, scope: Construct, id_: str, *, config: StepwatchConfig, encryption: Encryption

@@ -18,13 +18,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "lambdas" / "contracts" / "schema
 
 @dataclass(frozen=True)
 class RegisteredEvent:
-    """An event that is described by a schema.
-
-    Attributes:
-        detail_type: Its detail-type.
-        file: The schema.
-        description: One line for the console.
-    """
+    """An event that is described by a schema, with one line for the console."""
 
     detail_type: str
     file: Path
@@ -52,11 +46,7 @@ SCHEMAS = {
 
 
 class EventSchema(Construct):
-    """A registry with the schemas of our events.
-
-    Attributes:
-        arn: ARN of the status event's schema.
-    """
+    """A registry with the schemas of our events; `arn` is that of the status event's schema."""
 
     def __init__(self, scope: Construct, id_: str, *, registry_name: str) -> None:
         """Create the registry and the schemas."""

@@ -33,12 +33,7 @@ READ_KEYS = {
 
 
 class FinishJob(Construct):
-    """The function that the platform's own news of a training job leads to.
-
-    Attributes:
-        function: The function.
-        failures: Events that could not be handled.
-    """
+    """The function that the platform's own news of a training job leads to."""
 
     def __init__(
         self,

@@ -32,9 +32,6 @@ class FunctionSettings:
 
     Attributes:
         handler: Dotted path of the handler.
-        timeout_s: Time limit of an invocation in seconds.
-        memory_mb: Memory in MB; the share of a CPU follows it.
-        description: One line for the console.
         wakes_itself: Whether the function sends messages to the queue that feeds it. Lambda would
             stop it after sixteen of them.
     """
@@ -47,15 +44,7 @@ class FunctionSettings:
 
 
 class FunctionSource(Construct):
-    """The code of all functions, and how they run.
-
-    Attributes:
-        code: The function asset.
-        layer: The layer with our packages and their dependencies.
-        architecture: Instruction set of the functions.
-        config: Settings of the deployment.
-        encryption: Keys.
-    """
+    """The code of all functions, and how they run."""
 
     runtime = lambda_.Runtime.PYTHON_3_14
 
@@ -69,16 +58,7 @@ class FunctionSource(Construct):
         config: StepwatchConfig,
         encryption: Encryption,
     ) -> None:
-        """Create the layer out of prepared folders.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            function_folder: Folder whose content becomes the function asset.
-            layer_folder: Folder whose content becomes the layer.
-            config: Settings of the deployment.
-            encryption: Keys.
-        """
+        """Create the assets of prepared folders."""
         super().__init__(scope, id_)
         if self.runtime.name != f"python{PYTHON_VERSION}":
             raise ValueError(f"wheels are for Python {PYTHON_VERSION}, not {self.runtime.name}")
@@ -97,12 +77,7 @@ class FunctionSource(Construct):
 
 
 class StepwatchFunction(Construct):
-    """A function with a role and a log group of its own.
-
-    Attributes:
-        function: The function. Its role may write to its log group, and what is granted to it.
-        log_group: Its log group.
-    """
+    """A function with a log group, and a role that may write to it and do what `allow` adds."""
 
     def __init__(
         self,
@@ -113,15 +88,7 @@ class StepwatchFunction(Construct):
         settings: FunctionSettings,
         environment: Mapping[str, str],
     ) -> None:
-        """Create the function.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this construct.
-            source: Code and common settings.
-            settings: How the function runs.
-            environment: Environment variables, named as in `lambdas.contracts.environment`.
-        """
+        """Create the function; `environment` has names of `lambdas.contracts.environment`."""
         super().__init__(scope, id_)
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         self.log_group = _log_group(self, source)

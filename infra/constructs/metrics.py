@@ -38,9 +38,6 @@ class OwnMetrics:
     """The metrics that the functions of a deployment write themselves.
 
     A test compares those of a template with what the functions write.
-
-    Attributes:
-        stage: Name of the deployment.
     """
 
     stage: str

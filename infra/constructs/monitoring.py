@@ -48,14 +48,10 @@ RUNBOOK = "the documentation of Stepwatch, page Alarms, section 'When an alarm i
 
 @dataclass(frozen=True)
 class Monitored:
-    """What is watched.
+    """What is watched, by name.
 
-    Attributes:
-        evaluations: The evaluation of each rule, by its name.
-        functions: The other functions by name.
-        failures: The queues of their failures, by the same names.
-        each_minute: The functions that a schedule calls each minute, by the id of the alarm for
-            missing calls.
+    `each_minute` has the functions that a schedule calls each minute, by the id of the alarm for
+    missing calls.
     """
 
     evaluations: Mapping[str, RuleEvaluation]
@@ -69,9 +65,6 @@ class Monitoring(Construct):
 
     An alarm watches up to ten rules at once: a stack may not have an alarm for each of them and
     each thing that can go wrong.
-
-    Attributes:
-        dashboard: The dashboard.
     """
 
     def __init__(
@@ -183,13 +176,8 @@ class Monitoring(Construct):
     ) -> None:
         """Create an alarm for each ten metrics that is on while one of them exceeds a threshold.
 
-        Args:
-            id_: What the alarm is called in the runbook.
-            metrics: The metrics, by the name of what they are of.
-            threshold: What each of them may be at most.
-            description: What is wrong.
-            minutes: In how many minutes it must be exceeded.
-            within: Out of how many, beside those that values may be late.
+        It must be exceeded in `minutes`, out of `within` beside those that values may be late. The
+        runbook calls the alarm `id_`.
         """
         names = sorted(metrics)
         for first in range(0, len(names), METRICS_OF_AN_ALARM):

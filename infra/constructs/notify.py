@@ -30,11 +30,7 @@ SETTINGS = FunctionSettings(
 
 
 class AlertTopic(Construct):
-    """The topic of all messages.
-
-    Attributes:
-        topic: The topic.
-    """
+    """The topic of all messages."""
 
     def __init__(
         self, scope: Construct, id_: str, *, encryption: Encryption, emails: tuple[str, ...]
@@ -67,12 +63,7 @@ class AlertTopic(Construct):
 
 
 class Notify(Construct):
-    """The function that writes the messages about jobs.
-
-    Attributes:
-        function: The function.
-        failures: Events that could not be handled.
-    """
+    """The function that writes the messages about jobs."""
 
     def __init__(
         self,

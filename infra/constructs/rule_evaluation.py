@@ -45,13 +45,7 @@ MAX_QUEUE_NAME = 80
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluator evaluates.
-
-    Attributes:
-        name: Its name in names of resources.
-        title: What it is, for people.
-        environment: The environment variables that name it.
-    """
+    """What an evaluator evaluates: its name in names of resources, and its title for people."""
 
     name: str
     title: str
@@ -69,11 +63,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class RuleQueues:
-    """The queues that wake the evaluators.
-
-    Attributes:
-        by_rule: The queues by rule configuration name, or by what stands for one.
-    """
+    """The queues that wake the evaluators, by rule configuration name or what stands for one."""
 
     by_rule: Mapping[str, sqs.Queue]
 
@@ -90,10 +80,7 @@ class RuleQueues:
 class RuleEvaluation(Construct):
     """Evaluates one rule, or several, whenever a job has written tensors of a step.
 
-    Attributes:
-        queue: Events that wait for the evaluator.
-        dead_letters: Events that failed ten times, or could not be put into the queue.
-        evaluator: The function.
+    `dead_letters` has events that failed ten times, or could not be put into the queue.
     """
 
     def __init__(

@@ -37,9 +37,7 @@ OWN_FILES = {
 class StopJob(Construct):
     """The function that findings lead to, native ones and ours.
 
-    Attributes:
-        function: The function.
-        failures: Events that could not be handled: jobs that somebody must look at.
+    The events that it could not handle are jobs that somebody must look at.
     """
 
     def __init__(

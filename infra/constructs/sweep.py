@@ -26,11 +26,7 @@ SETTINGS = FunctionSettings(
 
 
 class Sweep(Construct):
-    """A schedule and the function that wakes evaluators.
-
-    Attributes:
-        function: The function.
-    """
+    """A schedule and the function that wakes evaluators."""
 
     def __init__(
         self,

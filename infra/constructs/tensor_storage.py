@@ -22,7 +22,6 @@ class TensorStorage(Construct):
     Attributes:
         bucket: The deployment's first bucket, which is always there.
         buckets: All watched buckets, the first one first.
-        access_logs: The bucket of the buckets' access logs.
     """
 
     def __init__(

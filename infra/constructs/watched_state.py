@@ -19,12 +19,7 @@ __all__ = ["WatchedState"]
 
 @dataclass(frozen=True)
 class WatchedState:
-    """The tensor buckets and the state table.
-
-    Attributes:
-        buckets: The watched buckets.
-        table: The table of evaluation states.
-    """
+    """The watched buckets, and the table of evaluation states."""
 
     buckets: tuple[s3.IBucket, ...]
     table: dynamodb.Table
@@ -43,13 +38,9 @@ class WatchedState:
     def allow_objects(
         self, function: StepwatchFunction, actions: Sequence[str], keys: str, *, reason: str
     ) -> None:
-        """Allow a function some actions on objects.
+        """Allow a function some actions on the objects whose keys match a pattern.
 
-        Args:
-            function: The function.
-            actions: Actions on objects.
-            keys: The objects' keys, with wildcards.
-            reason: Why the wildcard is right, for cdk-nag.
+        `reason` tells cdk-nag why the wildcard is right.
         """
         function.allow(actions, [bucket.arn_for_objects(keys) for bucket in self.buckets])
         for bucket in self.buckets:
@@ -68,10 +59,7 @@ class WatchedState:
     ) -> None:
         """Allow a function some actions on items of the table.
 
-        Args:
-            function: The function.
-            actions: Actions on items.
-            partitions: Patterns of the partition keys that are meant; none for all of them.
+        `partitions` are patterns of partition keys; none for all of them.
         """
         conditions = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)}}
         function.allow(

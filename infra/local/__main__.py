@@ -24,11 +24,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the target until it is interrupted; return the exit status.
-
-    Args:
-        arguments: Arguments after the command's name; None: the process's own.
-    """
+    """Run the target until it is interrupted; return the exit status."""
     options = _parser().parse_args(arguments)
     context = dict(item.split("=", 1) for item in options.context)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first

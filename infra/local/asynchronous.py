@@ -42,11 +42,7 @@ class RetrySettings:
     def from_configuration(
         cls, configuration: Mapping[str, Any], *, retry_delay_s: int
     ) -> RetrySettings:
-        """Return the settings of a function's event invoke configuration.
-
-        Args:
-            configuration: Answer of GetFunctionEventInvokeConfig, or an empty mapping.
-            retry_delay_s: Seconds before another attempt.
+        """Return the settings of an answer of GetFunctionEventInvokeConfig, which may be empty.
 
         Raises:
             ValueError: If the on-failure destination is not an SQS queue.
@@ -76,8 +72,7 @@ class AsynchronousInvocations:
     def run_once(self) -> int:
         """Wait for an event, at most some seconds, and invoke the function with it.
 
-        Returns:
-            The number of invocations, 0 or 1.
+        Return the number of invocations, 0 or 1.
         """
         # An event is hidden as long as an invocation can take; when this process is killed in
         # between, the event comes back.

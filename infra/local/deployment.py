@@ -34,9 +34,6 @@ def synthesise(context: Mapping[str, Any]) -> Path:
 
     Its layer has no third-party packages; the functions get them from this interpreter.
 
-    Args:
-        context: Context that wins over cdk.json.
-
     Raises:
         DeploymentError: With the application's own message.
     """
@@ -61,14 +58,7 @@ def synthesise(context: Mapping[str, Any]) -> Path:
 
 
 def deploy(assembly: Path, client: ClientFactory) -> dict[str, str]:
-    """Create the stack of an assembly, as `cdk deploy` would.
-
-    Args:
-        assembly: Folder of the assembly.
-        client: Makes the clients of the target.
-
-    Returns:
-        The stack's outputs.
+    """Create the stack of an assembly, as `cdk deploy` would, and return its outputs.
 
     Raises:
         DeploymentError: If the stack is not created.

@@ -22,18 +22,10 @@ Middleware: TypeAlias = Callable[[WsgiApplication], WsgiApplication]
 
 
 class Emulator:
-    """A running server. Its state belongs to the process: one emulator at a time, started empty.
-
-    Attributes:
-        endpoint_url: Address of all services.
-    """
+    """A running server. Its state belongs to the process: one emulator at a time, started empty."""
 
     def __init__(self, middleware: Middleware | None = None) -> None:
-        """Start the server.
-
-        Args:
-            middleware: Stands in front of the services, and sees every request.
-        """
+        """Start the server; `middleware` stands in front of the services and sees every request."""
         apply_patches()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else one line a request
         self.reset()

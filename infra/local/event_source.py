@@ -25,9 +25,6 @@ class MappingSettings:
     """An event source mapping, as Lambda lists it.
 
     Attributes:
-        queue_arn: ARN of the queue.
-        queue_url: Its address.
-        batch_size: Largest number of messages in one invocation.
         batching_window_s: Seconds that an invocation waits for more messages.
         partial_failures: Whether the handler says which messages failed.
     """
@@ -61,11 +58,7 @@ class EventSource:
         self._region = settings.queue_arn.split(":")[3]
 
     def run_once(self) -> int:
-        """Wait for messages, at most some seconds, and handle one batch.
-
-        Returns:
-            The number of messages in the batch.
-        """
+        """Wait for messages, at most some seconds, handle one batch, and return its size."""
         messages = self._collect()
         if messages:
             records = [to_record(m, self._settings.queue_arn, self._region) for m in messages]
@@ -151,16 +144,10 @@ def to_record(message: Mapping[str, Any], queue_arn: str, region: str) -> dict[s
 
 
 def failed_identifiers(payload: Any, sent: set[str]) -> set[str] | None:
-    """Read a handler's report of failed messages, by Lambda's rules.
+    """Return the ids of failed messages in a handler's report, by Lambda's rules.
 
-    Args:
-        payload: What the handler returned.
-        sent: Ids of the messages that it was given.
-
-    Returns:
-        Ids of the failed messages; None for a report that makes the whole batch fail: one with a
-        missing, empty or unknown id, or of another shape than
-        `{"batchItemFailures": [{"itemIdentifier": id}]}`.
+    None is for a report that makes the whole batch fail: one with an id that was not sent, or of
+    another shape than `{"batchItemFailures": [{"itemIdentifier": id}]}`.
     """
     if payload is None:
         return set()

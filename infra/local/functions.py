@@ -20,18 +20,7 @@ ClientFactory = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class DeployedFunction:
-    """What Lambda knows about a function.
-
-    Attributes:
-        name: Name of the function.
-        arn: Its ARN.
-        handler: Dotted path of the handler.
-        timeout_s: Time limit of an invocation in seconds.
-        memory_mb: Memory in MB that the handler sees.
-        environment: The function's own environment variables.
-        code: Folder of the unpacked code.
-        layers: Folders of the unpacked layers, in order.
-    """
+    """What Lambda knows about a function; `code` and `layers` are folders with unpacked files."""
 
     name: str
     arn: str
@@ -46,10 +35,7 @@ class DeployedFunction:
 def load_function(name: str, client: ClientFactory, folder: Path) -> DeployedFunction:
     """Read a function's configuration, and fetch its code and its layers.
 
-    Args:
-        name: Name or ARN of the function.
-        client: Makes the clients.
-        folder: Where archives are unpacked, each once.
+    Archives are unpacked below `folder`, each once.
 
     Raises:
         ValueError: If a layer's ARN cannot be read.

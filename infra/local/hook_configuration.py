@@ -35,10 +35,7 @@ print(json.dumps([each.to_json() for each in collections]))
 def write_hook_configuration(client: ClientFactory, output_path: str, path: Path) -> None:
     """Write a configuration file for `STEPWATCH_CONFIG` that follows from the deployed rules.
 
-    Args:
-        client: Makes the clients of the target.
-        output_path: Below it trainings write, each to a folder of its name.
-        path: The file.
+    Below `output_path` trainings write, each to a folder of its name.
 
     Raises:
         RuleCheckError: No hook can save what the rules need together, or they cannot be asked.

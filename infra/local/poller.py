@@ -36,23 +36,12 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """Everything that was deployed and must be polled.
+    """Everything that was deployed and must be polled."""
 
-    Attributes:
-        sandboxes: The functions' sandboxes by ARN.
-    """
-
-    def __init__(self, endpoint: str, region: str, workdir: Path, *, retry_delay_s: int) -> None:
-        """Read the deployment.
-
-        Args:
-            endpoint: Address of the services.
-            region: Region of the deployment.
-            workdir: Folder for unpacked code (`code/`) and log files (`logs/`).
-            retry_delay_s: Seconds before another attempt of a failed asynchronous invocation.
-        """
-        self._environment = service_environment(endpoint, region)
-        self._client = client_factory(endpoint, region)
+    def __init__(self, endpoint: str, workdir: Path, *, retry_delay_s: int) -> None:
+        """Read the deployment; `workdir` gets unpacked code (`code/`) and log files (`logs/`)."""
+        self._environment = service_environment(endpoint)
+        self._client = client_factory(endpoint)
         self._workdir = workdir
         self._retry_delay_s = retry_delay_s
         (workdir / "logs").mkdir(parents=True, exist_ok=True)
@@ -153,15 +142,11 @@ def main(arguments: list[str] | None = None) -> None:
     parent = os.getppid()
     parser = argparse.ArgumentParser(prog="python -m infra.local.poller", description=main.__doc__)
     parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--workdir", type=Path, required=True)
-    parser.add_argument("--retry-delay-s", type=int, default=1)
+    parser.add_argument("--retry-delay-s", type=int, required=True)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    poller = Poller(
-        options.endpoint, options.region, options.workdir, retry_delay_s=options.retry_delay_s
-    )
-    poller.start()
+    Poller(options.endpoint, options.workdir, retry_delay_s=options.retry_delay_s).start()
     print(READY, flush=True)  # noqa: T201
     _end_with_parent(parent)
 

@@ -28,21 +28,16 @@ class PollerError(RuntimeError):
 class PollerProcess:
     """A poller in a session of its own, together with the functions' processes."""
 
-    def __init__(
-        self, endpoint_url: str, region: str, workdir: Path, *, retry_delay_s: int = 1
-    ) -> None:
+    def __init__(self, endpoint_url: str, workdir: Path, *, retry_delay_s: int = 1) -> None:
         """Describe a poller; `start` starts it.
 
-        Args:
-            endpoint_url: Address of the emulator.
-            region: Region of the deployment.
-            workdir: Folder of unpacked code and log files.
-            retry_delay_s: Seconds before another attempt of a failed asynchronous invocation.
+        `workdir` gets unpacked code and log files. A failed asynchronous invocation is tried again
+        after `retry_delay_s` seconds.
         """
-        self._arguments = ["--endpoint", endpoint_url, "--region", region]
-        self._arguments += ["--workdir", str(workdir), "--retry-delay-s", str(retry_delay_s)]
+        self._arguments = ["--endpoint", endpoint_url, "--workdir", str(workdir)]
+        self._arguments += ["--retry-delay-s", str(retry_delay_s)]
         own = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-        self._environment = {**own, **service_environment(endpoint_url, region)}
+        self._environment = {**own, **service_environment(endpoint_url)}
         self._log = workdir / "poller.log"
         self._process: subprocess.Popen[bytes] | None = None
 

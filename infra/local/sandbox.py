@@ -32,13 +32,7 @@ LOG_GROUP = "/aws/lambda"
 
 @dataclass(frozen=True)
 class Invocation:
-    """The outcome of one invocation.
-
-    Attributes:
-        request_id: Id of the invocation.
-        payload: What the handler returned.
-        error: Lambda's description of the error, if the invocation failed.
-    """
+    """The outcome of one invocation; `error` is Lambda's description of an error, if it failed."""
 
     request_id: str
     payload: Any = None
@@ -56,10 +50,8 @@ class Sandbox:
     ) -> None:
         """Prepare a sandbox; `start` or the first invocation starts its process.
 
-        Args:
-            function: The function.
-            service_environment: Endpoint, credentials and region of the services.
-            logs: Folder of the log files; the function's file is called `<name>.log`.
+        `service_environment` has endpoint, credentials and region of the services. The log file in
+        `logs` is called `<name>.log`.
         """
         self.function = function
         self._environment = self._variables(service_environment)

@@ -17,19 +17,17 @@ CREDENTIAL = "local"
 """Access key of everything except the functions, which have their own."""
 
 
-def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:
+def service_environment(endpoint: str) -> dict[str, str]:
     """Return environment variables for a process that uses the emulator.
 
-    Returns:
-        Endpoint, region and credentials that are valid nowhere; no proxy and no file of the user's
-        stands between.
+    Credentials are valid nowhere; no proxy and no file of the user's stands between.
     """
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": CREDENTIAL,
         "AWS_SECRET_ACCESS_KEY": CREDENTIAL,
-        "AWS_REGION": region,
-        "AWS_DEFAULT_REGION": region,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": "/dev/null",
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
@@ -38,14 +36,14 @@ def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:
     }
 
 
-def client_factory(endpoint: str, region: str = REGION) -> Callable[[str], Any]:
+def client_factory(endpoint: str) -> Callable[[str], Any]:
     """Return a maker of boto3 clients that reach the emulator, whatever the user's environment."""
     # A profile in the user's environment must neither be asked for nor be missing.
     ignored = dict.fromkeys(("profile", "config_file"), (None, None, None, None))
     session = boto3.Session(
         aws_access_key_id=CREDENTIAL,
         aws_secret_access_key=CREDENTIAL,
-        region_name=region,
+        region_name=REGION,
         botocore_session=botocore.session.Session(session_vars=ignored),
     )
     settings = Config(proxies={}, retries={"total_max_attempts": 2}, max_pool_connections=32)

@@ -44,12 +44,9 @@ class LocalTarget:
     One at a time in a process: moto keeps its state in module globals.
 
     Attributes:
-        region: Region of the deployment.
-        endpoint_url: Address of all services; None until entered.
         outputs: Outputs of the stack.
         workdir: Folder for unpacked code (`code/`), the functions' log files (`logs/`) and the
             poller's (`poller.log`).
-        poller: The poller's process.
     """
 
     def __init__(
@@ -71,7 +68,6 @@ class LocalTarget:
         self._context = {**LOCAL_CONTEXT, **(context or {})}
         self.workdir = workdir
         self._emulator: Emulator | None = None
-        self.region = REGION
         self.endpoint_url = ""
         self.outputs: dict[str, str] = {}
 
@@ -81,9 +77,9 @@ class LocalTarget:
             self._emulator = Emulator(self._middleware)
         try:
             self.endpoint_url = self._emulator.endpoint_url
-            self._client = client_factory(self.endpoint_url, self.region)
+            self._client = client_factory(self.endpoint_url)
             self.outputs = deploy(assembly.result(), self._client)
-            self.poller = PollerProcess(self.endpoint_url, self.region, self.workdir)
+            self.poller = PollerProcess(self.endpoint_url, self.workdir)
             self.poller.start()
         except BaseException:
             self._emulator.stop()
@@ -107,7 +103,7 @@ class LocalTarget:
 
     def environment(self) -> dict[str, str]:
         """Return environment variables for a training process that uses this target."""
-        return service_environment(self.endpoint_url, self.region)
+        return service_environment(self.endpoint_url)
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the emulator."""
@@ -118,13 +114,8 @@ class LocalTarget:
     ) -> str:
         """Create a training job, as the platform does before it starts a training process.
 
-        Args:
-            name: Name of the job.
-            s3_output_path: Where its hook writes, e.g. `s3://bucket/job/debug-output`.
-            may_be_stopped: Whether the job opts in by the tag: its findings may stop it.
-
-        Returns:
-            The job's ARN.
+        Its hook writes to `s3_output_path`, e.g. `s3://bucket/job/debug-output`. A job that may be
+        stopped opts in by the tag. Return the job's ARN.
         """
         created = self.client("sagemaker").create_training_job(
             TrainingJobName=name,
@@ -145,18 +136,13 @@ class LocalTarget:
     def finish_training_job(self, name: str, exit_code: int) -> str:
         """Do the platform's part when the training process of a job has ended.
 
-        Args:
-            name: Name of the job.
-            exit_code: Exit status of the training process.
-
-        Returns:
-            The job's terminal status: Stopped if it was asked to stop, else Completed or Failed.
+        Return the terminal status: Stopped if the job was asked to stop, else Completed or Failed.
         """
-        return finish_training_job(ACCOUNT_ID, self.region, name, exit_code)
+        return finish_training_job(ACCOUNT_ID, REGION, name, exit_code)
 
     def run_schedules(self) -> None:
         """Call the functions that a schedule calls, once; nothing here calls them by itself."""
-        run_schedules(ACCOUNT_ID, self.region)
+        run_schedules(ACCOUNT_ID, REGION)
 
     def rule_statuses(self, job_name: str) -> list[dict[str, Any]]:
         """Return DebugRuleEvaluationStatuses of a training job."""
@@ -165,12 +151,9 @@ class LocalTarget:
         return statuses
 
     def object_arrivals(self, prefix: str) -> dict[str, datetime]:
-        """Return when each object of the tensor bucket arrived, to the microsecond.
+        """Return when each object of the tensor bucket below a prefix arrived, to the microsecond.
 
         The API returns whole seconds only.
-
-        Args:
-            prefix: What the keys begin with.
         """
         keys = s3_backends[ACCOUNT_ID]["aws"].buckets[self.tensor_bucket].keys
         return {
@@ -181,9 +164,6 @@ class LocalTarget:
 
     def wait_idle(self, timeout_s: float = 30) -> None:
         """Wait until no event waits for a function and no function runs.
-
-        Args:
-            timeout_s: Longest wait in seconds.
 
         Raises:
             TimeoutError: With the queues that are not empty.
@@ -199,11 +179,11 @@ class LocalTarget:
 
     def _waiting_messages(self) -> dict[str, int]:
         """Return the number of messages, hidden ones too, of each queue that feeds a function."""
-        mappings = lambda_backends[ACCOUNT_ID][self.region].list_event_source_mappings(None, None)
+        mappings = lambda_backends[ACCOUNT_ID][REGION].list_event_source_mappings(None, None)
         fed = {mapping.event_source_arn for mapping in mappings}
         return {
             queue.name: count
-            for queue in list(sqs_backends[ACCOUNT_ID][self.region].queues.values())
+            for queue in list(sqs_backends[ACCOUNT_ID][REGION].queues.values())
             if queue.queue_arn in fed or queue.name.startswith(QUEUE_NAME_PREFIX)
             if (count := len(queue._messages))  # noqa: SLF001 - the public view leaves hidden ones out
         }

@@ -29,22 +29,7 @@ __all__ = ["StepwatchStack"]
 
 
 class StepwatchStack(cdk.Stack):
-    """Everything of one deployment, in any account and region.
-
-    Attributes:
-        config: Settings of the deployment.
-        layer_folder: Folder of the layer as it is uploaded.
-        storage: The tensor buckets.
-        state: The state table.
-        job_rules: What evaluates the rules that jobs configure themselves.
-        evaluations: All evaluators, by the rule's name or what stands for one.
-        sweep: What looks after evaluations that no event comes for.
-        finish_job: What ends the evaluations of jobs that ended.
-        stop_job: What stops training jobs.
-        alerts: The topic that messages are sent to.
-        notify: The function that sends messages about findings.
-        monitoring: Alarms and dashboard.
-    """
+    """Everything of one deployment, in any account and region."""
 
     def __init__(
         self,
@@ -55,15 +40,7 @@ class StepwatchStack(cdk.Stack):
         with_wheels: bool = True,
         **stack_options: Any,
     ) -> None:
-        """Create the resources of one deployment.
-
-        Args:
-            scope: Parent construct.
-            id_: Id of this stack.
-            config: Settings of the deployment.
-            with_wheels: Whether the layer holds third-party packages, which Lambda needs.
-            stack_options: Options of `aws_cdk.Stack`.
-        """
+        """Create the resources; `with_wheels`: the layer holds the packages that Lambda needs."""
         super().__init__(scope, id_, stack_name=config.stack_name, **stack_options)
         self.config = config
         cdk.Tags.of(self).add("stepwatch:stage", config.stage)

@@ -71,10 +71,7 @@ def patch_event_rule_targets() -> None:
 def send_to_default_bus(account_id: str, region: str, event: Mapping[str, Any]) -> None:
     """Put an event of an AWS service on the default bus, the only one that gets them.
 
-    Args:
-        account_id: Account of the bus.
-        region: Region of the bus.
-        event: `detail-type`, `source`, `resources` and `detail`, with the other fields optional.
+    It has `detail-type`, `source`, `resources` and `detail`; other fields are optional.
     """
     filled = {"version": "0", "account": account_id, "region": region, "time": _now(), **event}
     for rule in list(events_backends[account_id][region].event_buses["default"].rules.values()):

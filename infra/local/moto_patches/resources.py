@@ -64,18 +64,8 @@ class _Resource(CloudFormationModel):  # type: ignore[misc]
         return cls(resource_name)
 
 
-class _EventInvokeConfig(CloudFormationModel):  # type: ignore[misc]
+class _EventInvokeConfig(_Resource):
     """AWS::Lambda::EventInvokeConfig: what PutFunctionEventInvokeConfig does."""
-
-    def __init__(self, function_name: str) -> None:
-        self.physical_resource_id = f"{function_name}-event-invoke-config"
-
-    cloudformation_name_type = _Resource.cloudformation_name_type
-    has_cfn_attr = _Resource.has_cfn_attr
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::Lambda::EventInvokeConfig"
 
     @classmethod
     def create_from_cloudformation_json(
@@ -85,13 +75,13 @@ class _EventInvokeConfig(CloudFormationModel):  # type: ignore[misc]
         account_id: str,
         region_name: str,
         **kwargs: Any,
-    ) -> _EventInvokeConfig:
-        del resource_name, kwargs
+    ) -> _Resource:
+        del kwargs
         settings = dict(cloudformation_json["Properties"])
         name = settings.pop("FunctionName")
         settings.pop("Qualifier", None)
         lambda_backends[account_id][region_name].put_function_event_invoke_config(name, settings)
-        return cls(name)
+        return cls(resource_name)
 
 
 @cache
@@ -100,7 +90,7 @@ def patch_event_invoke_config_from_cloudformation() -> None:
 
     Without it a function of a stack has no on-failure destination.
     """
-    parsing.get_model_map()[_EventInvokeConfig.cloudformation_type()] = _EventInvokeConfig
+    parsing.get_model_map()["AWS::Lambda::EventInvokeConfig"] = _EventInvokeConfig
 
 
 @cache

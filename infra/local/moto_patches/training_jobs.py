@@ -113,16 +113,9 @@ class ResourceInUseError(ValidationError):  # type: ignore[misc]
 
 
 def finish_training_job(account_id: str, region: str, name: str, exit_code: int) -> str:
-    """Do the platform's part when a training process has ended.
+    """Do the platform's part when a training process has ended, and return the terminal status.
 
-    Args:
-        account_id: Account of the job.
-        region: Region of the job.
-        name: Name of the training job.
-        exit_code: Exit status of the training process.
-
-    Returns:
-        The terminal status: Stopped for a job that was asked to stop, whatever its exit status.
+    That is Stopped for a job that was asked to stop, whatever its exit status.
 
     Raises:
         ValueError: If there is no such job, or it has ended already.

@@ -15,7 +15,7 @@ import pytest
 
 from infra.local.emulator import Emulator
 from infra.local.poller_process import PollerProcess
-from infra.local.service_environment import REGION, client_factory
+from infra.local.service_environment import client_factory
 
 CODE_BUCKET = "code"
 HANDLER_SOURCE = '''
@@ -161,6 +161,6 @@ def emulator() -> Iterator[Emulator]:
 def bench(tmp_path: Path, emulator: Emulator) -> Iterator[Workbench]:
     emulator.reset()
     client = client_factory(emulator.endpoint_url)
-    poller = PollerProcess(emulator.endpoint_url, REGION, tmp_path, retry_delay_s=0)
+    poller = PollerProcess(emulator.endpoint_url, tmp_path, retry_delay_s=0)
     yield Workbench(emulator, tmp_path, client, poller)
     poller.kill()

@@ -223,7 +223,7 @@ def test_poller_and_functions_end_with_their_parent(bench: Any) -> None:
         import sys
         from pathlib import Path
         from infra.local.poller_process import PollerProcess
-        poller = PollerProcess(sys.argv[1], "us-east-1", Path(sys.argv[2]))
+        poller = PollerProcess(sys.argv[1], Path(sys.argv[2]))
         poller.start()
         print(poller._process.pid, flush=True)
         sys.stdin.read()

@@ -17,6 +17,7 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, index_key
 from hook_layer.format.statistics_block import STATISTICS_COLUMNS, Statistics
 from infra.local import LocalTarget
 from infra.local.deployment import DeploymentError, synthesise
+from infra.local.service_environment import REGION
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE
 
 RULE = "explosion"
@@ -174,7 +175,7 @@ def test_environment_leads_to_the_emulator_only(target: LocalTarget) -> None:
     environment = target.environment()
     assert environment["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
     assert environment["AWS_ENDPOINT_URL"] == target.endpoint_url
-    assert environment["AWS_DEFAULT_REGION"] == target.region
+    assert environment["AWS_DEFAULT_REGION"] == REGION
 
 
 def test_each_function_has_its_own_log(target: LocalTarget) -> None:
