@@ -2,24 +2,47 @@
 
 A user writes them in cdk.json or types them: `cdk deploy -c stepwatch:stage=prod`. The
 prefix keeps them apart from CDK's own keys, whatever those will be. Each field of
-`StepwatchConfig` is one setting; `infra.setting_fields` says how it is read.
+`StepwatchConfig` is one setting, with the function that reads it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
-from infra.custom_rule_settings import CustomRuleFile
-from infra.rule_settings import RuleConfiguration, pack_of, rule_configuration_names
+from infra import setting_patterns as patterns
+from infra.custom_rule_settings import CustomRuleFile, read_custom_rules
+from infra.rule_settings import (
+    RuleConfiguration,
+    pack_of,
+    read_rules,
+    rule_configuration_names,
+)
 from infra.setting_checks import PREFIX, contradictions, stack_tag_mistakes, wrong
-from infra.setting_fields import FIELDS
-from infra.settings import Reader, SettingError, SeveralMistakesError, nearest_name
-from lambdas.contracts.stopping import OBSERVE, OPT_IN, STOP_TAG
+from infra.settings import (
+    Reader,
+    SettingError,
+    SeveralMistakesError,
+    nearest_name,
+    read_choice,
+    read_flag,
+    read_list,
+    read_names,
+    read_number,
+    read_text,
+)
+from lambdas.contracts.stopping import OBSERVE, OPT_IN, STOP_POLICIES, STOP_TAG
 
-__all__ = ["BOUNDARY", "PREFIX", "ConfigurationError", "RuleConfiguration", "StepwatchConfig"]
+__all__ = [
+    "BOUNDARY",
+    "PREFIX",
+    "READERS",
+    "ConfigurationError",
+    "RuleConfiguration",
+    "StepwatchConfig",
+]
 
 EPHEMERAL_STAGE = "dev"
 """The stage whose data is deleted with its stack by default."""
@@ -114,42 +137,45 @@ class StepwatchConfig:
             which some Regions lack.
     """
 
-    rules: tuple[RuleConfiguration, ...]
-    per_job_rules: bool = True
-    custom_rules: tuple[CustomRuleFile, ...] = ()
-    custom_rule_bucket: str | None = None
-    stage: str = "dev"
-    data_retention: str | None = None
-    stop_policy: str = OPT_IN
-    stop_rules: tuple[str, ...] = ()
-    stop_observed_rules: tuple[str, ...] = ()
-    stop_min_rules: int = 1
-    stop_confirm_s: int = 600
-    stop_platforms: tuple[str, ...] = ()
-    stop_tag: str = STOP_TAG
-    alert_emails: tuple[str, ...] = ()
-    notify_statuses: tuple[str, ...] = ("IssuesFound", "Error")
-    notify_not_judged: bool = False
-    alarms: str = "all"
-    verdict_latency_s: int = 60
-    tracing: bool = False
-    retention_days: int = 30
-    tensor_expiration_days: int = 90
-    tensor_bucket_name: str | None = None
-    new_tensor_buckets: tuple[str, ...] = ()
-    tensor_buckets: tuple[str, ...] = ()
-    encryption: str = "managed"
-    kms_key_arn: str | None = None
-    architecture: str = "arm64"
-    evaluator_timeout_s: int = 60
-    evaluator_memory_mb: int = 512
-    batch_size: int = 10
-    batching_window_s: int = 1
-    maximum_concurrency: int = 10
-    worker_wait_s: int = 600
-    worker_wait_steps: int = 20
-    max_silence_s: int = 86400
-    event_schema: bool = True
+    rules: Annotated[tuple[RuleConfiguration, ...], read_rules]
+    per_job_rules: Annotated[bool, read_flag] = True
+    custom_rules: Annotated[tuple[CustomRuleFile, ...], read_custom_rules] = ()
+    custom_rule_bucket: Annotated[str | None, read_text(*patterns.EXISTING_BUCKET_NAME)] = None
+    stage: Annotated[str, read_text(*patterns.STAGE)] = "dev"
+    data_retention: Annotated[str | None, read_choice("retain", "destroy")] = None
+    stop_policy: Annotated[str, read_choice(*STOP_POLICIES)] = OPT_IN
+    stop_rules: Annotated[tuple[str, ...], read_names] = ()
+    stop_observed_rules: Annotated[tuple[str, ...], read_names] = ()
+    stop_min_rules: Annotated[int, read_number(1, 100)] = 1
+    stop_confirm_s: Annotated[int, read_number(60, 86400)] = 600
+    stop_platforms: Annotated[tuple[str, ...], read_list("batch|ecs", "batch, ecs")] = ()
+    stop_tag: Annotated[str, read_text(*patterns.TAG_NAME)] = STOP_TAG
+    alert_emails: Annotated[tuple[str, ...], read_list(*patterns.EMAIL)] = ()
+    notify_statuses: Annotated[tuple[str, ...], read_list(*patterns.STATUSES, at_least=1)] = (
+        "IssuesFound",
+        "Error",
+    )
+    notify_not_judged: Annotated[bool, read_flag] = False
+    alarms: Annotated[str, read_choice("all", "essential")] = "all"
+    verdict_latency_s: Annotated[int, read_number(1, 86400)] = 60
+    tracing: Annotated[bool, read_flag] = False
+    retention_days: Annotated[int, read_number(1, 3653, only=patterns.LOG_RETENTION_DAYS)] = 30
+    tensor_expiration_days: Annotated[int, read_number(1, 3650)] = 90
+    tensor_bucket_name: Annotated[str | None, read_text(*patterns.BUCKET_NAME)] = None
+    new_tensor_buckets: Annotated[tuple[str, ...], read_list(*patterns.BUCKET_NAME)] = ()
+    tensor_buckets: Annotated[tuple[str, ...], read_list(*patterns.EXISTING_BUCKET_NAME)] = ()
+    encryption: Annotated[str, read_choice("managed", "kms")] = "managed"
+    kms_key_arn: Annotated[str | None, read_text(*patterns.KEY_ARN)] = None
+    architecture: Annotated[str, read_choice("arm64", "x86_64")] = "arm64"
+    evaluator_timeout_s: Annotated[int, read_number(1, 900)] = 60
+    evaluator_memory_mb: Annotated[int, read_number(128, 10240)] = 512
+    batch_size: Annotated[int, read_number(1, 10000)] = 10
+    batching_window_s: Annotated[int, read_number(0, 300)] = 1
+    maximum_concurrency: Annotated[int, read_number(2, 1000)] = 10
+    worker_wait_s: Annotated[int, read_number(1, 86400)] = 600
+    worker_wait_steps: Annotated[int, read_number(1, 10000)] = 20
+    max_silence_s: Annotated[int, read_number(300, 30 * 86400)] = 86400
+    event_schema: Annotated[bool, read_flag] = True
 
     @property
     def stack_name(self) -> str:
@@ -180,12 +206,12 @@ class StepwatchConfig:
             for key, value in context.items()
             if not key.startswith(PREFIX) and not CDK_KEY.match(key)
         ]
-        mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in FIELDS]
+        mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in READERS]
         mistakes += _boundary_without_effect(context)
         mistakes += stack_tag_mistakes([] if tags is None else tags)
         values: dict[str, Any] = {}
-        for key in FIELDS.keys() & own.keys():
-            mistakes += _read_into(values, key, own[key], FIELDS[key])
+        for key in READERS.keys() & own.keys():
+            mistakes += _read_into(values, key, own[key], READERS[key])
         if "rules" not in own:
             mistakes.append(f"{PREFIX}rules: missing; allowed: at least one rule")
         mistakes += _stops_of_pack(values, own)
@@ -193,6 +219,13 @@ class StepwatchConfig:
         if mistakes:
             raise ConfigurationError(sorted(mistakes))
         return cls(**values)
+
+
+READERS: dict[str, Reader] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(StepwatchConfig, include_extras=True).items()
+}
+"""The reader of each setting."""
 
 
 def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> list[str]:
@@ -220,8 +253,7 @@ def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(key: str, value: Any) -> str:
-    valid = [field.name for field in fields(StepwatchConfig)]
-    nearest = nearest_name(key.rpartition(":")[2], valid)
+    nearest = nearest_name(key.rpartition(":")[2], READERS)
     everywhere = "docs/reference/stack.md lists all settings"
     hint = f"did you mean {PREFIX}{nearest}?" if nearest else everywhere
     return f"{key} = {value!r}: unknown key; {hint}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.custom_rule_settings import as_json
-from infra.setting_fields import TAG_NAME, TAG_VALUE
+from infra.setting_patterns import TAG_NAME, TAG_VALUE
 from infra.settings import SettingError, nearest_name
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.contracts.stopping import OBSERVE

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from infra.setting_fields import FIELDS
+from infra.config import READERS
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.jobs import DebugJob, PreparedJob
 from tests.docs.page_blocks import DOCS, ROOT, pages
@@ -127,7 +127,7 @@ def test_the_settings() -> None:
     named = {
         found for _, code in mentions() for found in re.findall(r"stepwatch:(\w+)(?![\w-])", code)
     }
-    assert named <= FIELDS.keys()
+    assert named <= READERS.keys()
 
 
 @pytest.mark.parametrize(
