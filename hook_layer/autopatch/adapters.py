@@ -18,12 +18,7 @@ logger = logging.getLogger("stepwatch")
 
 
 def watch_trainings(imported: str, adapter: str) -> None:
-    """Look for trainings of a framework, if the environment says where hooks come from.
-
-    Args:
-        imported: What was imported of it.
-        adapter: The module that looks for its trainings.
-    """
+    """Look by an adapter for trainings of an imported framework, if hooks are wanted."""
     notes = SessionNotes.of_environment()
     if notes is not None:
         notes.imported(imported.partition(".")[0])

@@ -36,14 +36,7 @@ catch the error.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; it does not return where the script is run.
-
-    Args:
-        arguments: Arguments after the command's name.
-
-    Returns:
-        The exit status.
-    """
+    """Run the command; it returns an exit status only where the script is not run."""
     options = _parser().parse_args(arguments)
     source = HookSource.of(options.config, options.out_dir)
     if options.kind is None and options.script[0] != "-" and not Path(options.script[0]).exists():

@@ -18,8 +18,7 @@ _Hook = TypeVar("_Hook", bound=BaseHook)
 class HookOfScript(HookSource):
     """Gives a hook of the script to one training, instead of making hooks.
 
-    Attributes:
-        hook: Returns the hook; None if it is gone.
+    `hook` returns it; None if it is gone.
     """
 
     hook: Callable[[], BaseHook | None] = lambda: None

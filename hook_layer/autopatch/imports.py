@@ -23,9 +23,7 @@ __all__ = ["call_after_import"]
 def call_after_import(name: str, callback: Callable[[], None]) -> None:
     """Call something once a module has been imported: at once if it has been already.
 
-    Args:
-        name: Full name of a package, or of a module in one.
-        callback: What to call; it must not raise.
+    The callback must not raise.
     """
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):

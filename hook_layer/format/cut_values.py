@@ -16,7 +16,6 @@ class CutValue:
     """What was cut of one tensor's values.
 
     Attributes:
-        name: Name of the tensor.
         rows: How many first rows were stored when it was last cut.
         of_rows: How many there were.
         steps: At how many steps it was cut.

@@ -79,10 +79,6 @@ class EventBuffers:
 
     Checksums of large tensors are computed while it is first gone through, so that anyone who
     writes it reads their memory once and not twice.
-
-    Attributes:
-        records: The records in their order.
-        nbytes: Length of the file in bytes.
     """
 
     def __init__(self) -> None:
@@ -103,14 +99,7 @@ class EventBuffers:
 
 
 class StepEncoder:
-    """Encodes the tensors of one step.
-
-    Args:
-        step: Global step.
-        mode: Mode of the step.
-        mode_step: Step within the mode.
-        wall_time: Time of capture in seconds since 1970.
-    """
+    """Encodes the tensors of one step; times are seconds since 1970."""
 
     def __init__(self, *, step: int, mode: ModeKeys, mode_step: int, wall_time: float) -> None:
         self._step = key(number.STEP, VARINT) + varint(step) if step else b""
@@ -153,14 +142,8 @@ def _frame(
 ) -> tuple[bytes, bytes, int]:
     """Return what is the same in all records of a tensor.
 
-    Args:
-        name: Name of the tensor.
-        shape: Its shape.
-        tag: Its type.
-        lengths: Lengths of time and step, of the content, and of what stands after it.
-
-    Returns:
-        What stands before the time, what stands between step and content, and the record's length.
+    `lengths` are those of time and step, of the content, and of what stands after it. Returned are
+    what stands before the time, what stands between step and content, and the record's length.
     """
     start, content, end = lengths
     behind = content + end - len(PAYLOAD_CHECKSUM)

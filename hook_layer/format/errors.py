@@ -18,9 +18,7 @@ __all__ = [
 class FormatError(ValueError):
     """A file, a record or a name that the format does not allow.
 
-    Attributes:
-        file: Name of the file, where one is known.
-        offset: Byte offset inside the file at which the trouble was found, where one is known.
+    Where they are known, `file` is the name of the file and `offset` the byte in it.
     """
 
     def __init__(self, message: str, *, file: str | None = None, offset: int | None = None) -> None:

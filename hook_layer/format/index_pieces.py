@@ -83,10 +83,7 @@ def index_pieces(data: bytes) -> IndexPieces | None:
 
 
 def members_of(piece: bytes) -> dict[str, Any]:
-    """Return the members of an object that a piece holds.
-
-    Args:
-        piece: Members as they stand in the file, without braces.
+    """Return the members of an object, which stand in a piece without braces.
 
     Raises:
         IndexFileError: The piece is something else, or nothing.

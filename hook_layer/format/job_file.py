@@ -33,7 +33,6 @@ class JobFile:
     """Content of `job.json`.
 
     Attributes:
-        training_job_name: Name of the job.
         run_id: Id of this life of the job; a new one each time that training starts.
         platform: `sagemaker`, or what else runs the job.
         started_at: Start of the run, ISO 8601 in UTC.
@@ -80,8 +79,6 @@ class StopFile:
         reason: Why the run is to stop, one sentence.
         requested_at: When it was asked for, ISO 8601 in UTC.
         run_id: The run that is meant; None means whichever runs.
-        rule_configuration_name: The rule that found the issue, if one did.
-        evidence: The rule's evidence, JSON.
     """
 
     reason: str

@@ -17,14 +17,10 @@ _MAX_INTEGER: Final = (1 << 63) - 1
 def load_json(
     data: bytes, *, file: str, error: type[FormatError], max_bytes: int, is_strict: bool = False
 ) -> Any:
-    """Return what the JSON in `data` says.
+    """Return what the JSON in `data` says; it is not trusted.
 
-    Args:
-        data: The file's bytes, not trusted. A reader fetches no more than `max_bytes + 1` of them.
-        file: Name of the file, for errors.
-        error: Type of the error raised.
-        max_bytes: Longest file of its kind. Parsed, it may take some 25 times as much memory.
-        is_strict: Whether an object with the same key twice is refused; else the last one counts.
+    A reader fetches no more than `max_bytes + 1` bytes. Parsed, they may take some 25 times as much
+    memory. A strict parser refuses an object with the same key twice; else the last one counts.
 
     Raises:
         FormatError: Of the type `error`, when the data is too long or no JSON.

@@ -26,11 +26,9 @@ Those of losses stay apart: outputs and targets may have the same shape.
 
 
 class ShortenedIndex(NamedTuple):
-    """An index file that readers take, instead of one that is too long.
+    """The bytes of an index file that readers take, and how many tensors are left out.
 
-    Attributes:
-        data: Its bytes.
-        num_left_out: How many tensors are left out, because the file was too long even so.
+    They are left out because the file was too long even with merged calls.
     """
 
     data: bytes

@@ -31,13 +31,8 @@ _Parsed = TypeVar("_Parsed")
 class TensorRecord:
     """One tensor at one step.
 
-    Attributes:
-        name: Name of the tensor.
-        step: Global step.
-        mode: Mode of the step.
-        mode_step: Step within the mode.
-        value: The tensor; a read-only view of the file's bytes wherever numpy has its type.
-        wall_time: Time of capture in seconds since 1970.
+    The value is a read-only view of the file's bytes wherever numpy has its type; the time is that
+    of capture, in seconds since 1970.
     """
 
     name: str

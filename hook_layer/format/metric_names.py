@@ -74,20 +74,12 @@ _KNOWN_TO_FALL: Final = _pattern()
 
 
 def is_built_in(metric: str) -> bool:
-    """Return whether a metric is one of XGBoost's own.
-
-    Args:
-        metric: Its name without that of the data, as `error@0.7`.
-    """
+    """Return whether a metric, as `error@0.7`, is one of XGBoost's own."""
     return _base(metric) in _FALLING or is_known_to_grow(metric)
 
 
 def is_known_to_grow(metric: str) -> bool:
-    """Return whether a metric is one of XGBoost's own that are better the larger they are.
-
-    Args:
-        metric: Its name without that of the data, as `ndcg@2-`.
-    """
+    """Return whether a metric, as `ndcg@2-`, is one of XGBoost's that are better the larger."""
     return _base(metric) in _GROWING
 
 

@@ -98,13 +98,7 @@ def is_event_key(key: str) -> bool:
 
 
 def split_object_key(key: str) -> tuple[str, str]:
-    """Split a bucket's object key into the trial's root and the key inside it.
-
-    Args:
-        key: An object key, e.g. `mnist-7/index/000000000/000000000012_worker_0.json`.
-
-    Returns:
-        The root (ending in "/", or empty) and the relative key.
+    """Return the trial's root (ending in "/", or empty) and the key inside it of an object's key.
 
     Raises:
         PathError: The object is no index file, end marker, `job.json` or `stop.json` of a trial.
@@ -124,10 +118,8 @@ def split_object_key(key: str) -> tuple[str, str]:
 def job_name_of(root: str) -> str:
     """Return the job's name: the root's last part, or the one before a last `debug-output`.
 
-    A run of a session (`run-2`) has the session's name before its own: `train-run-2`.
-
-    Args:
-        root: The trial's root as URI, path or key prefix.
+    The root is a URI, path or key prefix. A run of a session (`run-2`) has the session's name
+    before its own: `train-run-2`.
     """
     parts = [part for part in root.replace("\\", "/").split("/") if part not in ("", ".")]
     if len(parts) > 1 and parts[-1] == "debug-output":

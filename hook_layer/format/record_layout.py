@@ -68,11 +68,9 @@ class RecordLayout:
         self._length = len(data)
 
     def value(self, data: bytes, crc32c: int | None) -> npt.NDArray[Any] | None:
-        """Return the tensor of another record, None if it must be parsed.
+        """Return the tensor of another record, which is not trusted; None if it must be parsed.
 
-        Args:
-            data: The record, not trusted.
-            crc32c: The true checksum out of the index file, None if there is none.
+        The checksum is the true one out of the index file, if it has one.
         """
         if len(data) != self._length:
             return None

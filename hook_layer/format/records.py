@@ -57,13 +57,9 @@ def encode_record(
 def decode_record(
     buffer: bytes | memoryview, *, file: str, offset: int = 0, crc32c: int | None = None
 ) -> TensorRecord:
-    """Decode the one record that `buffer` holds.
+    """Decode the one record that `buffer` holds, from its length field to its CRC field.
 
-    Args:
-        buffer: The record, from its length field to its CRC field.
-        file: Name of the file, for errors.
-        offset: Offset of the record in the file, for errors.
-        crc32c: The true checksum out of the index file, verified when given.
+    File and offset are for errors. The true checksum out of the index file is verified when given.
 
     Raises:
         RecordError: The record is truncated, damaged, or followed by other bytes.

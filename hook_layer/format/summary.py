@@ -43,11 +43,6 @@ class HistogramSummary:
     """A histogram of finite numbers.
 
     Attributes:
-        min: Smallest number.
-        max: Largest number.
-        num: How many numbers.
-        sum: Their sum.
-        sum_squares: Sum of their squares.
         limits: Right limits of the buckets, growing; a number on a limit is in the next bucket.
         counts: How many numbers are in each.
     """
@@ -67,24 +62,19 @@ def clean_tag(name: str) -> str:
 
 
 def summary_file_key(folder: str, step: int, writer: str) -> str:
-    """Return the key of a file of summaries.
+    """Return the key of a file of summaries, which begins at a global step.
 
-    Args:
-        folder: The run, as TensorBoard calls what lies in one folder, e.g. `TRAIN`.
-        step: First global step in the file.
-        writer: Process that writes it, e.g. `4711_node-3`.
+    The folder is the run, as TensorBoard calls what lies in one folder, e.g. `TRAIN`; the writer is
+    a process, e.g. `4711_node-3`.
     """
     return f"{folder}/{step:012d}_{writer}.tfevents"
 
 
 def encode_file_head(step: int, wall_time: float, *, is_restart: bool = False) -> bytes:
-    """Return what a file begins with.
+    """Return what a file begins with that begins at a global step.
 
-    Args:
-        step: First global step in the file.
-        wall_time: Now, seconds since 1970.
-        is_restart: Whether readers are to forget what earlier files say of this step and later
-            ones: an interrupted training continues from here.
+    After a restart, readers forget what earlier files say of this step and later ones: an
+    interrupted training continues from here.
     """
     head = _record(0, wall_time, chunk(_VERSION, _FILE_VERSION))
     if is_restart:

@@ -13,13 +13,7 @@ __all__ = ["RegisteredBlocks", "is_loss", "is_trained", "name_of", "parts_of"]
 
 
 class RegisteredBlocks:
-    """Models and losses that were registered.
-
-    Attributes:
-        names: Names of the blocks of all models, without losses.
-        models: The models.
-        losses: The losses.
-    """
+    """Models and losses that were registered; `names` has the blocks of models, without losses."""
 
     def __init__(self) -> None:
         self.models: list[Block] = []

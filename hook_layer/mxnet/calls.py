@@ -32,11 +32,7 @@ _being_called: Final[list[Any]] = []
 
 
 class BlockCall:
-    """A forward hook, or forward pre-hook, that calls a method with its block.
-
-    Args:
-        callback: The method; its owner is known weakly.
-    """
+    """A forward hook, or pre-hook, that calls a method with its block; its owner is known weakly."""
 
     def __init__(self, callback: BlockCallback) -> None:
         self._callback: WeakMethod[BlockCallback] | None = WeakMethod(callback)
@@ -83,11 +79,7 @@ class BlockCall:
 
 
 class BlockWatch:
-    """Calls back after the forward passes of chosen blocks.
-
-    Args:
-        callback: The method; its owner is known weakly.
-    """
+    """Calls a method after the forward passes of chosen blocks; it knows the owner weakly."""
 
     def __init__(self, callback: BlockCallback) -> None:
         self._callback = WeakMethod(callback)  # its owner owns this

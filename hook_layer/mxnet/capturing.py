@@ -74,11 +74,7 @@ class MxnetTensors(TensorSource):
 
 
 class BlockCapture(Part):
-    """Captures parameters, inputs and outputs of registered blocks.
-
-    Attributes:
-        registered: The registered blocks.
-    """
+    """Captures parameters, inputs and outputs of registered blocks."""
 
     def __init__(self, state: HookState, collector: Collector, recorder: Recorder) -> None:
         super().__init__(state)

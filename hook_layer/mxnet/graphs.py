@@ -105,13 +105,7 @@ class _Trace:
 
 @dataclass
 class _Twin:
-    """A graph that reports its values.
-
-    Attributes:
-        original: What it takes the place of.
-        operator: The graph.
-        trace: Which values are what.
-    """
+    """A graph that reports its values, and the original that it takes the place of."""
 
     original: CachedOp
     operator: CachedOp

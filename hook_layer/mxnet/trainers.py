@@ -1,11 +1,7 @@
 """What a Trainer updates parameters with: gradients, and the state of its optimiser.
 
-The original client does not save the state for MXNet. Here the state of the parameter
-`dense0_weight` is `optimizer_variables/dense0_weight/0`, `.../1` and so on, as many arrays as the
-optimiser keeps (SGD with momentum: the momentum; Adam: mean and variance of the gradient), of the
-collection `optimizer_variables`. Such names hold those of parameters, which the regular expressions
-of the collections `weights` and `biases` would find; so these leave the prefix out where the state
-is saved, and are the original's where it is not.
+The state of `dense0_weight` is `optimizer_variables/dense0_weight/0`, `.../1` and so on, as many
+arrays as the optimiser keeps. The original client does not save it for MXNet.
 """
 
 from __future__ import annotations

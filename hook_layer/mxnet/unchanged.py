@@ -1,12 +1,8 @@
 """Finding the model and the losses of an MXNet script that has no hook.
 
-The model is the outermost Gluon block with parameters to train that is called first while gradients
-are recorded (`autograd.record()`): a pass outside of that may be that of a network that only makes
-features. The hook is made, and registers it, right before that pass; the Trainer is known by the
-model's parameters. The losses are the blocks of `gluon.loss` that are called, and any outside of
-the model whose class is called `...Loss`; a loss without a block is known from the backward pass,
-as always. The mode is that of `autograd`: TRAIN in `autograd.record()`, EVAL else. Once training
-continues, nothing looks at other blocks any more.
+The model is the outermost Gluon block with parameters to train that is called first in
+`autograd.record()`: a pass outside of that may be that of a network that only makes features.
+Losses are blocks of `gluon.loss`, and any outside of the model whose class is called `...Loss`.
 """
 
 from __future__ import annotations

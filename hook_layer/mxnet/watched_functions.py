@@ -50,12 +50,7 @@ class WatchedFunction:
         self._wrapper: Callable[..., Any] | None = None
 
     def listen(self, *, before: Listener | None = None, after: Listener | None = None) -> Listening:
-        """Call methods with the arguments of each call.
-
-        Args:
-            before: Method that is called before the function.
-            after: Method that is called when the function returned; not if it raised.
-        """
+        """Call methods with the arguments of each call; not the second one if the call raised."""
         listening = Listening(self, before, after)
         self._listeners = (*self._listeners, listening)
         if self._wrapper is None:
@@ -94,13 +89,7 @@ class WatchedFunction:
 
 
 class Listening:
-    """Who listens to a function.
-
-    Args:
-        function: The function.
-        before: Method that is called before it; its owner is known weakly.
-        after: Method that is called after it; as above.
-    """
+    """Who listens to a function, before or after it; the owners of the methods are known weakly."""
 
     def __init__(
         self, function: WatchedFunction, before: Listener | None, after: Listener | None

@@ -145,10 +145,8 @@ def _ancestors(
 ) -> frozenset[str]:
     """Return the names of all operations that some depend on, and of these themselves.
 
-    Args:
-        roots: The operations.
-        without: Names of operations that are left out, and what only they depend on.
-        fed: Names of tensors that are given, which depend on nothing.
+    Operations of `without` are left out, and what only they depend on. Tensors that are fed depend
+    on nothing.
     """
     waiting, found = list(roots), set()
     while waiting:

@@ -11,13 +11,7 @@ __all__ = ["CountedReads"]
 
 
 class CountedReads:
-    """A store that reports each read of an index file; the first listing gives their number.
-
-    Args:
-        store: The store.
-        on_start: Called once with the number of index files.
-        on_read: Called with the key of each that was read.
-    """
+    """A store that reports each read of an index file; the first listing gives their number."""
 
     def __init__(
         self, store: Store, on_start: Callable[[int], None], on_read: Callable[[str], None]

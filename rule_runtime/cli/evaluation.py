@@ -45,9 +45,6 @@ def parse_rule(text: str) -> tuple[str, Rule]:
     A file named by the user who runs the command is trusted, as a script of theirs would be; only
     files of this machine are.
 
-    Args:
-        text: The rule as given on the command line.
-
     Raises:
         ValueError: If the rule, its file or a parameter does not exist, or a value is not valid.
         ImportError: If the file imports smdebug, and the real one was imported already.
@@ -120,11 +117,7 @@ def evaluate_run(
 ) -> Mapping[str, EvaluationState]:
     """Return the final state of each rule over a stored run.
 
-    Args:
-        path: Folder or URI of the trial's root.
-        rules: The rules and the names under which to report them.
-        on_start: Called with the number of steps.
-        on_judged: Called for each of them, in words, once all rules are behind it.
+    `on_start` is called with the number of steps, `on_judged` for each of them, in words.
 
     Raises:
         ValueError: If the URI cannot be opened.
@@ -140,11 +133,8 @@ def exit_status_of_runs(
 ) -> ExitStatus:
     """Return the exit status: an issue in any run outweighs rules that were not evaluated.
 
-    A rule that failed is no success, and neither is a run without any evaluated rule.
-
-    Args:
-        runs: The final states by the names of the rules, of each run; none: nothing was judged.
-        required: Names of rules; each must have judged a run.
+    A rule that failed is no success, and neither is a run without any evaluated rule, nor a
+    required rule that judged no run.
     """
     if not runs:
         return ExitStatus.NOT_JUDGED
@@ -157,11 +147,7 @@ def exit_status_of_runs(
 
 
 def exit_status_of_statuses(statuses: Collection[str]) -> ExitStatus:
-    """Return the exit status for statuses as they are displayed.
-
-    Args:
-        statuses: Those of all rules; `NOT_EVALUATED` for one that had nothing to judge.
-    """
+    """Return the exit status for the statuses of all rules as they are displayed."""
     if RuleStatus.ISSUES_FOUND.value in statuses:
         return ExitStatus.ISSUE_FOUND
     has_failed = RuleStatus.ERROR.value in statuses

@@ -246,11 +246,7 @@ def nothing_chosen(
 
 
 class Bar:
-    """A bar on a terminal that shows how far something long has got, and what was done last.
-
-    Args:
-        shown: The bars.
-    """
+    """A bar on a terminal that shows how far something long has got, and what was done last."""
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown

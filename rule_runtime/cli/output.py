@@ -51,10 +51,7 @@ def verdicts_table(
 ) -> Group:
     """Return a table of verdicts; of many rules the quiet ones stand below it, in short.
 
-    Args:
-        states: The final states by the names of the rules.
-        unfit: Names of rules for another kind of run. If such a rule was not evaluated, only its
-            name is shown.
+    An unfit rule is one for another kind of run. If it was not evaluated, only its name is shown.
     """
     if len(states) <= FEW_RULES:
         return Group(_verdicts(states))

@@ -18,12 +18,9 @@ _NO_BOUNDS: Final = StepBounds()
 
 
 def rule_configurations(rules: Iterable[tuple[str, Rule]]) -> list[dict[str, Any]]:
-    """Return rules as members of `DebugRuleConfigurations`.
+    """Return rules and their names as members of `DebugRuleConfigurations`.
 
     Parameters are those that differ from the defaults; a rule of one's own has its file, too.
-
-    Args:
-        rules: The rules and the names under which they are reported.
     """
     return [
         {"RuleConfigurationName": name, "RuleParameters": _parameters(rule)} for name, rule in rules

@@ -53,10 +53,8 @@ class RunOptions:
     Attributes:
         out_dir: Folder or URI of the session; None: a new one below `runs/`.
         save_interval: Steps between two that are saved; None: 10, after a dense start.
-        ranks: Which ranks of a distributed run write: `auto`, `all` or `chief`.
         stops: Names of the rules whose finding ends the session.
         patience_s: Seconds that the command may take to end once it was asked to.
-        max_runs: How many runs of the session are watched.
         required: Names of the rules; each must be able to judge.
         stdout: File descriptor that the script's standard output goes to; None: ours.
         notify_url: Where messages about the run are posted; None: nowhere.
@@ -75,12 +73,6 @@ class RunOptions:
 
 class WatchedSession:
     """A command, and the verdicts on each training that begins in it.
-
-    Args:
-        command: The command of the user.
-        rules: The rules and the names under which to report them.
-        options: How the command is watched.
-        console: Console that changes of status are printed on.
 
     Attributes:
         path: Folder or URI of the session.

@@ -22,13 +22,7 @@ _CLEAR_LINE: Final = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_
 
 
 class SessionMessages:
-    """Reports each finding once, the request to stop, and the end.
-
-    Args:
-        job: Name of the session.
-        stops: Names of the rules whose finding ends the training.
-        console: The terminal.
-        notify_url: Where messages are posted; None: nowhere.
+    """Reports each finding once, the request to stop, and the end: on the terminal and to a URL.
 
     Raises:
         ValueError: `notify_url` is no http or https URL.
@@ -47,12 +41,7 @@ class SessionMessages:
         self._said_that_it_continues = False
 
     def changes(self, runs: Sequence[JudgedRun], stopped_by: str | None) -> None:
-        """Report what has not been reported yet.
-
-        Args:
-            runs: The runs of the session, with the states of their rules.
-            stopped_by: Name of the rule whose finding asked for the end; None while none has.
-        """
+        """Report what has not been reported yet of runs, and which rule asked for the end."""
         for run in runs:
             self._report_attempt(run)
             for name, state in run.states.items():

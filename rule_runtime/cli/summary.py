@@ -30,12 +30,7 @@ def has_problem(state: EvaluationState) -> bool:
 
 @dataclass(frozen=True)
 class Summary:
-    """The findings of runs, each cut to a few lines, and one line about the other rules.
-
-    Attributes:
-        runs: The verdicts on each run.
-        required: Names of rules that must be able to judge.
-    """
+    """The findings of runs, each cut to a few lines, and one line about the other rules."""
 
     runs: Sequence[RunVerdicts]
     required: Collection[str] = ()

@@ -25,11 +25,8 @@ _ENTRY: Final = re.compile(r"[A-Za-z_]\w*: ")
 class Records:
     """Rows that are a table where it fits, and else one below the other; nothing is cut.
 
-    Args:
-        columns: The headings; the first column is the rows' names.
-        whole: The columns that are never broken into lines.
-        box: The lines of the table; None for none, and then no headings either.
-        show_lines: Whether there are lines between rows.
+    The first column has the rows' names, those of `whole` are never broken into lines. Without a
+    box there are no headings either.
     """
 
     def __init__(
@@ -46,11 +43,7 @@ class Records:
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: Text | str) -> None:
-        """Add a row.
-
-        Args:
-            cells: A text for each column; markup in it is none, nor are a terminal's commands.
-        """
+        """Add a row of texts; markup in them is none, nor are a terminal's commands."""
         self._rows.append([_harmless_text(cell) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -126,12 +119,7 @@ def _harmless_text(cell: Text | str) -> Text:
 
 
 def reflowed(documentation: str, width: int) -> str:
-    """Return a docstring whose paragraphs fill a width; headings and entries stay on their own.
-
-    Args:
-        documentation: The docstring, as `inspect.getdoc` returns it.
-        width: How many characters a line may have.
-    """
+    """Return a docstring whose paragraphs fill a width; headings and entries stay on their own."""
     return "\n".join(
         textwrap.fill(
             " ".join(line.strip() for line in part),

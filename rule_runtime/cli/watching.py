@@ -94,11 +94,6 @@ def watch(  # noqa: PLR0917 - each is an option of the command
 def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) -> str:
     """Wait until a run has begun at a path, and return its folder: of a session its newest run.
 
-    Args:
-        path: Folder or URI of a run or of a session.
-        timeout_s: Longest wait, seconds; None for no limit.
-        pause: Called between two looks.
-
     Raises:
         ValueError: No run has begun there, and nobody waits for it any longer.
     """
@@ -119,13 +114,7 @@ def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) ->
 
 
 def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None:
-    """Wait until another run begins in a session; None if none does, and where there is no session.
-
-    Args:
-        path: Folder or URI of a run or of a session.
-        run: The folder of the run that was shown.
-        pause: Called between two looks.
-    """
+    """Wait until another run than the one that was shown begins in a session; None if none does."""
     store = open_store(path)
     has_printed = False
     try:
@@ -158,14 +147,7 @@ def wait_for_run(
     pause: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> str | None:
-    """Wait until a run has begun, and return its folder; None if the time is up or at Ctrl-C.
-
-    Args:
-        begun_run: Returns the folder of a run that has begun; None for none.
-        timeout_s: Longest wait, seconds.
-        pause: Called between two looks.
-        clock: Seconds.
-    """
+    """Wait until a run has begun, and return its folder; None if the time is up or at Ctrl-C."""
     until = clock() + timeout_s
     try:
         while (run := begun_run()) is None and clock() < until:
@@ -201,11 +183,7 @@ def watch_run(
 ) -> JobNumbers:
     """Look at a run until it has ended or somebody interrupts, and return how it stands then.
 
-    Args:
-        follower: The run.
-        once: Whether to look only at what is there now.
-        console: Where to show it, at the end at least; None: nowhere.
-        pause: Called between two looks.
+    It is shown at the end at least, if there is a console.
     """
     for _ in range(_MAX_LOOKS):  # each takes in a bounded number of files
         if not follower.look():
@@ -261,9 +239,8 @@ def _has_failed(verdict: JobVerdict) -> bool:
 def sparkline(numbers: Sequence[float | None], width: int = _SPARK_WIDTH) -> str:
     """Return a curve of one line of text: `▁` its least number, `█` its largest.
 
-    Args:
-        numbers: The numbers; None where one is not finite, which is shown by a cross.
-        width: Characters; each shows the last number of its share.
+    A cross stands for a number that is not finite. Each character shows the last number of its
+    share.
     """
     at = [(i + 1) * len(numbers) // width - 1 for i in range(width)]
     chosen = [numbers[i] for i in at] if len(numbers) > width else list(numbers)

@@ -17,13 +17,9 @@ _PRECISE: Final = 1e-9
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from one bound to the other.
+    """An axis from one bound to the other, with the numbers that are written at it.
 
-    Attributes:
-        low: The lower bound.
-        high: The upper bound, above the lower one.
-        is_log: Whether equal ratios, not equal differences, are equally long.
-        ticks: The numbers that are written at it.
+    If it is logarithmic, equal ratios are equally long.
     """
 
     low: float
@@ -40,13 +36,10 @@ class Axis:
         max_ticks: int = 5,
         is_tight: bool = False,
     ) -> Axis:
-        """Return an axis that shows all of some numbers.
+        """Return an axis that shows all of some finite numbers, if any.
 
-        Args:
-            values: Finite numbers; above zero for a logarithmic axis. May be empty.
-            is_log: Whether it is logarithmic.
-            max_ticks: About how many ticks it has.
-            is_tight: True to end at the outermost numbers instead of at ticks.
+        A logarithmic axis takes numbers above zero only. A tight one ends at the outermost numbers
+        instead of at ticks.
         """
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         if is_log:
@@ -65,11 +58,7 @@ class Axis:
         return cls(low, high, is_log=False, ticks=ticks)
 
     def share(self, value: float) -> float:
-        """Return where a number lies: 0 at the lower bound, 1 at the upper one.
-
-        Args:
-            value: The number; one outside of the bounds is put at the nearer one.
-        """
+        """Return where a number lies, from 0 at the lower bound to 1 at the upper one."""
         if self.is_log:
             inside = min(max(value, self.low), self.high)
             return math.log(inside / self.low) / math.log(self.high / self.low)

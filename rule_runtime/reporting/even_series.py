@@ -10,11 +10,7 @@ _T = TypeVar("_T")
 
 
 class EvenSeries(Generic[_T]):
-    """Entries by step, evenly over all that were offered, in whichever order.
-
-    Attributes:
-        entries: The entries that are kept.
-    """
+    """Entries by step, evenly over all that were offered, in whichever order."""
 
     def __init__(self) -> None:
         self.entries: dict[int, _T] = {}
@@ -22,13 +18,7 @@ class EvenSeries(Generic[_T]):
         self._num_offered = 0
 
     def offer(self, step: int, entry: _T, limit: int) -> None:
-        """Keep an entry, unless it lies between two that are enough.
-
-        Args:
-            step: Its step.
-            entry: The entry.
-            limit: How many are kept at most; at least 2.
-        """
+        """Keep an entry unless it lies between two that are enough; at most `limit`, at least 2."""
         is_wanted = self._num_offered % self._each == 0
         self._num_offered += 1
         if not is_wanted:

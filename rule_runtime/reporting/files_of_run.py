@@ -27,9 +27,7 @@ class FilesOfRun:
     """The index files of a folder by step; those of other runs are among them.
 
     Attributes:
-        steps: The steps that have files.
         by_worker: Key of the file of each step, by worker.
-        last_key: Key of the last file; None where there is none.
         is_cut: Whether there was no time to find all.
     """
 

@@ -40,11 +40,7 @@ class FindingPlot:
 
     Attributes:
         lines: The curves; the first is that of the finding's mode.
-        measure: Name of what the rule measured.
-        what: What is drawn.
-        unit: Its unit; empty for none.
         threshold: What the rule compared it with; None where that is another number than is drawn.
-        at: The step of the finding.
         caption: What the picture shows, in words, and how that differs from what the rule judged.
     """
 
@@ -77,12 +73,7 @@ def watch_finding(history: RunHistory, evidence: Evidence) -> str:
 
 
 def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
-    """Return what to draw of a finding; None if the stored data do not contain it.
-
-    Args:
-        history: The run; it watched the tensor.
-        evidence: The finding.
-    """
+    """Return what to draw of a finding that a run watched; None if the data do not contain it."""
     measure = MEASURES.get(evidence.measure)
     found = None if measure is None else _plot(history, evidence, measure)
     if found is not None:

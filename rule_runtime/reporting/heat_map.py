@@ -70,12 +70,7 @@ class HeatMap:
 
 
 def heat_map(data: HeatMap, *, label: str) -> str:
-    """Return a heat map with its legend as HTML.
-
-    Args:
-        data: The numbers.
-        label: What the picture shows, for those who do not see it.
-    """
+    """Return a heat map with its legend as HTML; `label` is for those who do not see it."""
     levels, scale = _levels(data.values)
     height = 22 if len(data.rows) <= _FEW_ROWS else 15
     num_columns = max(data.values.shape[1], 1)

@@ -34,12 +34,7 @@ _FRAME_HEIGHT = 720
 
 @dataclass(frozen=True, eq=False)
 class HtmlReport:
-    """A report; a notebook shows it.
-
-    Attributes:
-        parts: What it says.
-        made_at: When it was made, for its last line.
-    """
+    """A report; a notebook shows it."""
 
     parts: JobNumbers
     made_at: str = ""
@@ -117,14 +112,9 @@ def report_of_store(
     on_start: Callable[[int], None] = lambda _: None,
     on_read: Callable[[str], None] = lambda _: None,
 ) -> HtmlReport:
-    """Return the report about the run in a store.
+    """Return the report about the run in a store; by default, its verdicts are in `rule-output/`.
 
-    Args:
-        store: The trial's root.
-        verdicts: What rules found; None to read it from `rule-output/`.
-        limits: How much of the run is read.
-        on_start: Called with the number of index files that must be read.
-        on_read: Called with the key of each.
+    `on_start` is called with the number of index files to read, `on_read` with the key of each.
 
     Raises:
         StorageError: If the storage cannot be read.

@@ -30,7 +30,7 @@ class JobConfiguration:
     Attributes:
         job: What `job.json` says; None if there is none, or it cannot be read.
         problem: Why it cannot be read.
-        collections: The collections: name, number of tensors, patterns, when and what is saved.
+        collections: Name, number of tensors, patterns, and when and what is saved of each.
     """
 
     job: JobFile | None

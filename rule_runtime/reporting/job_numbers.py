@@ -33,17 +33,12 @@ class JobNumbers:
     """The parts of a report.
 
     Attributes:
-        name: Name of the job.
-        path: Where its tensors are.
-        reading: What was read of the run.
         verdicts: What rules found, findings first.
         plots: What to draw of findings, by the name of the rule.
         curves: Lines by heading: losses, metrics, single numbers.
-        gradients: The norms of gradients.
         updates: The sizes of updates.
         worst: The tensors that look worst.
         num_more_worst: How many more look bad.
-        configuration: How the run was configured.
     """
 
     name: str

@@ -51,10 +51,6 @@ class JobVerdict:
     """What one rule found.
 
     Attributes:
-        name: Name of the rule's configuration.
-        status: Its status.
-        details: One line about it.
-        evidence: What a finding rests on.
         is_not_judged: Whether it could judge nothing, which is no mistake of the rule.
         summary: What the rule finds, if it is one that is known here.
         advice: What its documentation says to try.
@@ -140,13 +136,9 @@ def verdicts_of(given: Verdicts) -> list[JobVerdict]:
 
 
 def stored_verdicts(root: str, run: str | None) -> list[JobVerdict]:
-    """Return the verdicts that were written beside the tensors, in `rule-output/`; perhaps none.
+    """Return the verdicts of a run that were written beside the tensors, in `rule-output/`.
 
     Files that are no verdicts, or are those of another run, are left out with a warning.
-
-    Args:
-        root: The trial's root, ending in "/".
-        run: RunId of the run; None for one that has none.
 
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.

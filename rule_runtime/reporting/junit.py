@@ -21,11 +21,7 @@ def junit_xml(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> st
     """Return verdicts as a test suite for each run, with one test for each rule.
 
     A finding is a failure; a rule that failed, or that something was in the way of, is an error; a
-    rule that found nothing to judge is skipped, with the reason, unless it must judge.
-
-    Args:
-        runs: The verdicts of each run, whose path is the name of its suite.
-        required: Names of rules that must judge: one that found nothing to judge is an error.
+    rule that found nothing to judge is skipped, with the reason. If it is required, it is an error.
     """
     suites = [_suite(run, required) for run in runs]
     counts = {name: str(sum(int(suite.attrib[name]) for suite in suites)) for name in _COUNTS}

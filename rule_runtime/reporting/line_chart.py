@@ -30,15 +30,7 @@ _MIN_LOG_RANGE: Final = 1e3
 
 @dataclass(frozen=True)
 class Line:
-    """A curve.
-
-    Attributes:
-        name: What it is of.
-        steps: The steps, rising.
-        numbers: What there is at each; None where it is not finite.
-        color: Which colour.
-        is_dashed: Whether it is dashed.
-    """
+    """A curve over rising steps; a number is None where it is not finite."""
 
     name: str
     steps: Sequence[int]
@@ -60,11 +52,8 @@ def line_chart(
 ) -> str:
     """Return curves over the steps as HTML; its axis is logarithmic where numbers differ that much.
 
-    Args:
-        lines: The curves.
-        label: What the picture shows, for those who do not see it.
-        threshold: A number at which a level line is drawn.
-        at: A step at which an upright line is drawn.
+    `label` is for those who do not see the picture. A level line is drawn at `threshold`, an
+    upright one at the step `at`.
     """
     finite = [n for line in lines for n in line.numbers if n is not None]
     levels = [*finite, *([] if threshold is None else [threshold])]

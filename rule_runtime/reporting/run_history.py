@@ -79,20 +79,11 @@ class RunHistory:
     """The numbers of a run over its steps.
 
     Attributes:
-        store: The trial's root.
-        kinds: What the tensors are.
-        zero_shares: Shares of zeros of those tensors whose values are wanted.
         watched: Tensors by worker all of whose statistics are kept: those of findings.
         worker: The worker whose curves are kept; the first whose file comes, unless given.
-        scalars: Step and number of each curve, None where it is not finite.
-        norms: The norms by step.
         rows: What is kept of the watched tensors by step, by worker and tensor.
         extremes: The worst that was seen of each tensor, on all workers.
-        modes: How many files of each mode were taken in.
-        num_files: How many files were taken in.
-        num_bytes: How long they were, with the values that were read.
-        without_statistics: How many of them hold no statistics.
-        cut: Tensors that are stored with their first rows only.
+        num_bytes: Length of the files that were taken in, and of the values that were read.
         problems: What is wrong with files that cannot be parsed, the first few.
     """
 
@@ -146,8 +137,7 @@ class RunHistory:
     def watch(self, file: StepFile) -> None:
         """Keep what a file has about the watched tensors, and nothing else.
 
-        Args:
-            file: A file that may have been taken in already, before the tensors were watched.
+        The file may have been taken in already, before the tensors were watched.
         """
         block = None if file.index is None else file.index.statistics
         if file.index is not None and block is not None and len(block.tensors):
@@ -188,11 +178,7 @@ class RunHistory:
 
 
 def number_of(row: npt.NDArray[np.float64]) -> float | None:
-    """Return the value of a tensor with one element, of others their mean; None if not finite.
-
-    Args:
-        row: Its statistics [C].
-    """
+    """Return the value of one element, else the mean, of statistics [C]; None if not finite."""
     if row[_AT["nan"]] or row[_AT["inf"]]:
         return None
     number = float(row[_AT["min"] if row[_AT["size"]] == 1 else _AT["mean"]])

@@ -57,13 +57,7 @@ class RunReading:
     Attributes:
         run: Its RunId; None for files of the original client.
         has_ended: Whether it said that it ended.
-        history: The numbers.
         num_steps: How many steps have index files.
-        num_steps_read: How many of them were read.
-        first_step: The first of them.
-        last_step: The last.
-        workers: Who wrote them.
-        windows: Step of each finding by worker around which every step was read.
         notes: What was left out, and why.
         stop: Who asked for its end; None where nobody did.
     """
@@ -127,15 +121,9 @@ def read_run(
     """Read the index files of a run, and no more of them than a report needs.
 
     Of event files, only two kinds of values are read: those with numbers of zeros, if a finding is
-    about them, and small values and reductions of files without statistics.
-
-    Args:
-        store: The trial's root.
-        evidence: Findings; the steps around them are read first.
-        limits: How much is read.
-        clock: Seconds.
-        on_start: Called with the number of files that must be read.
-        on_read: Called with the key of each.
+    about them, and small values and reductions of files without statistics. The steps around
+    findings are read first. `on_start` is called with the number of files to read, `on_read` with
+    the key of each.
 
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.
@@ -208,11 +196,7 @@ def _tensors_by_worker(history: RunHistory, evidence: Sequence[Evidence]) -> dic
 def current_run_of(store: Store, last_key: str | None = None) -> str | None:
     """Return the RunId of the run that a folder is about: the named one, or that of its last file.
 
-    Other than `current_run` it reads one index file at most.
-
-    Args:
-        store: The trial's root.
-        last_key: Key of its last index file, if that is known already.
+    Other than `current_run` it reads one index file at most, and lists none if `last_key` is given.
 
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.

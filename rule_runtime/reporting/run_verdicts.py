@@ -12,12 +12,9 @@ __all__ = ["RunVerdicts"]
 
 @dataclass(frozen=True)
 class RunVerdicts:
-    """The final states of rules over one run.
+    """The final states of the rules over one run, by their names.
 
-    Attributes:
-        name: Name of the run in its session; empty where it is judged by itself.
-        path: Folder or URI of the trial's root.
-        states: The states by the names of the rules.
+    The run has no name where it is judged by itself.
     """
 
     name: str

@@ -25,11 +25,8 @@ _ROOT: Final = "TRIAL"
 def sarif_json(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> str:
     """Return verdicts as a SARIF log: findings as results, what could not be judged as notices.
 
-    A finding is located in the index file of its step, relative to the trial's root.
-
-    Args:
-        runs: The verdicts of each run, which are runs of the log, too.
-        required: Names of rules that must judge: that one found nothing to judge is an error.
+    A finding is located in the index file of its step, relative to the trial's root. A required
+    rule that found nothing to judge is an error.
     """
     described = [_run(run.path, run.states, required) for run in runs]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": described}, indent=2)

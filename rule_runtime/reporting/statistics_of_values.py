@@ -23,10 +23,6 @@ def statistics_of_values(store: Store, index: IndexFile) -> tuple[Statistics | N
 
     They come from what event files hold: small values, and reductions.
 
-    Args:
-        store: The trial's root.
-        index: An index file without statistics.
-
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.
     """

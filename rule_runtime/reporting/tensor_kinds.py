@@ -69,11 +69,7 @@ class TensorGroup:
 
 
 class TensorKinds:
-    """Classifies the tensors of a run.
-
-    Args:
-        store: The trial's root.
-    """
+    """Classifies the tensors of a run."""
 
     def __init__(self, store: Store) -> None:
         self._reader = CollectionReader(store)

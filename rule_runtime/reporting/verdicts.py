@@ -20,11 +20,8 @@ def verdicts_json(
 ) -> str:
     """Return verdicts as one JSON list, in the names of the training API where it has them.
 
-    Each verdict names its run (`Run`) where the run is one of a session.
-
-    Args:
-        runs: The verdicts of each run.
-        required: Names of the rules that must judge, which these verdicts do not mark.
+    Each verdict names its run (`Run`) where the run is one of a session. Required rules are not
+    marked.
     """
     return json.dumps([verdict for run in runs for verdict in _verdicts(run)], indent=2)
 

@@ -45,12 +45,7 @@ class Predictions:
 
 @dataclass
 class PredictionsReader:
-    """Reads labels and predictions round by round.
-
-    Attributes:
-        trial: The trial.
-        notes: What was left out, and why.
-    """
+    """Reads labels and predictions round by round, and notes what is left out, and why."""
 
     trial: Trial
     notes: list[str] = field(default_factory=list)

@@ -54,11 +54,7 @@ class Task:
         return self.num_classes > 0
 
     def classes(self, predictions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the predicted classes [N].
-
-        Args:
-            predictions: What was predicted [N] or [N, K].
-        """
+        """Return the predicted classes [N] of predictions [N] or [N, K]."""
         if predictions.ndim > 1:
             return np.asarray(predictions.argmax(axis=1), np.int64)
         if self.kind == BINARY:
@@ -67,15 +63,11 @@ class Task:
 
 
 def detect_task(last: Predictions, objective: str | None) -> Task:
-    """Return the kind of task of a training.
+    """Return the kind of task of a training, from its last round and its parameter `objective`.
 
     It is the one that the objective names, if labels and predictions can be of it. Otherwise it is
     multiclass if there are several predictions an example, or labels and predictions are whole
     numbers; binary if labels are 0 and 1 and predictions between; else regression.
-
-    Args:
-        last: A round.
-        objective: The parameter `objective` of the training, None if it was not saved.
     """
     by_data = _task_of(last)
     said = None if objective is None else _BY_OBJECTIVE.get(objective.partition(":")[0])

@@ -28,9 +28,6 @@ class ZeroShares:
 
     Each step costs a ranged request, so it is for the few that are drawn; of more than 256 values
     the first that came are read.
-
-    Args:
-        store: The trial's root.
     """
 
     def __init__(self, store: Store) -> None:
