@@ -32,7 +32,7 @@ _being_called: Final[list[Any]] = []
 
 
 class BlockCall:
-    """A forward hook, or pre-hook, that calls a method with its block; its owner is known weakly."""
+    """A forward hook, or pre-hook, that calls a method, whose owner it knows weakly."""
 
     def __init__(self, callback: BlockCallback) -> None:
         self._callback: WeakMethod[BlockCallback] | None = WeakMethod(callback)
