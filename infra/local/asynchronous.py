@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.local.sandbox import Invocation, Sandbox
 
-__all__ = ["AsynchronousInvocations", "RetrySettings"]
+__all__ = ["QUEUE_NAME_PREFIX", "AsynchronousInvocations", "RetrySettings", "queue_name"]
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +20,18 @@ LONG_POLL_S = 5
 DEFAULT_RETRIES = 2
 DEFAULT_EVENT_AGE_S = 6 * 3600
 INITIALISATION_MARGIN_S = 30
+QUEUE_NAME_PREFIX = "lambda-async-"
+LONGEST_QUEUE_NAME = 80
+
+
+def queue_name(function_name: str) -> str:
+    """Return the name of the queue of a function's asynchronous invocations.
+
+    Lambda keeps it inside. Here it is an SQS queue, to which the server writes, so that no event is
+    lost when the poller is killed.
+    """
+    # The end of a name that CloudFormation made is the part that makes it unique.
+    return QUEUE_NAME_PREFIX + function_name[-(LONGEST_QUEUE_NAME - len(QUEUE_NAME_PREFIX)) :]
 
 
 @dataclass(frozen=True)

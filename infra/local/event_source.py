@@ -55,13 +55,12 @@ class EventSource:
         self._settings = settings
         self._sandbox = sandbox
         self._sqs = sqs
-        self._region = settings.queue_arn.split(":")[3]
 
     def run_once(self) -> int:
         """Wait for messages, at most some seconds, handle one batch, and return its size."""
         messages = self._collect()
         if messages:
-            records = [to_record(m, self._settings.queue_arn, self._region) for m in messages]
+            records = [to_record(m, self._settings.queue_arn) for m in messages]
             invocation = self._sandbox.invoke({"Records": records})
             self._delete(self._succeeded(messages, invocation))
         return len(messages)
@@ -119,7 +118,7 @@ class EventSource:
             )
 
 
-def to_record(message: Mapping[str, Any], queue_arn: str, region: str) -> dict[str, Any]:
+def to_record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
     """Return a message as it stands in the event of a function."""
     attributes = {
         name: {
@@ -139,7 +138,7 @@ def to_record(message: Mapping[str, Any], queue_arn: str, region: str) -> dict[s
         "md5OfBody": message["MD5OfBody"],
         "eventSource": "aws:sqs",
         "eventSourceARN": queue_arn,
-        "awsRegion": region,
+        "awsRegion": queue_arn.split(":")[3],
     }
 
 

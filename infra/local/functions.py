@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ClientFactory", "DeployedFunction", "load_function", "pack_folder", "unpack_archive"]
+__all__ = ["ClientFactory", "DeployedFunction", "load_function", "pack_folder"]
 
 ClientFactory = Callable[[str], Any]
 """Makes a boto3 client of the service with the given name."""
@@ -73,27 +71,13 @@ def pack_folder(folder: Path) -> bytes:
     return buffer.getvalue()
 
 
-def unpack_archive(data: bytes, folder: Path) -> None:
-    """Unpack a ZIP archive into a folder that appears only when it is complete."""
-    if folder.exists():
-        return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            archive.extractall(temporary)
-        os.rename(temporary, folder)  # noqa: PTH104
-    except OSError:
-        if not folder.exists():
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 def _fetch(client: ClientFactory, location: str, digest: str, folder: Path) -> Path:
     target = folder / "".join(c if c.isalnum() else "_" for c in digest)
     if not target.exists():
         bucket, _, key = location.removeprefix("s3://").partition("/")
         body = client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
-        unpack_archive(body, target)
+        folder.mkdir(parents=True, exist_ok=True)
+        unpacked = Path(tempfile.mkdtemp(dir=folder))  # the poller may be killed meanwhile
+        zipfile.ZipFile(io.BytesIO(body)).extractall(unpacked)
+        unpacked.rename(target)
     return target

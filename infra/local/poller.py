@@ -18,8 +18,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.local.asynchronous import AsynchronousInvocations, RetrySettings
-from infra.local.asynchronous_queue import queue_name
+from infra.local.asynchronous import AsynchronousInvocations, RetrySettings, queue_name
 from infra.local.event_source import EventSource, MappingSettings
 from infra.local.functions import load_function
 from infra.local.sandbox import Sandbox

@@ -15,7 +15,7 @@ from moto.s3.models import s3_backends
 from moto.sqs.models import sqs_backends
 from typing_extensions import Self
 
-from infra.local.asynchronous_queue import QUEUE_NAME_PREFIX
+from infra.local.asynchronous import QUEUE_NAME_PREFIX
 from infra.local.deployment import deploy, synthesise
 from infra.local.emulator import Emulator, Middleware
 from infra.local.moto_patches.event_rules import run_schedules

@@ -36,12 +36,7 @@ class LambdaContext:
     deadline_ms: int
     invoked_function_arn: str
     function_name: str = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")
-    function_version: str = os.environ.get("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
     memory_limit_in_mb: str = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
-    log_group_name: str = os.environ.get("AWS_LAMBDA_LOG_GROUP_NAME", "")
-    log_stream_name: str = os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME", "")
-    identity: None = None
-    client_context: None = None
 
     def get_remaining_time_in_millis(self) -> int:
         """Return the milliseconds until the invocation is timed out."""

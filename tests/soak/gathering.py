@@ -14,7 +14,7 @@ from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
-from infra.local.asynchronous_queue import QUEUE_NAME_PREFIX
+from infra.local.asynchronous import QUEUE_NAME_PREFIX
 from lambdas.contracts.events import (
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,

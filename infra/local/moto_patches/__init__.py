@@ -17,9 +17,9 @@ from infra.local.moto_patches.functions import (
     patch_function_code_locations,
     patch_function_layers_from_cloudformation,
 )
-from infra.local.moto_patches.long_polls import patch_long_polls_of_dead_consumers
 from infra.local.moto_patches.queues import (
     patch_deletions_beside_other_requests,
+    patch_long_polls_of_dead_consumers,
     patch_retention_of_long_queues,
 )
 from infra.local.moto_patches.resources import (

@@ -15,7 +15,7 @@ from moto.awslambda.models import lambda_backends
 from moto.events.models import UNDEFINED, EventPattern, Rule, events_backends
 from moto.sqs.models import sqs_backends
 
-from infra.local.asynchronous_queue import queue_name
+from infra.local.asynchronous import queue_name
 
 __all__ = [
     "patch_event_patterns_into_arrays",

@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from moto.awslambda.models import (
-    LambdaBackend,
-    LambdaFunction,
-    LayerVersion,
-)
+from moto.awslambda.models import LambdaBackend, LambdaFunction, LayerVersion
 from moto.sqs.models import sqs_backends
+
+from infra.local.moto_patches.resources import call_after_creation
 
 __all__ = [
     "patch_event_source_mappings_inline",
@@ -18,7 +16,6 @@ __all__ = [
     "patch_function_layers_from_cloudformation",
 ]
 
-_create_function = LambdaFunction.create_from_cloudformation_json.__func__
 _get_code = LambdaFunction.get_code
 _get_layer_version = LayerVersion.get_layer_version
 _create_mapping = LambdaBackend.create_event_source_mapping
@@ -33,24 +30,11 @@ def patch_function_layers_from_cloudformation() -> None:
     """
     LayerVersion.physical_resource_id = property(lambda self: self.arn)
 
-    def create_from_cloudformation_json(
-        cls: Any,
-        /,
-        resource_name: str,
-        cloudformation_json: dict[str, Any],
-        account_id: str,
-        region_name: str,
-        **kwargs: Any,
-    ) -> Any:
-        function = _create_function(
-            cls, resource_name, cloudformation_json, account_id, region_name, **kwargs
-        )
-        properties = cloudformation_json["Properties"]
+    def configure(function: Any, properties: dict[str, Any]) -> None:
         function.update_configuration({"Layers": properties.get("Layers", [])})
         function.architectures = properties.get("Architectures", ["x86_64"])
-        return function
 
-    LambdaFunction.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
+    call_after_creation(LambdaFunction, configure)
 
 
 @cache

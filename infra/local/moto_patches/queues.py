@@ -1,15 +1,25 @@
-"""SQS in moto: queues that hold a lot, and are used by several threads."""
+"""SQS in moto: queues that hold a lot, and are used by several threads and processes."""
 
 from __future__ import annotations
 
+import select
+import socket
 import time
 from functools import cache
 from typing import Any
 
+from flask import has_request_context, request
 from moto.sqs.models import Queue, SQSBackend
 
-__all__ = ["patch_deletions_beside_other_requests", "patch_retention_of_long_queues"]
+__all__ = [
+    "patch_deletions_beside_other_requests",
+    "patch_long_polls_of_dead_consumers",
+    "patch_retention_of_long_queues",
+]
 
+LOOK_S = 0.2
+
+_receive_message = SQSBackend.receive_message
 _delete_message = Queue.delete_message
 
 
@@ -45,3 +55,47 @@ def patch_retention_of_long_queues() -> None:
     SQSBackend.is_message_valid_based_on_retention_period = (
         is_message_valid_based_on_retention_period
     )
+
+
+@cache
+def patch_long_polls_of_dead_consumers() -> None:
+    """End a long poll when the consumer that waits has gone.
+
+    Without it the next message is given to nobody, and comes back only when its visibility
+    timeout, six times that of a function, has passed. A message that becomes visible again is
+    also seen up to a second late.
+    """
+
+    def receive_message(
+        self: Any,
+        queue_name: str,
+        count: int,
+        wait_seconds_timeout: int,
+        *arguments: Any,
+        **options: Any,
+    ) -> list[Any]:
+        queue = self.get_queue(queue_name)
+        ends = time.monotonic() + (wait_seconds_timeout or 0)
+        while True:
+            left_s = ends - time.monotonic()
+            if left_s > 0:
+                queue.wait_for_messages(min(left_s, LOOK_S))
+                if _consumer_is_gone():
+                    return []
+            messages: list[Any] = _receive_message(
+                self, queue_name, count, 0, *arguments, **options
+            )
+            if messages or left_s <= 0:
+                return messages
+
+    SQSBackend.receive_message = receive_message
+
+
+def _consumer_is_gone() -> bool:
+    """Return whether the other end of this request's connection is closed."""
+    connection = request.environ.get("werkzeug.socket") if has_request_context() else None
+    if not isinstance(connection, socket.socket):
+        return False
+    readable, _, _ = select.select([connection], [], [], 0)
+    # A client that waits for its answer sends nothing: what can be read is the end of file.
+    return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from moto.core.common_models import CloudFormationModel
 from moto.kms.models import Key
 
 __all__ = [
+    "call_after_creation",
     "patch_event_invoke_config_from_cloudformation",
     "patch_key_tags_from_cloudformation",
     "patch_policies_and_alarms_from_cloudformation",
@@ -27,6 +29,20 @@ WITHOUT_EFFECT = (
 )
 
 _create_key = Key.create_from_cloudformation_json.__func__
+
+
+def call_after_creation(model: Any, callback: Callable[[Any, dict[str, Any]], None]) -> None:
+    """Call back with each resource of a model that a template creates, and its properties."""
+    create = model.create_from_cloudformation_json.__func__
+
+    def create_from_cloudformation_json(
+        cls: Any, /, resource_name: str, cloudformation_json: dict[str, Any], *where: str, **kw: Any
+    ) -> Any:
+        created = create(cls, resource_name, cloudformation_json, *where, **kw)
+        callback(created, cloudformation_json.get("Properties", {}))
+        return created
+
+    model.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
 
 
 class _Resource(CloudFormationModel):  # type: ignore[misc]

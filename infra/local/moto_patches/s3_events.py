@@ -15,6 +15,7 @@ from moto.s3.responses import S3Response
 from moto.utilities.utils import get_partition
 
 from infra.local.moto_patches.event_rules import send_to_default_bus
+from infra.local.moto_patches.resources import call_after_creation
 
 __all__ = [
     "patch_bucket_notifications_from_cloudformation",
@@ -30,7 +31,6 @@ REASONS = {
     "Delete": "DeleteObject",
 }
 _sequence = itertools.count(time.time_ns())
-_create_bucket = FakeBucket.create_from_cloudformation_json.__func__
 _get_notifications = S3Response.get_bucket_notification
 
 
@@ -41,25 +41,12 @@ def patch_bucket_notifications_from_cloudformation() -> None:
     Without it a bucket of a stack sends no events, whatever its template says.
     """
 
-    def create_from_cloudformation_json(
-        cls: Any,
-        /,
-        resource_name: str,
-        cloudformation_json: dict[str, Any],
-        account_id: str,
-        region_name: str,
-        **kwargs: Any,
-    ) -> Any:
-        bucket = _create_bucket(
-            cls, resource_name, cloudformation_json, account_id, region_name, **kwargs
-        )
-        properties = cloudformation_json.get("Properties", {})
+    def configure(bucket: Any, properties: dict[str, Any]) -> None:
         wanted = properties.get("NotificationConfiguration", {}).get("EventBridgeConfiguration")
         if wanted is not None and str(wanted.get("EventBridgeEnabled", True)).lower() == "true":
             bucket.set_notification_configuration({"EventBridgeConfiguration": {}})
-        return bucket
 
-    FakeBucket.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
+    call_after_creation(FakeBucket, configure)
 
 
 @cache

@@ -14,7 +14,7 @@ import pytest
 from moto.events.models import Rule
 from moto.sqs.models import Message, sqs_backends
 
-from infra.local.asynchronous_queue import queue_name
+from infra.local.asynchronous import queue_name
 from infra.local.moto_patches import PATCHES, apply_patches
 from infra.local.moto_patches.event_rules import run_schedules
 from infra.local.service_environment import ACCOUNT_ID, REGION

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.local.asynchronous_queue import queue_name
+from infra.local.asynchronous import queue_name
 from infra.local.event_source import failed_identifiers, to_record
 
 TARGET_EVENT = "deployment changed"
@@ -267,6 +267,6 @@ def test_reports_of_failures_are_read_as_lambda_does(payload: Any, expected: Any
 
 def test_record_without_attributes() -> None:
     message = {"MessageId": "1", "ReceiptHandle": "h", "Body": "b", "MD5OfBody": "m"}
-    record = to_record(message, "arn:aws:sqs:eu-west-1:1:q", "eu-west-1")
+    record = to_record(message, "arn:aws:sqs:eu-west-1:1:q")
     assert record["messageAttributes"] == {}
     assert record["awsRegion"] == "eu-west-1"
