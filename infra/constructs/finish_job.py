@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.event_function import EventFunction
@@ -46,7 +44,7 @@ class FinishJob(Construct):
     ) -> None:
         """Create the function and its event rule."""
         super().__init__(scope, id_)
-        finish = EventFunction(
+        finish = self.handler = EventFunction(
             self,
             "Finish",
             source=source,
@@ -69,8 +67,6 @@ class FinishJob(Construct):
             judged_pattern(),
             description="A rule has come to a verdict; when all have, the job's report is written",
         )
-        self.function: lambda_.Function = finish.function
-        self.failures: sqs.Queue = finish.failures
 
     @staticmethod
     def _allow_reports(finish: EventFunction, watched: WatchedState) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.encryption import KEY_ACTIONS, Encryption
@@ -78,7 +76,7 @@ class Notify(Construct):
         """Create the function and its event rules."""
         super().__init__(scope, id_)
         statuses = list(source.config.notify_statuses)
-        notify = EventFunction(
+        notify = self.handler = EventFunction(
             self,
             "Notifier",
             source=source,
@@ -93,8 +91,6 @@ class Notify(Construct):
         )
         self._allow(notify, source, watched, topic)
         self._subscribe(notify, statuses)
-        self.function: lambda_.Function = notify.function
-        self.failures: sqs.Queue = notify.failures
 
     @staticmethod
     def _subscribe(notify: EventFunction, statuses: list[str]) -> None:

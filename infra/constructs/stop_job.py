@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import StepwatchConfig
@@ -45,7 +43,7 @@ class StopJob(Construct):
     ) -> None:
         """Create the function, its event rules and the queue of its failures."""
         super().__init__(scope, id_)
-        stop = EventFunction(
+        stop = self.handler = EventFunction(
             self,
             "StopTrainingJob",
             source=source,
@@ -66,8 +64,6 @@ class StopJob(Construct):
             CONFIRMATION_DUE,
             description="See whether the jobs that were asked to stop have ended",
         )
-        self.function: lambda_.Function = stop.function
-        self.failures: sqs.Queue = stop.failures
 
     def _allow_state(self, stop: EventFunction, watched: WatchedState) -> None:
         for keys, what in OWN_FILES.items():

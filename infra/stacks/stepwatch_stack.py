@@ -85,37 +85,24 @@ class StepwatchStack(cdk.Stack):
         } | self.job_rules.evaluations
         queues = RuleQueues({name: found.queue for name, found in self.evaluations.items()})
         self.sweep = Sweep(self, "Sweep", queues=queues, **shared)
-        self.finish_job = FinishJob(self, "FinishJob", queues=queues, **shared)
-        self.stop_job = StopJob(self, "StopJob", **shared)
-        self.notify = Notify(
-            self,
-            "Notify",
-            topic=self.alerts.topic,
-            log_groups={
-                name: found.evaluator.log_group.log_group_name
-                for name, found in self.evaluations.items()
-            },
-            **shared,
-        )
+        log_groups = {
+            name: found.evaluator.log_group.log_group_name
+            for name, found in self.evaluations.items()
+        }
+        topic = self.alerts.topic
+        self._handlers = {
+            "stop_job": StopJob(self, "StopJob", **shared).handler,
+            "finish_job": FinishJob(self, "FinishJob", queues=queues, **shared).handler,
+            "notify": Notify(self, "Notify", topic=topic, log_groups=log_groups, **shared).handler,
+        }
 
     def _monitored(self) -> Monitored:
+        functions = {name: handler.function for name, handler in self._handlers.items()}
         return Monitored(
             evaluations=self.evaluations,
-            functions={
-                "stop_job": self.stop_job.function,
-                "finish_job": self.finish_job.function,
-                "notify": self.notify.function,
-                "sweep": self.sweep.function,
-            },
-            failures={
-                "stop_job": self.stop_job.failures,
-                "finish_job": self.finish_job.failures,
-                "notify": self.notify.failures,
-            },
-            each_minute={
-                "NoSweep": self.sweep.function,
-                "NoFollowUp": self.stop_job.function,
-            },
+            functions={**functions, "sweep": self.sweep.function},
+            failures={name: handler.failures for name, handler in self._handlers.items()},
+            each_minute={"NoSweep": self.sweep.function, "NoFollowUp": functions["stop_job"]},
         )
 
     def _outputs(self, config: StepwatchConfig) -> None:
@@ -156,14 +143,20 @@ class StepwatchStack(cdk.Stack):
 
     def _outputs_of_functions(self) -> dict[str, tuple[str, str]]:
         """Return names and queues of the functions whose events can be delivered again."""
-        told: dict[str, tuple[FinishJob | Notify | StopJob, str]] = {
-            "StopJob": (self.stop_job, "stops training jobs"),
-            "FinishJob": (self.finish_job, "learns of the end of training jobs"),
-            "Notify": (self.notify, "tells people of findings"),
+        told = {
+            "StopJob": ("stop_job", "stops training jobs"),
+            "FinishJob": ("finish_job", "learns of the end of training jobs"),
+            "Notify": ("notify", "tells people of findings"),
         }
         outputs = {}
-        for name, (found, what) in told.items():
-            function, failures = found.function.function_name, found.failures.queue_url
-            outputs[f"{name}FunctionName"] = (function, f"Function that {what}")
-            outputs[f"{name}FailuresUrl"] = (failures, "Queue of what it could not handle")
+        for name, (handler, what) in told.items():
+            found = self._handlers[handler]
+            outputs[f"{name}FunctionName"] = (
+                found.function.function_name,
+                f"Function that {what}",
+            )
+            outputs[f"{name}FailuresUrl"] = (
+                found.failures.queue_url,
+                "Queue of what it could not handle",
+            )
         return outputs
