@@ -7,12 +7,11 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from infra.local.sandbox import Invocation, Sandbox
 
-__all__ = ["QUEUE_NAME_PREFIX", "AsynchronousInvocations", "RetrySettings", "queue_name"]
+__all__ = ["QUEUE_NAME_PREFIX", "AsynchronousInvocations", "queue_name"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,50 +33,36 @@ def queue_name(function_name: str) -> str:
     return QUEUE_NAME_PREFIX + function_name[-(LONGEST_QUEUE_NAME - len(QUEUE_NAME_PREFIX)) :]
 
 
-@dataclass(frozen=True)
-class RetrySettings:
-    """How failed asynchronous invocations are treated.
+class AsynchronousInvocations:
+    """Feeds the events that were sent to a function, each until it was handled or given up."""
 
-    Attributes:
-        retries: Number of further attempts.
-        event_age_s: Age in seconds at which an event is given up.
-        destination_arn: ARN of the queue that records of failures go to, if any.
-        retry_delay_s: Seconds before another attempt. Lambda waits one minute, then two.
-    """
+    def __init__(
+        self,
+        queue_url: str,
+        configuration: Mapping[str, Any],
+        sandbox: Sandbox,
+        sqs: Any,
+        *,
+        retry_delay_s: int,
+    ) -> None:
+        """Connect a function and the queue of its asynchronous invocations.
 
-    retries: int = DEFAULT_RETRIES
-    event_age_s: int = DEFAULT_EVENT_AGE_S
-    destination_arn: str | None = None
-    retry_delay_s: int = 1
-
-    @classmethod
-    def from_configuration(
-        cls, configuration: Mapping[str, Any], *, retry_delay_s: int
-    ) -> RetrySettings:
-        """Return the settings of an answer of GetFunctionEventInvokeConfig, which may be empty.
+        `configuration` is what GetFunctionEventInvokeConfig answers, or empty. Another attempt
+        begins after `retry_delay_s` seconds; Lambda waits one minute, then two.
 
         Raises:
             ValueError: If the on-failure destination is not an SQS queue.
         """
         on_failure = configuration.get("DestinationConfig", {}).get("OnFailure", {})
-        destination = on_failure.get("Destination")
-        if destination and destination.split(":")[2] != "sqs":
-            raise ValueError(f"on-failure destination {destination} does not work locally; use SQS")
-        return cls(
-            retries=int(configuration.get("MaximumRetryAttempts", DEFAULT_RETRIES)),
-            event_age_s=int(configuration.get("MaximumEventAgeInSeconds", DEFAULT_EVENT_AGE_S)),
-            destination_arn=destination,
-            retry_delay_s=retry_delay_s,
-        )
-
-
-class AsynchronousInvocations:
-    """Feeds the events that were sent to a function, each until it was handled or given up."""
-
-    def __init__(self, queue_url: str, settings: RetrySettings, sandbox: Sandbox, sqs: Any) -> None:
-        """Connect a function and the queue of its asynchronous invocations."""
+        self._destination = on_failure.get("Destination")
+        if self._destination and self._destination.split(":")[2] != "sqs":
+            raise ValueError(
+                f"on-failure destination {self._destination} does not work locally; use SQS"
+            )
+        self._retries = int(configuration.get("MaximumRetryAttempts", DEFAULT_RETRIES))
+        self._event_age_s = int(configuration.get("MaximumEventAgeInSeconds", DEFAULT_EVENT_AGE_S))
+        self._retry_delay_s = retry_delay_s
         self._queue_url = queue_url
-        self._settings = settings
         self._sandbox = sandbox
         self._sqs = sqs
 
@@ -108,12 +93,12 @@ class AsynchronousInvocations:
         invocation = self._sandbox.invoke(event)
         handle = message["ReceiptHandle"]
         if invocation.error is not None:
-            exhausted = attempts > self._settings.retries
-            if not exhausted and age_s < self._settings.event_age_s:
+            exhausted = attempts > self._retries
+            if not exhausted and age_s < self._event_age_s:
                 self._sqs.change_message_visibility(
                     QueueUrl=self._queue_url,
                     ReceiptHandle=handle,
-                    VisibilityTimeout=self._settings.retry_delay_s,
+                    VisibilityTimeout=self._retry_delay_s,
                 )
                 return
             condition = "RetriesExhausted" if exhausted else "EventAgeExceeded"
@@ -122,9 +107,8 @@ class AsynchronousInvocations:
 
     def _report(self, event: Any, invocation: Invocation, attempts: int, condition: str) -> None:
         function = self._sandbox.function
-        destination = self._settings.destination_arn
         logger.error("%s: %s after %d attempts", function.name, condition, attempts)
-        if destination is None:
+        if not self._destination:
             return
         now = dt.datetime.now(dt.timezone.utc)
         record = {
@@ -144,5 +128,5 @@ class AsynchronousInvocations:
             },
             "responsePayload": invocation.error,
         }
-        url = self._sqs.get_queue_url(QueueName=destination.rpartition(":")[2])["QueueUrl"]
+        url = self._sqs.get_queue_url(QueueName=self._destination.rpartition(":")[2])["QueueUrl"]
         self._sqs.send_message(QueueUrl=url, MessageBody=json.dumps(record))

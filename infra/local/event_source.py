@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from infra.local.sandbox import Invocation, Sandbox
 
-__all__ = ["EventSource", "MappingSettings", "failed_identifiers", "to_record"]
+__all__ = ["EventSource", "failed_identifiers", "to_record"]
 
 logger = logging.getLogger(__name__)
 
@@ -20,39 +19,18 @@ LARGEST_DELETE = 10
 PARTIAL_FAILURES = "ReportBatchItemFailures"
 
 
-@dataclass(frozen=True)
-class MappingSettings:
-    """An event source mapping, as Lambda lists it.
-
-    Attributes:
-        batching_window_s: Seconds that an invocation waits for more messages.
-        partial_failures: Whether the handler says which messages failed.
-    """
-
-    queue_arn: str
-    queue_url: str
-    batch_size: int
-    batching_window_s: int
-    partial_failures: bool
-
-    @classmethod
-    def from_listing(cls, mapping: Mapping[str, Any], queue_url: str) -> MappingSettings:
-        """Return the settings of an entry of ListEventSourceMappings."""
-        return cls(
-            queue_arn=mapping["EventSourceArn"],
-            queue_url=queue_url,
-            batch_size=int(mapping["BatchSize"]),
-            batching_window_s=int(mapping.get("MaximumBatchingWindowInSeconds", 0)),
-            partial_failures=PARTIAL_FAILURES in mapping.get("FunctionResponseTypes", []),
-        )
-
-
 class EventSource:
-    """Feeds one queue to one function."""
+    """Feeds one queue to one function, as an entry of ListEventSourceMappings says."""
 
-    def __init__(self, settings: MappingSettings, sandbox: Sandbox, sqs: Any) -> None:
+    def __init__(
+        self, mapping: Mapping[str, Any], queue_url: str, sandbox: Sandbox, sqs: Any
+    ) -> None:
         """Connect a queue and a function."""
-        self._settings = settings
+        self._queue_arn = mapping["EventSourceArn"]
+        self._queue_url = queue_url
+        self._batch_size = int(mapping["BatchSize"])
+        self._batching_window_s = int(mapping.get("MaximumBatchingWindowInSeconds", 0))
+        self._partial_failures = PARTIAL_FAILURES in mapping.get("FunctionResponseTypes", [])
         self._sandbox = sandbox
         self._sqs = sqs
 
@@ -60,22 +38,22 @@ class EventSource:
         """Wait for messages, at most some seconds, handle one batch, and return its size."""
         messages = self._collect()
         if messages:
-            records = [to_record(m, self._settings.queue_arn) for m in messages]
+            records = [to_record(m, self._queue_arn) for m in messages]
             invocation = self._sandbox.invoke({"Records": records})
             self._delete(self._succeeded(messages, invocation))
         return len(messages)
 
     def _collect(self) -> list[dict[str, Any]]:
-        messages = self._receive(self._settings.batch_size, LONG_POLL_S)
+        messages = self._receive(self._batch_size, LONG_POLL_S)
         if not messages:
             return []
-        closes = time.monotonic() + self._settings.batching_window_s
-        while len(messages) < self._settings.batch_size:
+        closes = time.monotonic() + self._batching_window_s
+        while len(messages) < self._batch_size:
             left_s = closes - time.monotonic()
             if left_s <= 0:
                 break
             # SQS waits for whole seconds: within the last one ask without waiting.
-            more = self._receive(self._settings.batch_size - len(messages), int(left_s))
+            more = self._receive(self._batch_size - len(messages), int(left_s))
             messages += more
             if not more and left_s < 1:
                 time.sleep(min(left_s, 0.05))
@@ -83,7 +61,7 @@ class EventSource:
 
     def _receive(self, count: int, wait_s: int) -> list[dict[str, Any]]:
         response = self._sqs.receive_message(
-            QueueUrl=self._settings.queue_url,
+            QueueUrl=self._queue_url,
             MaxNumberOfMessages=min(count, LARGEST_RECEIVE),
             WaitTimeSeconds=wait_s,
             MessageSystemAttributeNames=["All"],
@@ -97,7 +75,7 @@ class EventSource:
     ) -> list[dict[str, Any]]:
         if invocation.error is not None:
             return []
-        if not self._settings.partial_failures:
+        if not self._partial_failures:
             return messages
         sent = {message["MessageId"] for message in messages}
         failed = failed_identifiers(invocation.payload, sent)
@@ -110,7 +88,7 @@ class EventSource:
         for start in range(0, len(messages), LARGEST_DELETE):
             part = messages[start : start + LARGEST_DELETE]
             self._sqs.delete_message_batch(
-                QueueUrl=self._settings.queue_url,
+                QueueUrl=self._queue_url,
                 Entries=[
                     {"Id": str(index), "ReceiptHandle": message["ReceiptHandle"]}
                     for index, message in enumerate(part)

@@ -18,8 +18,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.local.asynchronous import AsynchronousInvocations, RetrySettings, queue_name
-from infra.local.event_source import EventSource, MappingSettings
+from infra.local.asynchronous import AsynchronousInvocations, queue_name
+from infra.local.event_source import EventSource
 from infra.local.functions import load_function
 from infra.local.sandbox import Sandbox
 from infra.local.service_environment import client_factory, service_environment
@@ -73,18 +73,17 @@ class Poller:
                     continue
                 name = mapping["EventSourceArn"].rpartition(":")[2]
                 url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
-                settings = MappingSettings.from_listing(mapping, url)
-                yield EventSource(settings, self._sandbox(mapping["FunctionArn"]), sqs).run_once
+                yield EventSource(mapping, url, self._sandbox(mapping["FunctionArn"]), sqs).run_once
 
     def _asynchronous(self) -> Iterator[Callable[[], int]]:
         sqs = self._client("sqs")
         for arn in sorted(self._functions_of_event_rules()):
             sandbox = self._sandbox(arn)
             url = sqs.create_queue(QueueName=queue_name(sandbox.function.name))["QueueUrl"]
-            settings = RetrySettings.from_configuration(
-                self._event_invoke_config(arn), retry_delay_s=self._retry_delay_s
-            )
-            yield AsynchronousInvocations(url, settings, sandbox, sqs).run_once
+            configuration = self._event_invoke_config(arn)
+            yield AsynchronousInvocations(
+                url, configuration, sandbox, sqs, retry_delay_s=self._retry_delay_s
+            ).run_once
 
     def _functions_of_event_rules(self) -> set[str]:
         events = self._client("events")

@@ -94,9 +94,6 @@ class RunHistory:
     norms: EvenSeries[StepNorms] = field(default_factory=EvenSeries)
     rows: dict[tuple[str, str], dict[int, WatchedRow]] = field(default_factory=dict)
     extremes: TensorExtremes = field(default_factory=TensorExtremes)
-    modes: dict[str, int] = field(default_factory=dict)
-    workers: set[str] = field(default_factory=set)
-    num_files: int = 0
     num_bytes: int = 0
     without_statistics: int = 0
     cut: CutValues = field(default_factory=CutValues)
@@ -114,10 +111,7 @@ class RunHistory:
         if file.index is None:
             self.problems += [file.problem or file.key] if len(self.problems) < 5 else []  # noqa: PLR2004 - a few suffice
             return
-        self.num_files += 1
-        self.workers.add(file.worker)
         mode = file.index.mode.name
-        self.modes[mode] = self.modes.get(mode, 0) + 1
         block = file.index.statistics
         if block is None or not len(block.tensors):
             self.without_statistics += 1
