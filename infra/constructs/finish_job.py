@@ -7,7 +7,6 @@ from constructs import Construct
 from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
 from infra.constructs.rule_evaluation import RuleQueues
-from infra.constructs.watched_state import WatchedState
 from lambdas.contracts import environment
 from lambdas.contracts.events import judged_pattern, training_job_changed_pattern
 
@@ -39,7 +38,6 @@ class FinishJob(Construct):
         id_: str,
         *,
         source: FunctionSource,
-        watched: WatchedState,
         queues: RuleQueues,
     ) -> None:
         """Create the function and its event rule."""
@@ -50,13 +48,14 @@ class FinishJob(Construct):
             source=source,
             settings=SETTINGS,
             environment={
-                **watched.environment(),
                 environment.RULE_QUEUE_URLS: queues.urls(),
             },
         )
-        watched.allow_items(finish, ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"])
+        finish.watched.allow_items(
+            finish, ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        )
         queues.allow_sending(finish)
-        self._allow_reports(finish, watched)
+        self._allow_reports(finish)
         finish.on_event(
             "JobChanged",
             training_job_changed_pattern(),
@@ -69,20 +68,20 @@ class FinishJob(Construct):
         )
 
     @staticmethod
-    def _allow_reports(finish: EventFunction, watched: WatchedState) -> None:
+    def _allow_reports(finish: EventFunction) -> None:
         for keys, what in READ_KEYS.items():
-            watched.allow_objects(
+            finish.watched.allow_objects(
                 finish,
                 ["s3:GetObject"],
                 keys,
                 reason=f"The report of a job is made of {what}; the names of jobs are not known at "
                 "deployment. Tensors cannot be read.",
             )
-        watched.allow_objects(
+        finish.watched.allow_objects(
             finish,
             ["s3:PutObject"],
             REPORT_KEYS,
             reason="The report lies beside the results of a job's rules; only objects called "
             "report.html in folders called rule-output can be written.",
         )
-        watched.allow_listing(finish)
+        finish.watched.allow_listing(finish)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -20,6 +21,9 @@ from infra.nag import acknowledge
 from infra.packaging import PYTHON_VERSION, digest_folder
 from lambdas.contracts.environment import METRICS_NAMESPACE
 from lambdas.contracts.metrics import namespace_of
+
+if TYPE_CHECKING:
+    from infra.constructs.watched_state import WatchedState
 
 __all__ = ["FunctionSettings", "FunctionSource", "StepwatchFunction", "dead_letters"]
 
@@ -44,7 +48,7 @@ class FunctionSettings:
 
 
 class FunctionSource(Construct):
-    """The code of all functions, and how they run."""
+    """The code of all functions, how they run, and what they watch."""
 
     runtime = lambda_.Runtime.PYTHON_3_14
 
@@ -57,6 +61,7 @@ class FunctionSource(Construct):
         layer_folder: Path,
         config: StepwatchConfig,
         encryption: Encryption,
+        watched: WatchedState,
     ) -> None:
         """Create the assets of prepared folders."""
         super().__init__(scope, id_)
@@ -64,7 +69,7 @@ class FunctionSource(Construct):
             raise ValueError(f"wheels are for Python {PYTHON_VERSION}, not {self.runtime.name}")
         arm64 = config.architecture == "arm64"
         self.architecture = lambda_.Architecture.ARM_64 if arm64 else lambda_.Architecture.X86_64
-        self.config, self.encryption = config, encryption
+        self.config, self.encryption, self.watched = config, encryption, watched
         self.code = _asset(function_folder)
         self.layer = lambda_.LayerVersion(
             self,
@@ -90,6 +95,7 @@ class StepwatchFunction(Construct):
     ) -> None:
         """Create the function; `environment` has names of `lambdas.contracts.environment`."""
         super().__init__(scope, id_)
+        self.watched = source.watched
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         self.log_group = _log_group(self, source)
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
@@ -106,7 +112,11 @@ class StepwatchFunction(Construct):
             timeout=cdk.Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mb,
             log_group=self.log_group,
-            environment={**environment, METRICS_NAMESPACE: namespace_of(source.config.stage)},
+            environment={
+                **source.watched.environment(),
+                **environment,
+                METRICS_NAMESPACE: namespace_of(source.config.stage),
+            },
             recursive_loop=lambda_.RecursiveLoop.ALLOW if settings.wakes_itself else None,
             tracing=lambda_.Tracing.ACTIVE if source.config.tracing else None,
             description=settings.description,

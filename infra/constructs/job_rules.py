@@ -8,7 +8,6 @@ from constructs import Construct
 from infra.constructs.function import FunctionSource
 from infra.constructs.removal import removal_of
 from infra.constructs.rule_evaluation import Evaluated, RuleEvaluation
-from infra.constructs.watched_state import WatchedState
 from infra.custom_rule_settings import as_json
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
@@ -31,7 +30,6 @@ class JobRules(Construct):
         id_: str,
         *,
         source: FunctionSource,
-        watched: WatchedState,
         access_logs: s3.IBucket,
     ) -> None:
         """Create the evaluators, and the bucket of custom rules if it must be made."""
@@ -41,18 +39,16 @@ class JobRules(Construct):
         self.evaluations: dict[str, RuleEvaluation] = {}
         if not config.per_job_rules:
             return
-        self._add("BuiltIn", JOB_RULES, "rules that jobs configure", source, watched)
+        self._add("BuiltIn", JOB_RULES, "rules that jobs configure", source)
         if self.bucket is None:
             return
-        self._add("Custom", CUSTOM_RULES, "custom rules of the deployer", source, watched)
+        self._add("Custom", CUSTOM_RULES, "custom rules of the deployer", source)
         self.evaluations[CUSTOM_RULES].evaluator.allow(
             ["s3:GetObject"],
             [self.bucket.arn_for_objects(file.key) for file in config.custom_rules],
         )
 
-    def _add(
-        self, id_: str, name: str, title: str, source: FunctionSource, watched: WatchedState
-    ) -> None:
+    def _add(self, id_: str, name: str, title: str, source: FunctionSource) -> None:
         config = source.config
         variables = {
             environment.RULE_CONFIGURATION_NAME: name,
@@ -67,7 +63,6 @@ class JobRules(Construct):
             id_,
             evaluated=Evaluated(name.replace("#", "_"), title, variables),  # as no rule is called
             source=source,
-            watched=watched,
         )
 
     def _bucket(self, source: FunctionSource, access_logs: s3.IBucket) -> s3.IBucket:

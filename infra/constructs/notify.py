@@ -13,7 +13,6 @@ from constructs import Construct
 from infra.constructs.encryption import KEY_ACTIONS, Encryption
 from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
-from infra.constructs.watched_state import WatchedState
 from lambdas.contracts import environment
 from lambdas.contracts.events import notable_statuses_pattern, stop_overdue_pattern
 
@@ -69,7 +68,6 @@ class Notify(Construct):
         id_: str,
         *,
         source: FunctionSource,
-        watched: WatchedState,
         topic: sns.ITopic,
         log_groups: Mapping[str, str],
     ) -> None:
@@ -82,14 +80,13 @@ class Notify(Construct):
             source=source,
             settings=SETTINGS,
             environment={
-                **watched.environment(),
                 environment.TOPIC_ARN: topic.topic_arn,
                 environment.NOTIFY_STATUSES: ",".join(statuses),
                 environment.NOTIFY_NOT_JUDGED: str(source.config.notify_not_judged).lower(),
                 environment.RULE_LOG_GROUPS: json.dumps(dict(log_groups)),
             },
         )
-        self._allow(notify, source, watched, topic)
+        self._allow(notify, source, topic)
         self._subscribe(notify, statuses)
 
     @staticmethod
@@ -106,23 +103,21 @@ class Notify(Construct):
         )
 
     @staticmethod
-    def _allow(
-        notify: EventFunction, source: FunctionSource, watched: WatchedState, topic: sns.ITopic
-    ) -> None:
-        watched.allow_items(notify, ["dynamodb:GetItem"])
-        watched.allow_items(
+    def _allow(notify: EventFunction, source: FunctionSource, topic: sns.ITopic) -> None:
+        source.watched.allow_items(notify, ["dynamodb:GetItem"])
+        source.watched.allow_items(
             notify,
             ["dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
             partitions=["notice#*"],
         )
-        watched.allow_objects(
+        source.watched.allow_objects(
             notify,
             ["s3:GetObject"],
             "*/job.json",
             reason="What a job asks for lies beside its tensors, and the names of jobs are not "
             "known at deployment; only objects called job.json can be read.",
         )
-        watched.allow_listing(notify)
+        source.watched.allow_listing(notify)
         notify.allow(["sns:Publish"], [topic.topic_arn])
         if source.encryption.data_key is None:
             notify.allow(KEY_ACTIONS, [source.encryption.key.key_arn])

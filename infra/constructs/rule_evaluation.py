@@ -22,7 +22,6 @@ from infra.constructs.function import (
 )
 from infra.constructs.queue_target import QueueTarget
 from infra.constructs.status_bus import STATUS_BUS, allow_status_events
-from infra.constructs.watched_state import WatchedState
 from infra.rule_settings import RuleConfiguration
 from lambdas.contracts import environment
 from lambdas.contracts.events import STATUS_DETAIL_TYPE, tensor_object_pattern
@@ -90,7 +89,6 @@ class RuleEvaluation(Construct):
         *,
         evaluated: Evaluated,
         source: FunctionSource,
-        watched: WatchedState,
     ) -> None:
         """Create the queue, the function and the event rule."""
         super().__init__(scope, id_)
@@ -108,11 +106,11 @@ class RuleEvaluation(Construct):
                 description=f"Evaluates {evaluated.title} on the tensors of training jobs",
                 wakes_itself=True,
             ),
-            environment={**self._environment(config, watched), **evaluated.environment},
+            environment={**self._environment(config), **evaluated.environment},
         )
-        self._allow(watched)
+        self._allow()
         self._consume(config)
-        self._subscribe(evaluated, watched)
+        self._subscribe(evaluated)
 
     def _queue(self, evaluated: Evaluated, source: FunctionSource) -> sqs.Queue:
         config = source.config
@@ -130,8 +128,9 @@ class RuleEvaluation(Construct):
             ),
         )
 
-    def _allow(self, watched: WatchedState) -> None:
+    def _allow(self) -> None:
         function = self.evaluator
+        watched = function.watched
         watched.allow_objects(
             function,
             ["s3:GetObject"],
@@ -182,8 +181,8 @@ class RuleEvaluation(Construct):
             report_batch_item_failures=True,
         )
 
-    def _subscribe(self, evaluated: Evaluated, watched: WatchedState) -> None:
-        pattern = tensor_object_pattern(watched.bucket_names())
+    def _subscribe(self, evaluated: Evaluated) -> None:
+        pattern = tensor_object_pattern(self.evaluator.watched.bucket_names())
         events.Rule(
             self,
             "Tensors",
@@ -196,9 +195,8 @@ class RuleEvaluation(Construct):
             targets=[QueueTarget(self.queue, self.dead_letters)],
         )
 
-    def _environment(self, config: StepwatchConfig, watched: WatchedState) -> dict[str, str]:
+    def _environment(self, config: StepwatchConfig) -> dict[str, str]:
         return {
-            **watched.environment(),
             environment.EVENT_BUS_NAME: STATUS_BUS,
             environment.QUEUE_URL: self.queue.queue_url,
             environment.WORKER_WAIT_S: str(config.worker_wait_s),

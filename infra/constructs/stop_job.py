@@ -9,7 +9,6 @@ from infra.config import StepwatchConfig
 from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
 from infra.constructs.status_bus import STATUS_BUS, allow_status_events
-from infra.constructs.watched_state import WatchedState
 from infra.nag import acknowledge
 from lambdas.contracts import environment
 from lambdas.contracts.events import STOP_OVERDUE_DETAIL_TYPE, issues_found_pattern
@@ -38,9 +37,7 @@ class StopJob(Construct):
     The events that it could not handle are jobs that somebody must look at.
     """
 
-    def __init__(
-        self, scope: Construct, id_: str, *, source: FunctionSource, watched: WatchedState
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, source: FunctionSource) -> None:
         """Create the function, its event rules and the queue of its failures."""
         super().__init__(scope, id_)
         stop = self.handler = EventFunction(
@@ -48,12 +45,12 @@ class StopJob(Construct):
             "StopTrainingJob",
             source=source,
             settings=SETTINGS,
-            environment=_environment(source.config, watched),
+            environment=_environment(source.config),
         )
-        self._allow_state(stop, watched)
+        self._allow_state(stop)
         self._allow_reading_jobs(stop, source.config)
         if source.config.stop_policy != OBSERVE:
-            self._allow_stopping(stop, source.config, watched)
+            self._allow_stopping(stop, source.config)
         stop.on_event(
             "IssuesFound",
             issues_found_pattern(),
@@ -65,21 +62,21 @@ class StopJob(Construct):
             description="See whether the jobs that were asked to stop have ended",
         )
 
-    def _allow_state(self, stop: EventFunction, watched: WatchedState) -> None:
+    def _allow_state(self, stop: EventFunction) -> None:
         for keys, what in OWN_FILES.items():
-            watched.allow_objects(
+            stop.watched.allow_objects(
                 stop,
                 ["s3:GetObject"],
                 keys,
                 reason=f"{what} beside the tensors of a job, whose name is not known at "
                 f"deployment; only objects called {keys[2:]} are meant.",
             )
-        watched.allow_listing(stop)
-        watched.allow_items(stop, ["dynamodb:GetItem", "dynamodb:Query"])
-        watched.allow_items(
+        stop.watched.allow_listing(stop)
+        stop.watched.allow_items(stop, ["dynamodb:GetItem", "dynamodb:Query"])
+        stop.watched.allow_items(
             stop, ["dynamodb:PutItem", "dynamodb:UpdateItem"], partitions=["stop#*"]
         )
-        watched.allow_active_index(stop)
+        stop.watched.allow_active_index(stop)
         allow_status_events(stop, STOP_OVERDUE_DETAIL_TYPE)
 
     def _allow_reading_jobs(self, stop: EventFunction, config: StepwatchConfig) -> None:
@@ -98,13 +95,13 @@ class StopJob(Construct):
         if "ecs" in config.stop_platforms:
             stop.allow(["ecs:DescribeTasks"], [self._accept_any("ecs", "task", stop)])
 
-    def _allow_stopping(
-        self, stop: EventFunction, config: StepwatchConfig, watched: WatchedState
-    ) -> None:
+    def _allow_stopping(self, stop: EventFunction, config: StepwatchConfig) -> None:
         """Allow stopping the jobs that the stop policy names, and no other."""
-        stop.allow(["s3:PutObject"], [b.arn_for_objects("*/stop.json") for b in watched.buckets])
+        stop.allow(
+            ["s3:PutObject"], [b.arn_for_objects("*/stop.json") for b in stop.watched.buckets]
+        )
         tag = f"aws:ResourceTag/{config.stop_tag}"
-        consent = {"StringLike": {tag: [f"s3://{name}/*" for name in watched.bucket_names()]}}
+        consent = {"StringLike": {tag: [f"s3://{name}/*" for name in stop.watched.bucket_names()]}}
         no_refusal = {"StringNotEquals": {tag: NEVER}}
         stop.allow(
             ["sagemaker:StopTrainingJob"],
@@ -133,9 +130,8 @@ class StopJob(Construct):
         return cdk.Stack.of(self).format_arn(service=service, resource=resource, resource_name="*")
 
 
-def _environment(config: StepwatchConfig, watched: WatchedState) -> dict[str, str]:
+def _environment(config: StepwatchConfig) -> dict[str, str]:
     return {
-        **watched.environment(),
         environment.EVENT_BUS_NAME: STATUS_BUS,
         environment.STOP_POLICY: config.stop_policy,
         environment.STOP_RULES: ",".join(config.stop_rules),

@@ -10,7 +10,6 @@ from constructs import Construct
 
 from infra.constructs.function import FunctionSettings, FunctionSource, StepwatchFunction
 from infra.constructs.rule_evaluation import RuleQueues
-from infra.constructs.watched_state import WatchedState
 from lambdas.contracts import environment
 
 __all__ = ["Sweep"]
@@ -34,7 +33,6 @@ class Sweep(Construct):
         id_: str,
         *,
         source: FunctionSource,
-        watched: WatchedState,
         queues: RuleQueues,
     ) -> None:
         """Create the function and its schedule."""
@@ -45,14 +43,13 @@ class Sweep(Construct):
             source=source,
             settings=SETTINGS,
             environment={
-                **watched.environment(),
                 environment.RULE_QUEUE_URLS: queues.urls(),
                 environment.MAX_SILENCE_S: str(source.config.max_silence_s),
             },
         )
         self.function = sweep.function
-        watched.allow_active_index(sweep)
-        watched.allow_items(sweep, ["dynamodb:GetItem"])
+        source.watched.allow_active_index(sweep)
+        source.watched.allow_items(sweep, ["dynamodb:GetItem"])
         queues.allow_sending(sweep)
         self._schedule()
 

@@ -73,27 +73,30 @@ class StepwatchStack(cdk.Stack):
             layer_folder=self.layer_folder,
             config=config,
             encryption=self._encryption,
+            watched=WatchedState(self.storage.buckets, self.state.table),
         )
-        watched = WatchedState(self.storage.buckets, self.state.table)
-        shared: dict[str, Any] = {"source": source, "watched": watched}
-        self.job_rules = JobRules(self, "JobRules", access_logs=self.storage.access_logs, **shared)
+        self.job_rules = JobRules(
+            self, "JobRules", source=source, access_logs=self.storage.access_logs
+        )
         self.evaluations = {
             rule.name: RuleEvaluation(
-                self, f"Rule-{rule.name}", evaluated=Evaluated.of_rule(rule), **shared
+                self, f"Rule-{rule.name}", evaluated=Evaluated.of_rule(rule), source=source
             )
             for rule in config.rules
         } | self.job_rules.evaluations
         queues = RuleQueues({name: found.queue for name, found in self.evaluations.items()})
-        self.sweep = Sweep(self, "Sweep", queues=queues, **shared)
+        self.sweep = Sweep(self, "Sweep", queues=queues, source=source)
         log_groups = {
             name: found.evaluator.log_group.log_group_name
             for name, found in self.evaluations.items()
         }
         topic = self.alerts.topic
         self._handlers = {
-            "stop_job": StopJob(self, "StopJob", **shared).handler,
-            "finish_job": FinishJob(self, "FinishJob", queues=queues, **shared).handler,
-            "notify": Notify(self, "Notify", topic=topic, log_groups=log_groups, **shared).handler,
+            "stop_job": StopJob(self, "StopJob", source=source).handler,
+            "finish_job": FinishJob(self, "FinishJob", queues=queues, source=source).handler,
+            "notify": Notify(
+                self, "Notify", topic=topic, log_groups=log_groups, source=source
+            ).handler,
         }
 
     def _monitored(self) -> Monitored:
