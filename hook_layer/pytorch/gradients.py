@@ -52,7 +52,9 @@ class GradientReader:
     def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """Watch these parameters, by the names of their gradients, besides those watched."""
         self._watched.update(parameters)
-        self._known.update((n, _Version(p.grad)) for n, p in parameters.items())
+        there = {name: p.grad for name, p in parameters.items()}
+        self._known = {name: v for name, v in self._known.items() if name not in there}
+        self._known.update((name, _Version(g)) for name, g in there.items() if g is not None)
 
     def unwatch(self) -> None:
         """Watch nothing."""
@@ -113,10 +115,10 @@ class _Version:
 
     __slots__ = ("_id", "_num_writes", "_reference")
 
-    def __init__(self, gradient: Tensor | None) -> None:
+    def __init__(self, gradient: Tensor) -> None:
         self._id = id(gradient)
-        self._reference = None if gradient is None else _weak_reference(gradient)
-        self._num_writes = 0 if gradient is None else _num_writes(gradient)
+        self._reference = _weak_reference(gradient)
+        self._num_writes = _num_writes(gradient)
 
     def is_of(self, gradient: Tensor) -> bool:
         """Return whether it is this gradient, and nobody wrote to it since."""
@@ -132,10 +134,10 @@ def _weak_reference(gradient: Tensor) -> ref[Tensor] | StorageWeakRef:
     return StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
 
 
-def _is_gone(reference: ref[Tensor] | StorageWeakRef | None) -> bool:
+def _is_gone(reference: ref[Tensor] | StorageWeakRef) -> bool:
     if isinstance(reference, StorageWeakRef):
         return bool(reference.expired())  # type: ignore[no-untyped-call]
-    return reference is None or reference() is None
+    return reference() is None
 
 
 def _num_writes(tensor: Tensor) -> int:
