@@ -191,9 +191,7 @@ class FunctionalLosses:
 
     def _stand_for(self, loss: Tensor, parts: list[_NotedCall], terms: Terms) -> bool:
         """Return whether calls stand for a loss [] that they are terms of."""
-        is_one, self._factor = len(parts) == 1, 1.0
-        if is_one and parts[0].is_number and not (terms.is_multiplied or terms.is_partial):
-            return True  # it is the value of the call
+        is_one = len(parts) == 1
         is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
         if (terms.is_partial and (is_own or not is_one)) or (terms.is_multiplied and is_own):
             return False

@@ -8,6 +8,7 @@ the sum over all paths, and in DistributedDataParallel over all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 from weakref import ref
 
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = ["GradientReader"]
+
+_COMPRESSED: Final = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 class GradientReader:
@@ -111,33 +114,40 @@ class GradientReader:
 
 
 class _Version:
-    """Which gradient it is, and how often it was written to; does not keep it alive."""
+    """Which gradient it is, in which memory, and how often it was written to; keeps none alive."""
 
-    __slots__ = ("_id", "_num_writes", "_reference")
+    __slots__ = ("_memory", "_num_writes", "_tensor")
 
     def __init__(self, gradient: Tensor) -> None:
-        self._id = id(gradient)
-        self._reference = _weak_reference(gradient)
+        self._tensor = None if _may_be_swapped(gradient) else ref(gradient)
+        self._memory = _memory(gradient)
         self._num_writes = _num_writes(gradient)
 
     def is_of(self, gradient: Tensor) -> bool:
         """Return whether it is this gradient, and nobody wrote to it since."""
-        is_same = self._id == id(gradient) and not _is_gone(self._reference)
-        return is_same and self._num_writes == _num_writes(gradient)
+        is_same = self._tensor is None or self._tensor() is gradient
+        is_written_to = self._num_writes != _num_writes(gradient)
+        return is_same and not is_written_to and self._memory == _memory(gradient)
 
 
-def _weak_reference(gradient: Tensor) -> ref[Tensor] | StorageWeakRef:
-    if not torch.__future__.get_swap_module_params_on_conversion():
-        return ref(gradient)
-    # Torch swaps no tensor that has weak references; one to its memory takes four times as long.
-    values = gradient._values() if gradient.is_sparse else gradient  # noqa: SLF001
-    return StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
+def _may_be_swapped(gradient: Tensor) -> bool:
+    """Return whether `Module.to` swaps a gradient, which torch refuses if a weak reference is left.
+
+    Then it is known by a reference to its memory, which takes four times as long.
+    """
+    has_class = type(gradient) is not Tensor
+    return has_class or torch.__future__.get_swap_module_params_on_conversion()
 
 
-def _is_gone(reference: ref[Tensor] | StorageWeakRef) -> bool:
-    if isinstance(reference, StorageWeakRef):
-        return bool(reference.expired())  # type: ignore[no-untyped-call]
-    return reference() is None
+def _memory(gradient: Tensor) -> tuple[object, ...]:
+    if not _may_be_swapped(gradient):
+        return (gradient.data_ptr(),) if gradient.layout is torch.strided else ()
+    values = gradient
+    if gradient.layout in _COMPRESSED:
+        values = gradient.values()
+    elif gradient.is_sparse:
+        values = gradient._values()  # noqa: SLF001 - also of one that is not coalesced
+    return id(gradient), StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
 
 
 def _num_writes(tensor: Tensor) -> int:

@@ -22,14 +22,16 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rule_runtime.configuration.collection_config import CollectionConfig, as_collections
 from rule_runtime.engine.constraints import AtLeast, AtMost, GreaterThan, LessThan, Regex, Unit
 from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
 from rule_runtime.engine.step_bounds import StepBounds
-from rule_runtime.trial.step_view import StepView
+
+if TYPE_CHECKING:  # commands that only name rules start without numpy
+    from rule_runtime.trial.step_view import StepView
 
 if sys.version_info >= (3, 11):  # an evaluator starts without the other, which is large
     from typing import dataclass_transform

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rule_runtime.trial.step_view import StepView
+if TYPE_CHECKING:  # commands start without numpy
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OF_BOOSTING", "Framework", "framework_of"]
 

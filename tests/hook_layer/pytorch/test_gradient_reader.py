@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
 from torch import nn  # noqa: E402
+from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
 
 from hook_layer.pytorch.gradients import GradientReader  # noqa: E402
 
@@ -115,3 +116,47 @@ def test_no_gradient_is_kept_alive() -> None:
     import sys
 
     assert sys.getrefcount(gradient) == 2
+
+
+@pytest.fixture(params=[False, True], ids=["usual", "swapping"])
+def _may_swap(request: pytest.FixtureRequest) -> Iterator[None]:
+    torch.__future__.set_swap_module_params_on_conversion(request.param)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.usefixtures("_may_swap")
+@pytest.mark.parametrize("layout", ["strided", "sparse_coo", "sparse_csr"])
+def test_a_gradient_is_found_once_and_again_where_it_is_another(layout: str) -> None:
+    def gradient() -> torch.Tensor:
+        dense = torch.eye(2)
+        return dense if layout == "strided" else dense.to_sparse(layout=getattr(torch, layout))
+
+    weight = nn.Parameter(gradient() if layout == "sparse_csr" else torch.eye(2))
+    named, reader = {"weight": weight}, GradientReader()
+    weight.grad = gradient()
+    reader.watch(named)
+    assert not reader.find(named)
+    weight.grad = gradient()
+    assert list(reader.find(named)) == ["weight"]
+    assert not reader.find(named)
+
+
+@pytest.mark.usefixtures("_may_swap")
+def test_a_gradient_in_other_memory_is_found() -> None:
+    pair = Pair()
+    pair.used.grad = torch.ones(2)
+    pair.begin()
+    pair.used.grad.data = torch.zeros(2)
+    assert list(pair.reader.find(pair.named)) == ["used"]
+
+
+def test_gradients_of_a_class_of_their_own_may_be_swapped() -> None:
+    # torch swaps parameters of such classes, as DTensor, and their gradients, whatever is set.
+    net = nn.Module()
+    net.weight = nn.Parameter(TwoTensor(torch.ones(2), torch.ones(2)))
+    net.weight.grad = TwoTensor(torch.ones(2), torch.ones(2))
+    reader = GradientReader()
+    reader.watch({"weight": net.weight})
+    net.double()
+    assert list(reader.find({"weight": net.weight})) == ["weight"]
