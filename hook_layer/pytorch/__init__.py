@@ -54,27 +54,9 @@ logger = logging.getLogger("stepwatch")
 class Hook(OriginalHook, TorchHook):
     """Captures tensors of a PyTorch training job.
 
-    Args:
-        out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
-        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
-        dry_run: Decide everything and store nothing.
-        reduction_config: What is stored of a tensor; default: its value.
-        save_config: When; default: every 500 steps.
-        include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections, by name or as `CollectionConfig`;
-            `losses` always is.
-        save_all: Save everything.
-        include_workers: Which ranks of torch.distributed write. `one`: rank 0. `all`: every rank.
-            `auto`: statistics of up to 16 ranks, and values of rank 0.
-        configuration: What a configuration file says, as `create_from_json_file` passes it; then
-            none of the other arguments may be given.
-        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
-            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            max_step_bytes max_run_bytes termination_timeout_s`.
-
-    Raises:
-        HookConfigurationError: An argument makes no sense.
+    The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` are always
+    saved. With `include_workers="auto"` up to 16 ranks of torch.distributed write statistics, and
+    rank 0 writes values, too.
     """
 
     _defaults = DEFAULTS

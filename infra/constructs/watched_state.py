@@ -40,7 +40,7 @@ class WatchedState:
     ) -> None:
         """Allow a function some actions on the objects whose keys match a pattern.
 
-        `reason` tells cdk-nag why the wildcard is right.
+        `reason` is why the wildcard is right, for cdk-nag.
         """
         function.allow(actions, [bucket.arn_for_objects(keys) for bucket in self.buckets])
         for bucket in self.buckets:

@@ -146,13 +146,13 @@ class StepwatchStack(cdk.Stack):
 
     def _outputs_of_functions(self) -> dict[str, tuple[str, str]]:
         """Return names and queues of the functions whose events can be delivered again."""
-        told = {
+        functions = {
             "StopJob": ("stop_job", "stops training jobs"),
             "FinishJob": ("finish_job", "learns of the end of training jobs"),
             "Notify": ("notify", "tells people of findings"),
         }
         outputs = {}
-        for name, (handler, what) in told.items():
+        for name, (handler, what) in functions.items():
             found = self._handlers[handler]
             outputs[f"{name}FunctionName"] = (
                 found.function.function_name,

@@ -47,7 +47,7 @@ class TrialAtStep(Trial):
         return StepIndex(self.store, (None, self.step + 1), run=self._run)
 
     def _look(self, *, may_wait: bool) -> None:
-        """Show the steps up to this one; the end marker tells nothing of them."""
+        """Show the steps up to this one; the end marker says nothing about them."""
         del may_wait
         self._take_in(self._index.refresh())
 
