@@ -66,6 +66,14 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("stepwatch")
 
 
+@pytest.fixture(autouse=True)
+def _same_random_weights_in_any_order() -> None:
+    """Give a test the same random weights and inputs wherever it runs among the others."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+
+
 def pytest_collection_finish() -> None:
     """Set aside what imported libraries hold: each garbage collection would look through it all."""
     _read_service_models_once()
