@@ -67,12 +67,13 @@ class MxnetEvents(BaseHook):
         self._blocks.models_changed()
         if len(self._blocks.registered.models) == 1:
             self._handles += [
-                BACKWARD.listen(after=self._on_backward),
-                ARRAY_BACKWARD.listen(after=self._on_backward),
-                TRAINER_STEP.listen(before=self._on_trainer, after=self._on_trained),
-                TRAINER_UPDATE.listen(before=self._on_trainer, after=self._on_trained),
-                TRAINER_UPDATES.listen(before=self._on_update),
+                BACKWARD.listen(self._on_backward),
+                ARRAY_BACKWARD.listen(self._on_backward),
+                TRAINER_UPDATES.listen(self._on_update, is_before_call=True),
             ]
+            for function in (TRAINER_STEP, TRAINER_UPDATE):
+                self._handles.append(function.listen(self._on_trainer, is_before_call=True))
+                self._handles.append(function.listen(self._on_trained))
         self._handles += [
             BlockCall.before(model, self._on_forward),
             BlockCall.behind(model, self._on_forwarded),
@@ -136,13 +137,12 @@ class MxnetEvents(BaseHook):
             self._blocks.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
     @guarded("losses")
-    def _on_backward(self, heads: Any, head_grads: Any = None, *_: Any, **keywords: Any) -> None:
-        given = [head_grads, keywords.get("out_grad")]
+    def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if not self._is_newest():
             return
-        is_named = (
-            self._has_loss or self.own_tensors.has_losses or any(g is not None for g in given)
-        )
+        heads, *others = args
+        has_gradients = bool(arrays_in(others))  # the rest are switches
+        is_named = self._has_loss or self.own_tensors.has_losses or has_gradients
         if self.collector.due and not is_named:
             named = self._blocks.numbered(_LOSS_PREFIX, heads)
             self._blocks.capture(named, member_of=(CollectionKeys.LOSSES,))
@@ -175,17 +175,20 @@ class MxnetEvents(BaseHook):
         return trained, others
 
     @guarded("optimizer variables")
-    def _on_trainer(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+    def _on_trainer(self, args: tuple[Any, ...], _: Any) -> None:
+        trainer = args[0]
         if self.collector.due and self._trains_our_parameters(trainer):
             self._capture_state(trainer)
 
     @guarded("gradients")
-    def _on_update(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+    def _on_update(self, args: tuple[Any, ...], _: Any) -> None:
+        trainer = args[0]
         if self.collector.due and self._trains_our_parameters(trainer):
             self._capture_updates(trainer)
 
     @guarded("steps")
-    def _on_trained(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+    def _on_trained(self, args: tuple[Any, ...], _: Any) -> None:
+        trainer = args[0]
         if not self._trains_our_parameters(trainer):
             return
         self._stepped.add(id(trainer))

@@ -22,7 +22,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.values import own_shard
-from hook_layer.pytorch.watched_functions import SCALER_SCALE, Listening
+from hook_layer.pytorch.watched_functions import SCALER_SCALE
+from hook_layer.watched_functions import Listening
 
 __all__ = ["LossScaling", "parameters_of", "unscaled"]
 

@@ -21,8 +21,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hook_layer.pytorch.calls import uncompiled
-from hook_layer.pytorch.watched_functions import WatchedFunction
 from hook_layer.tracebacks import hide_frame
+from hook_layer.watched_functions import WatchedFunction
 
 __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 

@@ -26,7 +26,7 @@ def test_a_loss_without_a_block(trial: WrittenTrial) -> None:
     for _ in range(2):
         with autograd.record():
             loss = net(mx.nd.ones((2, 3))).mean()
-        autograd.backward([loss])
+        autograd.backward([loss], [None], retain_graph=True)
         trainer.step(1)
         expected.append(loss.asnumpy())
     hook.close()
@@ -35,14 +35,19 @@ def test_a_loss_without_a_block(trial: WrittenTrial) -> None:
     assert trial.collections().collections["losses"].tensor_names == ("Loss_output_0",)
 
 
-def test_what_has_gradients_of_its_own_is_no_loss(trial: WrittenTrial) -> None:
+@pytest.mark.parametrize("by_name", [False, True])
+def test_what_has_gradients_of_its_own_is_no_loss(trial: WrittenTrial, by_name: bool) -> None:
     net = nn.Dense(3, in_units=3, prefix="dense0_")
     net.initialize()
     hook = every_step(trial)
     hook.register_block(net)
     with autograd.record():
         outputs = net(mx.nd.ones((2, 3)))
-    outputs.backward(mx.nd.ones((2, 3)))
+    gradients = mx.nd.ones((2, 3))
+    if by_name:
+        outputs.backward(out_grad=gradients)
+    else:
+        outputs.backward(gradients)
     hook.close()
     assert "gradient/dense0_weight" in trial.names(0)
     assert not [name for name in trial.names(0) if "Loss" in name]

@@ -24,7 +24,6 @@ from hook_layer.pytorch.watched_functions import (  # noqa: E402
     BACKWARD,
     SCALER_SCALE,
     SCALER_STEP,
-    WatchedFunction,
 )
 
 LOSS, UNNAMED = "CrossEntropyLoss_output_0", "Loss_output_0"
@@ -361,32 +360,6 @@ def test_functions_of_torch_are_what_they_were_without_a_hook(
     gc.collect()
     loop.step()
     assert torch.autograd.backward is originals[0]
-
-
-def test_somebody_else_may_wrap_the_same_function() -> None:
-    class Owner:
-        @staticmethod
-        def function(x: int) -> int:
-            return x + 1
-
-    class Listener:
-        def __init__(self) -> None:
-            self.calls: list[tuple[Any, ...]] = []
-
-        def hear(self, args: tuple[Any, ...], result: Any) -> None:
-            self.calls.append((*args, result))
-
-    watched, listener = WatchedFunction(Owner, "function"), Listener()
-    listening = watched.listen(listener.hear)
-    ours = Owner.function
-    Owner.function = lambda x: 10 * ours(x)  # type: ignore[assignment, method-assign]
-    assert Owner.function(1) == 20
-    listening.remove()
-    assert Owner.function(2) == 30
-    again = watched.listen(listener.hear)
-    assert Owner.function(3) == 40
-    again.remove()
-    assert listener.calls == [(1, 2), (3, 4)]
 
 
 def test_a_tensor_subclass_is_one_loss(trial: WrittenTrial) -> None:
