@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
-__all__ = ["Listening", "WatchedFunction"]
+__all__ = ["Listening", "Watched", "WatchedFunction"]
 
 _Function: TypeAlias = Callable[..., Any]
 
@@ -25,27 +25,11 @@ class _Nesting(threading.local):
     value = False
 
 
-class WatchedFunction:
-    """A function, and who listens to its calls.
+class Watched:
+    """Something that is called, and who listens to its calls."""
 
-    Args:
-        owner: The module or class that it belongs to.
-        name: Its name there.
-    """
-
-    def __init__(self, owner: Any, name: str) -> None:
-        self._owner = owner
-        self._name = name
-        self._nesting = _Nesting()
+    def __init__(self) -> None:
         self._listeners: tuple[Listening, ...] = ()
-        self._original: _Function | None = None
-        self._wrapper: _Function | None = None
-        self._is_wrapped = False
-
-    @property
-    def is_wrapped(self) -> bool:
-        """Whether the function is wrapped at present."""
-        return self._is_wrapped
 
     def listen(self, method: Callable[..., None], *, is_before_call: bool = False) -> Listening:
         """Call a method with the arguments of each call, and with its result.
@@ -55,15 +39,54 @@ class WatchedFunction:
             is_before_call: Whether it is called before the function, with None for the result.
         """
         listening = Listening(self, method, is_before_call=is_before_call)
+        is_first = not self._listeners
         self._listeners = (*self._listeners, listening)
-        self._wrap()
+        if is_first:
+            self._wrap()
         return listening
 
     def forget(self, listening: Listening) -> None:
-        """Call a listener no more; without any the function is again what it was."""
-        self._listeners = tuple(other for other in self._listeners if other is not listening)
-        if not self._listeners:
+        """Stop calling a listener; without any, restore what was wrapped."""
+        before = self._listeners
+        self._listeners = tuple(other for other in before if other is not listening)
+        if before and not self._listeners:
             self._unwrap()
+
+    def _wrap(self) -> None:
+        """Begin to report calls."""
+        raise NotImplementedError
+
+    def _unwrap(self) -> None:
+        """Stop reporting calls."""
+        raise NotImplementedError
+
+    def _report(self, args: tuple[Any, ...], result: Any, *, is_before_call: bool = False) -> None:
+        for listening in self._listeners:
+            if listening.is_before_call is not is_before_call:
+                continue
+            method = listening.method()
+            if method is None:
+                listening.remove()
+            else:
+                method(args, result)
+
+
+class WatchedFunction(Watched):
+    """A function that is wrapped while somebody listens.
+
+    Args:
+        owner: The module or class that it belongs to.
+        name: Its name there.
+    """
+
+    def __init__(self, owner: Any, name: str) -> None:
+        super().__init__()
+        self._owner = owner
+        self._name = name
+        self._nesting = _Nesting()
+        self._original: _Function | None = None
+        self._wrapper: _Function | None = None
+        self._is_wrapped = False
 
     def _wrap(self) -> None:
         if self._is_wrapped:
@@ -103,33 +126,23 @@ class WatchedFunction:
 
         return wrapper
 
-    def _report(self, args: tuple[Any, ...], result: Any, *, is_before_call: bool = False) -> None:
-        for listening in self._listeners:
-            if listening.is_before_call is not is_before_call:
-                continue
-            method = listening.method()
-            if method is None:
-                listening.remove()
-            else:
-                method(args, result)
-
 
 class Listening:
-    """A listener of a function, which can be removed.
+    """A listener, which can be removed.
 
     Args:
-        function: The function.
+        watched: What it listens to.
         method: Is called; its owner is known weakly.
         is_before_call: Whether it is called before the function.
     """
 
     def __init__(
-        self, function: WatchedFunction, method: Callable[..., None], *, is_before_call: bool
+        self, watched: Watched, method: Callable[..., None], *, is_before_call: bool
     ) -> None:
         self.method = WeakMethod(method)
         self.is_before_call = is_before_call
-        self._function = function
+        self._watched = watched
 
     def remove(self) -> None:
         """Listen no more."""
-        self._function.forget(self)
+        self._watched.forget(self)

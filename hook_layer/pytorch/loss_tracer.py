@@ -112,7 +112,7 @@ class LossTracer(Part):
             return
         self._modules.watch_only(set(self._registered.losses) if is_on else frozenset())
         if not self._listening:
-            self._listening = [function.listen(self._on_function) for function in LOSS_FUNCTIONS]
+            self._listening = [LOSS_FUNCTIONS.listen(self._on_function)]
 
     def stop_listening(self) -> None:
         """Listen to no loss."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hook_layer.pytorch.calls import uncompiled
 from hook_layer.tracebacks import hide_frame
-from hook_layer.watched_functions import WatchedFunction
+from hook_layer.watched_functions import Watched
 
 __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 
@@ -40,8 +40,8 @@ def _trampoline(*args: Any, **kwargs: Any) -> Any:
     return _reporting(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
-class WatchedLoss(WatchedFunction):
-    """A loss function; its listeners get it, the arguments as they were given, and the result.
+class WatchedLoss:
+    """A loss function whose calls can be reported.
 
     Args:
         name: Its name in `torch.nn.functional`.
@@ -50,7 +50,6 @@ class WatchedLoss(WatchedFunction):
     """
 
     def __init__(self, name: str, class_name: str, num_inputs: int = 2) -> None:
-        super().__init__(F, name)
         self.class_name = class_name
         self._watched: Any = getattr(F, name)
         self._signature = inspect.signature(self._watched)
@@ -90,22 +89,24 @@ class WatchedLoss(WatchedFunction):
             _nesting.is_silent = False
         return result
 
-    def _wrap(self) -> None:
-        if self._is_wrapped:
-            return
+    def watch(self, report: Callable[..., None]) -> None:
+        """Report calls: this function, the arguments as they were given, and the result.
+
+        Args:
+            report: Is called; always the same one.
+        """
         if self._codes is None:
-            self._codes = self._watched.__code__, self._prepared()
+            self._codes = self._watched.__code__, self._prepared(report)
         self._watched.__signature__ = self._signature
         self._watched.__code__ = self._codes[1]
-        self._is_wrapped = True
 
-    def _unwrap(self) -> None:
-        if self._is_wrapped and self._codes is not None:
+    def unwatch(self) -> None:
+        """Make the function what it was."""
+        if self._codes is not None:
             self._watched.__code__ = self._codes[0]
             del self._watched.__signature__
-            self._is_wrapped = False
 
-    def _prepared(self) -> CodeType:
+    def _prepared(self, notify: Callable[..., None]) -> CodeType:
         """Return the code that reports a call; what it uses goes into the function's globals."""
         function = self._watched
         name, code, names = function.__name__, function.__code__, function.__globals__
@@ -114,7 +115,7 @@ class WatchedLoss(WatchedFunction):
         names[_WARNINGS] = _WarningsOfCallers()
         deeper = _renamed(code, {"warnings": _WARNINGS})
         names[renamed["_reporting"]] = self._reporting(
-            FunctionType(deeper, names, name, function.__defaults__)
+            FunctionType(deeper, names, name, function.__defaults__), notify
         )
         own = _renamed(_trampoline.__code__, renamed)
         # What looks for the source, as torch.jit does, finds that of the function.
@@ -124,9 +125,9 @@ class WatchedLoss(WatchedFunction):
             co_firstlineno=code.co_firstlineno,
         )
 
-    def _reporting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        notify = uncompiled(self._report)
-
+    def _reporting(
+        self, original: Callable[..., Any], notify: Callable[..., None]
+    ) -> Callable[..., Any]:
         def report(*args: Any, **kwargs: Any) -> Any:
             # Tensors of other classes may call the function again, and torch.jit traces it.
             try:
@@ -141,6 +142,27 @@ class WatchedLoss(WatchedFunction):
             return result
 
         return report
+
+
+class LossFunctions(Watched):
+    """Loss functions, which are listened to together.
+
+    Attributes:
+        functions: Each of them.
+    """
+
+    def __init__(self, *functions: WatchedLoss) -> None:
+        super().__init__()
+        self.functions = functions
+        self._notify = uncompiled(self._report)
+
+    def _wrap(self) -> None:
+        for function in self.functions:
+            function.watch(self._notify)
+
+    def _unwrap(self) -> None:
+        for function in self.functions:
+            function.unwatch()
 
 
 class _WarningsOfCallers:
@@ -183,7 +205,7 @@ class _Nesting(threading.local):
 
 _nesting: Final = _Nesting()
 
-LOSS_FUNCTIONS: Final = (
+LOSS_FUNCTIONS: Final = LossFunctions(
     WatchedLoss("binary_cross_entropy", "BCELoss"),
     WatchedLoss("binary_cross_entropy_with_logits", "BCEWithLogitsLoss"),
     WatchedLoss("cosine_embedding_loss", "CosineEmbeddingLoss", 3),
