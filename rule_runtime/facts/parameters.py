@@ -6,7 +6,7 @@ Shape legend: G = gradients, R = parameters, one for each (tensor, worker).
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -85,15 +85,33 @@ class Gradients:
         gradient of a bias right before is zero except for rounding, while that of the weight of
         the same layer is not.
         """
-        named = zip(self.owners, self.rows.names, self.rows.workers, strict=True)
-        where = {(owner or name, worker): at for at, (owner, name, worker) in enumerate(named)}
+        biases, weights = _with_weights(self.owners, self.rows.names, self.rows.workers)
+        of_weight = self.sizes[weights]
+        is_rounding = (of_weight > 0) & (self.sizes[biases] <= _ROUNDING * of_weight)
         found = np.zeros(len(self.rows), dtype=np.bool_)
-        for (name, worker), at in where.items():
-            for bias, weight in _BIASES:
-                of_weight = where.get((name.removesuffix(bias) + weight, worker))
-                if name.endswith(bias) and of_weight is not None and self.sizes[of_weight] > 0:
-                    found[at] |= self.sizes[at] <= _ROUNDING * self.sizes[of_weight]
+        found[biases[is_rounding]] = True
         return found
+
+
+@lru_cache(maxsize=32)
+def _with_weights(
+    owners: tuple[str, ...], names: tuple[str, ...], workers: tuple[str, ...]
+) -> npt.NDArray[np.intp]:
+    """Return the gradients of biases, and those of the weights of the same layers [2, pairs].
+
+    The result is cached, because names hardly ever change in a run.
+    """
+    named = zip(owners, names, workers, strict=True)
+    where = {(owner or name, worker): at for at, (owner, name, worker) in enumerate(named)}
+    pairs = [
+        (at, where[of_weight])
+        for (name, worker), at in where.items()
+        for bias, weight in _BIASES
+        if name.endswith(bias)
+        and (of_weight := (name.removesuffix(bias) + weight, worker)) in where
+    ]
+    found: npt.NDArray[np.intp] = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    return found
 
 
 def weight_fingerprints(parameters: TensorRows) -> npt.NDArray[np.uint32]:

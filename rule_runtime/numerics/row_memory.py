@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -43,12 +44,14 @@ class RowMemory:
 
     def __init__(self, memory: MutableMapping[str, Any], pairs: Sequence[tuple[str, str]]) -> None:
         self._memory = memory
-        self._records = np.frombuffer(base64.b64decode(memory.get("rows", "")), _RECORD)
-        keys = [zlib.crc32(f"{worker}\0{name}".encode()) for name, worker in pairs]
-        known = {key: of for key, *of in self._records.tolist()}
-        found = np.array([known.get(key, (0, 0)) for key in keys], dtype=np.int64)
-        self._keys = np.array(keys, dtype=np.uint32)
-        self.fingerprints, self._streaks = found.reshape(-1, 2).T
+        # The first record stands for all keys that are not remembered.
+        stored = bytes(_RECORD.itemsize) + base64.b64decode(memory.get("rows", ""))
+        self._records = np.frombuffer(stored, _RECORD)
+        self._keys = _keys(tuple(pairs))
+        at = np.searchsorted(self._records["key"], self._keys, side="right") - 1
+        found = self._records[np.where(self._records["key"][at] == self._keys, at, 0)]
+        self.fingerprints = found["fingerprint"].astype(np.int64)
+        self._streaks = found["streak"].astype(np.int64)
 
     def update(
         self, is_bad: npt.NDArray[np.bool_], fingerprints: npt.ArrayLike = 0
@@ -58,9 +61,19 @@ class RowMemory:
         streaks = np.where(is_bad, np.minimum(self._streaks + 1, _LONGEST), 0)
         records = np.zeros(len(keys), _RECORD)
         records["key"], records["fingerprint"], records["streak"] = keys, fingerprints, streaks
-        absent = self._records[~np.isin(self._records["key"], keys)]
-        joined = np.concatenate([records, absent])
+        joined = np.concatenate([records, self._records])
+        _, first = np.unique(joined["key"], return_index=True)
+        joined = joined[first]  # a record of this step, if there is one
         joined = joined[(joined["fingerprint"] | joined["streak"]) != 0]
-        stored = joined[np.argsort(joined["key"], kind="stable")][:MAX_ROWS]
+        stored = joined[:MAX_ROWS]
         self._memory["rows"] = base64.b64encode(stored.tobytes()).decode()
-        return np.where(np.isin(keys, stored["key"]), streaks, 0)
+        if len(joined) > MAX_ROWS:
+            streaks[keys > stored["key"][-1]] = 0
+        return streaks
+
+
+@lru_cache(maxsize=32)
+def _keys(pairs: tuple[tuple[str, str], ...]) -> npt.NDArray[np.uint32]:
+    """Return a hash of the tensor and worker of each row [R]; pairs hardly ever change in a run."""
+    keys = [zlib.crc32(f"{worker}\0{name}".encode()) for name, worker in pairs]
+    return np.array(keys, dtype=np.uint32)

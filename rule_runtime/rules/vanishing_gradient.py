@@ -57,8 +57,9 @@ class VanishingGradient(Rule):
             return NotEvaluated("no tensor of the collection gradients was saved")
         if not np.isfinite(sizes).any():
             return NotEvaluated("no gradient has a finite element")
-        known = RowMemory(memory if self.patience > 1 else {}, rows.pairs)
-        streaks = known.update(self._vanished(step, gradients))
+        streaks = self._vanished(step, gradients).astype(np.int64)
+        if self.patience > 1:
+            streaks = RowMemory(memory, rows.pairs).update(streaks > 0)
         found = streaks >= self.patience
         if not found.any():
             return Passed()
