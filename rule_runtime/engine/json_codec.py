@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,10 +40,9 @@ class JsonRecord:
     def to_json(self) -> dict[str, Any]:
         """Return the members as a JSON object; numbers that are not finite become their names."""
         kind: Any = type(self)
-        hints = _hints(kind)
         return {
-            member.metadata.get("json", member.name): _encoded(hints[member.name], value)
-            for member in fields(kind)
+            member.key: _encoded(member.kind, value)
+            for member in _members(kind)
             if (value := getattr(self, member.name)) is not None
         }
 
@@ -65,9 +64,32 @@ def json_number(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+class _Member(NamedTuple):
+    """A member of a dataclass: its name, that in JSON, its type, and whether it has no default."""
+
+    name: str
+    key: str
+    kind: Any
+    is_required: bool
+
+
 _hints = lru_cache(maxsize=64)(typing.get_type_hints)
 
 
+@lru_cache(maxsize=64)
+def _members(kind: Any) -> tuple[_Member, ...]:
+    return tuple(
+        _Member(
+            member.name,
+            member.metadata.get("json", member.name),
+            _hints(kind)[member.name],
+            member.default is MISSING and member.default_factory is MISSING,
+        )
+        for member in fields(kind)
+    )
+
+
+@lru_cache(maxsize=256)
 def _without_none(kind: Any) -> Any:
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return next(part for part in typing.get_args(kind) if part is not type(None))
@@ -75,8 +97,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def _encoded(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one for each sort of type
-    args = typing.get_args(_without_none(kind)) or (Any, Any)
-    if kind is Any or value is None:
+    if kind is Any or value is None or type(value) in _PLAIN:
         return value
     if isinstance(value, JsonRecord):
         return value.to_json()
@@ -85,6 +106,7 @@ def _encoded(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one for each sort
     if isinstance(value, float):
         return json_number(value)
     if isinstance(value, Mapping):
+        args = typing.get_args(_without_none(kind)) or (Any, Any)
         if args[0] is str:
             return {key: _encoded(args[1], each) for key, each in value.items()}
         return [[key, _encoded(args[1], each)] for key, each in sorted(value.items())]
@@ -116,12 +138,11 @@ def _decoded(kind: Any, data: Any, path: str) -> Any:  # noqa: PLR0911 - as abov
 
 def _record(kind: Any, data: Any, path: str) -> Any:
     found = _checked(dict, "an object", data, path)
-    hints, values = _hints(kind), {}
-    for member in fields(kind):
-        key = member.metadata.get("json", member.name)
+    values = {}
+    for name, key, of, is_required in _members(kind):
         if found.get(key) is not None:
-            values[member.name] = _decoded(hints[member.name], found[key], f"{path}.{key}")
-        elif member.default is MISSING and member.default_factory is MISSING:
+            values[name] = _decoded(of, found[key], f"{path}.{key}")
+        elif is_required:
             raise JsonError(f"{path}.{key}", "a value", None)
     return kind(**values)
 
