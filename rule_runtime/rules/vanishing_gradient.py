@@ -76,7 +76,9 @@ class VanishingGradient(Rule):
     def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
         """Return which gradients have vanished at this step [G]."""
         sizes, workers = gradients.sizes, np.array(gradients.rows.workers)
-        bad = (sizes < self.threshold) & ~gradients.is_cancelled
+        bad = sizes < self.threshold
+        if bad.any():
+            bad &= ~gradients.is_cancelled
         for worker in set(gradients.rows.workers) if self.max_share < 1 else ():
             own = workers == worker
             largest = float(np.fmax.reduce(sizes[own]))
