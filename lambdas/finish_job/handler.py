@@ -36,7 +36,7 @@ def _service() -> FinishJobService:
         registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
         queue=WakeQueue(clients.sqs, settings.rule_queue_urls),
         reports=JobReports(
-            RunStates(clients.dynamodb(), settings.state_table_name),
+            RunStates(clients.dynamodb(), settings.state_table_name, _telemetry()),
             lambda uri: S3Store(uri, client=clients.s3()),
             _telemetry(),
         ),

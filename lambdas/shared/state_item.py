@@ -25,6 +25,7 @@ __all__ = [
     "MAX_MEMORY_JSON_BYTES",
     "OPTIONAL_ATTRIBUTES",
     "RETENTION_S",
+    "DamagedStateError",
     "MemoryTooLargeError",
     "StateKey",
     "StoredState",
@@ -53,6 +54,10 @@ _ITEM_MARGIN_BYTES: Final = 4 * 1024  # names of attributes, numbers and what Dy
 _TEXTS: Final = ("blocked_by", "counts", "evidence")
 OPTIONAL_ATTRIBUTES: Final = ("evidence", ACTIVE_ATTRIBUTE, "memory", "memory_object", "note")
 """Attributes that an item may lack."""
+
+
+class DamagedStateError(ValueError):
+    """An item is not one that `attributes_of` made."""
 
 
 class MemoryTooLargeError(ValueError):
@@ -211,7 +216,18 @@ def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
 
 
 def state_of(item: Mapping[str, Any]) -> EvaluationState:
-    """Return the state that an item holds; without progress and memory, if the item has none."""
+    """Return the state that an item holds; without progress and memory, if the item has none.
+
+    Raises:
+        DamagedStateError: It holds no state.
+    """
+    try:
+        return _state_of(item)
+    except (LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
+        raise DamagedStateError(f"{type(error).__name__}: {error}") from error
+
+
+def _state_of(item: Mapping[str, Any]) -> EvaluationState:
     content: dict[str, Any] = {
         "status": item["status"]["S"],
         "transition": int(item["transition"]["N"]),

@@ -74,6 +74,25 @@ def test_not_before_all_rules_have_judged(judged: Pipeline) -> None:
     assert "Other" in (report(judged) or "")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"counts": {"S": "{"}},
+        {"counts": {"S": "[" * 10_000}},
+        {"status": {"S": "Fine"}},
+        {"ended": {"S": "yes"}},
+        {"transition": {"S": "1"}},
+    ],
+)
+def test_a_damaged_state_is_reported(judged: Pipeline, changes: dict[str, Any]) -> None:
+    item = {**judged.state_item(), "rule": {"S": "Other"}, **changes}
+    judged.aws("dynamodb").put_item(TableName="states", Item=item)
+    assert judged.finish(event_of(judged.announced()[-1])) == WRITTEN
+    page = report(judged) or ""
+    assert "its stored state is damaged" in page
+    assert "IssuesFound at step 2" in page
+
+
 def test_the_end_of_the_job_writes_it_again(judged: Pipeline) -> None:
     judged.finish(state_change())
     assert RULE in (report(judged) or "")

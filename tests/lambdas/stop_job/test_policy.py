@@ -87,6 +87,23 @@ class TestTheDeploymentsPolicy:
         assert signal is not None
         assert signal["RuleConfigurationName"] == "Other", "the finding that was enough"
 
+    def test_a_damaged_state_of_another_rule_does_not_count(
+        self,
+        pipeline: Pipeline,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
+        first = finding_of(pipeline, **LOCAL)
+        damaged = {"run": pipeline.state_item()["run"], "rule": {"S": "Bare"}}
+        pipeline.aws("dynamodb").put_item(TableName="states", Item=damaged)
+        assert pipeline.stop(own_event(first)) == NOTHING_TO_DO
+        (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert vars(warning)["rule"] == "Bare"
+        second = finding_of_another_rule(pipeline, monkeypatch)
+        assert pipeline.stop(own_event(second)) is None
+        assert stop_file(pipeline) is not None
+
     def test_rules_that_do_not_stop_jobs_do_not_count(
         self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
