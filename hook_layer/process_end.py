@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import weakref
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from contextlib import ExitStack
+from typing import Any, ClassVar, Final, Protocol
 
-__all__ = ["Closable", "ProcessEnd"]
+__all__ = ["Closable", "ProcessEnd", "at_process_end"]
+
+_PRIORITY: Final = 100
+"""Calls come before the end of what multiprocessing has itself, such as queues."""
 
 
 class Closable(Protocol):
@@ -17,6 +22,21 @@ class Closable(Protocol):
     def close(self) -> None:
         """Finish."""
         ...
+
+
+def at_process_end(call: Callable[[], None]) -> Callable[[], None]:
+    """Call something when this process ends, once or twice; return what cancels that.
+
+    Children that multiprocessing forks end without what `atexit` knows.
+    """
+    undo = ExitStack()
+    undo.callback(atexit.unregister, atexit.register(call))
+    processes: Any = sys.modules.get("multiprocessing.process")
+    if processes is not None and processes.parent_process() is not None:
+        from multiprocessing.util import Finalize  # noqa: PLC0415 - such a child has it already
+
+        undo.callback(Finalize(None, call, exitpriority=_PRIORITY).cancel)
+    return undo.close
 
 
 class ProcessEnd:
@@ -28,24 +48,31 @@ class ProcessEnd:
 
     Args:
         owner: The object; only weakly held.
+
+    Attributes:
+        cancel: Does nothing when the process ends.
     """
 
-    is_now: ClassVar[bool] = False
-    """Whether the process is ending."""
+    error: ClassVar[BaseException | None] = None
+    """What ends the process, as nobody caught it; None as long as it does not end."""
     _left: ClassVar[list[ProcessEnd]] = []
 
     def __init__(self, owner: Closable) -> None:
         self._pid = os.getpid()
         self._owner = weakref.ref(owner)
         self._rest: Callable[[], None] | None = None
-        atexit.register(self._run_at_exit)
+        self.cancel = at_process_end(self._run_at_exit)
 
     def _run_at_exit(self) -> None:
-        ProcessEnd.is_now = True
+        error = getattr(sys, "last_value", None) or sys.exc_info()[1]
+        ProcessEnd.error = None if isinstance(error, SystemExit) else error
         self.run()
 
     def run(self) -> None:
-        """Close the object, or do what it left."""
+        """Close the object, or do what it left; a forked child has none of its threads."""
+        self.cancel()
+        if self._pid != os.getpid():
+            return
         owner = self._owner()
         if owner is not None:
             owner.close()
@@ -61,11 +88,4 @@ class ProcessEnd:
     def finish_left(cls) -> None:
         """Do at once what is left to do of objects that have died."""
         while cls._left:
-            end = cls._left.pop()
-            if end._pid == os.getpid():  # noqa: SLF001 - of this class; a forked child has none of the threads
-                end.cancel()
-                end.run()
-
-    def cancel(self) -> None:
-        """Do nothing when the process ends."""
-        atexit.unregister(self._run_at_exit)
+            cls._left.pop().run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
@@ -120,10 +119,8 @@ class RunPlace:
         run, self._run = self._run, None
         if run is None or self._notes is None:
             return
-        error: BaseException | None = (
-            getattr(sys, "last_value", None) if ProcessEnd.is_now else None
-        )
-        if end == "Completed" and error is not None:  # nobody caught it
+        error = ProcessEnd.error
+        if end == "Completed" and error is not None:
             end, details = "Failed", f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARACTERS]
         self._notes.end_run(run.name, end, details)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
+from collections.abc import Callable
 
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.session import Session
 from hook_layer.core.tensor_capture import PlannedTensors
+from hook_layer.process_end import at_process_end
 
 __all__ = ["LateValues"]
 
@@ -23,16 +24,17 @@ class LateValues:
     def __init__(self, recorder: Recorder, session: Session) -> None:
         self._recorder = recorder
         self._session = session
+        self._cancel: Callable[[], None] = lambda: None
 
     def capture(self, tensors: PlannedTensors, wall_time: float | None) -> None:
         """Capture values; the newest of a name counts."""
         if not self._recorder.pending_names:
-            atexit.register(self.close)  # also if the hook is gone by then
+            self._cancel = at_process_end(self.close)  # also if the hook is gone by then
         self._recorder.capture_own(tensors, wall_time)
 
     def close(self) -> None:
         """Write the values."""
-        atexit.unregister(self.close)
+        self._cancel()
         if self._session.state.is_forked:
             return
         with self._recorder.lock:

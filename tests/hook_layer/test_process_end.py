@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.session_notes import NOTES_VARIABLE, SessionNotes
 from hook_layer.testing.written_trial import WrittenTrial
 
 pytest.importorskip("torch")
@@ -49,3 +50,72 @@ def test_the_end_marker_is_for_true_ends(
     # A step stays open until it is captured, so the last one is not there after a kill.
     assert set(trial.indexes()) >= set(range(steps))
     assert not [path for path in out_dir.rglob("*") if path.suffix == ".tmp"]
+
+
+CHILDREN = """
+import multiprocessing, os, sys
+from hook_layer.testing.written_trial import WrittenTrial
+from tests.hook_layer.tiny_hook import W, make_hook
+
+def train(out_dir):
+    global hook
+    hook = make_hook(WrittenTrial(out_dir))
+    for step in range(4):
+        hook.train(W)
+
+def train_and_fail(out_dir):
+    train(out_dir)
+    raise KeyError("later")
+
+context = multiprocessing.get_context("fork")
+"""
+IN_A_PROCESS = """
+process = context.Process(target=train, args=sys.argv[1:])
+process.start()
+process.join()
+"""
+IN_A_POOL = """
+pool = context.Pool(1)
+pool.map(train, sys.argv[1:])
+pool.close()
+pool.join()
+"""
+FORKED_LATER = """
+train(sys.argv[1])
+hook.flush()
+del hook
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("body", [IN_A_PROCESS, IN_A_POOL], ids=["process", "pool"])
+def test_a_training_in_a_forked_child_is_complete(tmp_path: Path, body: str) -> None:
+    trial = run(tmp_path, body)
+    assert set(trial.indexes()) == set(range(4))
+    assert trial.end_marker() is not None
+
+
+def test_a_forked_child_ends_no_training_of_its_parent(tmp_path: Path) -> None:
+    trial = run(tmp_path, FORKED_LATER)
+    assert set(trial.indexes()) >= set(range(3))
+    assert trial.end_marker() is None
+
+
+def test_the_error_that_ends_a_forked_child_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = SessionNotes.make(tmp_path / "notes", ())
+    monkeypatch.setenv(NOTES_VARIABLE, str(tmp_path / "notes"))
+    run(tmp_path / "trial", IN_A_PROCESS.replace("=train", "=train_and_fail"))
+    (noted,) = notes.runs
+    assert (noted.run.end, noted.run.details) == ("Failed", "KeyError: 'later'")
+
+
+def run(folder: Path, body: str) -> WrittenTrial:
+    """Run a script that trains in a child, or has one."""
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", CHILDREN + body, folder], check=True, cwd=root)
+    return WrittenTrial(str(folder))
