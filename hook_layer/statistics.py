@@ -88,7 +88,7 @@ def statistics_rows(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     rows = np.empty((len(arrays), len(STATISTICS_COLUMNS)))
     short: dict[np.dtype[Any], list[int]] = {}
     for position, array in enumerate(arrays):
-        if 0 < array.size <= _SHORT and has_statistics(array.dtype):
+        if 1 < array.size <= _SHORT and has_statistics(array.dtype):
             short.setdefault(array.dtype, []).append(position)
         else:
             rows[position] = array_statistics(array)
