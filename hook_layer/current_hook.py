@@ -33,12 +33,17 @@ class CurrentHook(Generic[_Hook]):
 
     @classmethod
     def of_any_framework(cls) -> BaseHook | None:
-        """Return a hook that was made or set, of whatever framework; None: there is none."""
+        """Return a hook that this process made or set, of any framework; None: there is none."""
         for current in cls._of_frameworks:
-            hook: BaseHook | None = current._hook  # noqa: SLF001 - of this class
-            if hook is not None:
+            if current._has_own:  # noqa: SLF001 - of this class
+                hook: BaseHook | None = current._hook  # noqa: SLF001
                 return hook
         return None
+
+    @property
+    def _has_own(self) -> bool:
+        """Whether there is a hook that was not made before this process was forked."""
+        return self._hook is not None and not self._hook.state.is_forked
 
     def get_hook(
         self,
@@ -49,7 +54,8 @@ class CurrentHook(Generic[_Hook]):
 
         Args:
             json_config_path: The file; None: as `create_from_json_file` finds it.
-            create_if_not_exists: Whether one is made if there is none.
+            create_if_not_exists: Whether one is made if there is none, or only one that was made
+                before this process was forked, which does nothing here.
 
         Returns:
             The hook; None if there is neither hook nor file, and where `USE_SMDEBUG` switches
@@ -60,7 +66,7 @@ class CurrentHook(Generic[_Hook]):
         """
         if not hook_enabled():
             return None
-        if self._hook is None and create_if_not_exists:
+        if create_if_not_exists and not self._has_own:
             try:
                 self._hook = self._hook_type.create_from_json_file(json_config_path)
             except ConfigurationFileNotFoundError as error:

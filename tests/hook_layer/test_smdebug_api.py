@@ -499,6 +499,22 @@ def test_hooks_for_scripts_that_register_them_themselves() -> None:
 # The hook of the process --------------------------------------------------------------------------
 
 
+def test_a_forked_child_gets_a_hook_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hook.json"
+    path.write_text(json.dumps({"LocalPath": new_uri()}))
+    monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(path))
+    hook = smd.Hook.create_from_json_file()
+    monkeypatch.setattr("hook_layer.this_process.this_process.pid", -1)
+    assert smd.get_hook() is hook, "which does nothing in the child"
+    own = smd.get_hook(create_if_not_exists=True)
+    assert own is not None
+    assert own.is_active
+    assert smd.get_hook() is own
+    smd.del_hook()
+
+
 @does("get_hook", "set_hook", "del_hook", "Hook.create_from_json_file")
 def test_the_hook_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smd.del_hook()
