@@ -162,6 +162,8 @@ class StepWriter:
         Returns:
             False if it took too long, or steps wait on local disk for a store that is away.
         """
+        if os.getpid() != self._pid:
+            return True  # the process that handed it over waits for it
         with self._changed:
             self._threads.hurry()
             is_idle = self._threads.idle.wait_for(lambda: self._threads.is_idle, timeout_s)

@@ -327,6 +327,19 @@ def test_a_fork_of_the_process_writes_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert CountedSnapshot.released == 1
 
 
+def test_a_fork_of_the_process_waits_for_no_thread_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY)
+    writer.submit(make_record(0))
+    with monkeypatch.context() as patch:
+        patch.setattr("hook_layer.writer.os.getpid", lambda: -1)
+        assert writer.wait_until_idle(0.0)
+    assert not writer.wait_until_idle(0.0)
+    store.gate.set()
+    assert writer.close(TIMEOUT_S)
+
+
 def test_a_store_that_hangs_does_not_hold_close_up() -> None:
     store = Switchable()
     store.gate.clear()
