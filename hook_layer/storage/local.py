@@ -138,7 +138,8 @@ class LocalStore:
 
     def exists(self, key: str) -> bool:
         """Return whether an object has this key."""
-        return self._path(key).is_file()
+        with self._reported(key):
+            return self._path(key).is_file()
 
     def size(self, key: str) -> int:
         """Return the object's size in bytes."""

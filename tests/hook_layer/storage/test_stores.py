@@ -240,6 +240,11 @@ def test_a_folder_that_cannot_be_walked_is_a_storage_error(tmp_path: Path) -> No
         list(store.list())
 
 
+def test_a_name_that_the_system_refuses_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="too long"):
+        LocalStore(tmp_path).exists("x" * 300)
+
+
 def test_open_store_knows_paths_and_uris(tmp_path: Path) -> None:
     by_path = open_store(tmp_path / "a b")
     assert by_path.uri == f"file://{tmp_path}/a%20b/"
