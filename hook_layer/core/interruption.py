@@ -71,6 +71,7 @@ class Interruption:
         else:  # a `close` that this interrupts could wait for a lock that it holds itself
             is_stored = trial.writer.wait_until_idle(timeout_s)
         is_stored = is_stored or trial.writer.close(max(deadline - time.monotonic(), 0.0))
+        is_stored = is_stored and not trial.writer.counters.steps_in_spool
         logger.warning(
             "%s %s step %d; %s",
             number.name,

@@ -66,7 +66,7 @@ class Backlog:
         self._aside: list[WaitingStep] = []
         self._disk_bytes = 0
         self._num_in_memory = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may interrupt who has it
 
     def __len__(self) -> int:
         return len(self._order)

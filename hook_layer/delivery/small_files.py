@@ -51,7 +51,7 @@ class SmallFiles:
         self._deferred: list[Callable[[], None]] = []
         self._refused: set[str] = set()
         self._complained: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may interrupt who has it
 
     @property
     def is_done(self) -> bool:

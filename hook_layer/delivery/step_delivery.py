@@ -92,9 +92,10 @@ class StepDelivery:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing waits."""
+        """Whether nothing waits, or what waits was left in the spool."""
         has_aside = self.backlog.aside and not self._has_tried_aside
-        return not self.has_backlog and not has_aside and self.files.is_done
+        is_empty = not self.has_backlog and not has_aside and self.files.is_done
+        return is_empty or self._has_left
 
     @property
     def is_hopeless(self) -> bool:

@@ -37,7 +37,7 @@ class StoreHealth:
         self._counters = counters
         self.breaker = CircuitBreaker(clock=clock)
         self._has_lost = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may interrupt who has it
 
     def call(self, action: Callable[[], object]) -> Exception | None:
         """Call the store, and return the error that it raised."""

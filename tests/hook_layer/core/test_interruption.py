@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import signal
+import threading
+from pathlib import Path
 
 import pytest
 
+from hook_layer.delivery.spool_folder import SpoolFolder
+from hook_layer.storage.base import StoreRefusedError
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import TinyHook, W, make_hook
 
@@ -53,3 +57,29 @@ def test_without_a_time_limit_nothing_is_handled(trial: WrittenTrial) -> None:
     interrupted(hook)
     assert not list(trial.indexes())
     hook.close()
+
+
+@pytest.mark.parametrize("place", ["put_file", "is_empty", "release"])
+def test_a_signal_in_the_midst_of_close_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    def refuse(key: str, _: object) -> None:
+        raise StoreRefusedError(key)
+
+    def interrupt(*arguments: object, **more: object) -> object:
+        monkeypatch.setattr(SpoolFolder, place, original)
+        interrupted(hook)
+        return original(*arguments, **more)
+
+    trial, original = WrittenTrial(str(tmp_path / "trial")), getattr(SpoolFolder, place)
+    monkeypatch.setattr(trial.store, "put", refuse)
+    hook = make_hook(trial, spool_dir=str(tmp_path))
+    hook.train(W)
+    hook.train(W)
+    assert not hook.flush()
+    monkeypatch.setattr(SpoolFolder, place, interrupt)
+    closing = threading.Thread(target=hook.close, daemon=True)  # waited for its own lock for ever
+    closing.start()
+    closing.join(hook.session.options.termination_timeout_s)
+    assert not closing.is_alive()
+    assert "ended this process after step 1; not all could be stored" in caplog.text
