@@ -54,7 +54,7 @@ class S3Store:
         client: A boto3 S3 client; one with standard retries is made when it is None.
 
     Raises:
-        ValueError: `uri` is no S3 URI.
+        ValueError: `uri` is no S3 URI, or the settings of this machine allow no client.
     """
 
     def __init__(self, uri: str, client: S3Client | None = None) -> None:
@@ -65,7 +65,10 @@ class S3Store:
         parts = [part for part in (match["prefix"] or "").split("/") if part]
         self.prefix = "".join(f"{part}/" for part in parts)
         self.uri = f"s3://{self.bucket}/{self.prefix}"
-        self._client = client or _default_client()
+        try:
+            self._client = client or _default_client()
+        except BotoCoreError as failure:  # such as a profile that does not exist
+            raise ValueError(f"{uri!r} cannot be opened: {failure}") from failure
 
     def put(self, key: str, data: Buffers) -> None:
         """Store an object whole, with one request, or in parts when it is large."""

@@ -263,6 +263,14 @@ def test_open_store_refuses_what_it_does_not_know() -> None:
         open_store("file://elsewhere/x")
 
 
+def test_settings_that_allow_no_client_are_an_error_of_the_uri(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobodys")
+    with pytest.raises(ValueError, match=r"s3://bucket/x.*profile \(nobodys\)"):
+        open_store("s3://bucket/x")
+
+
 def test_credentials_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     def access_key() -> str:
         return S3Store("s3://bucket/x")._client._get_credentials().access_key  # type: ignore[attr-defined]
