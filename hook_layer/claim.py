@@ -43,7 +43,7 @@ class FolderClaim:
     """
 
     _held: Final[WeakSet[FolderClaim]] = WeakSet()
-    _left: Final[dict[str, Callable[[float], object]]] = {}
+    _left: Final[dict[str, WeakMethod[Callable[[float], object]]]] = {}
 
     def __init__(self, store: Store, stop: Callable[[], None] | None = None) -> None:
         self._owner_stops = None if stop is None else WeakMethod(stop)
@@ -61,7 +61,8 @@ class FolderClaim:
         """
         if self._path is None or self._lock is not None:
             return None
-        wait = self._left.pop(os.path.realpath(self._path), None)
+        left = self._left.pop(os.path.realpath(self._path), None)
+        wait = None if left is None else left()
         if wait is not None:
             wait(_PATIENCE_S)
         holder = self._try_to_take(self._path)
@@ -101,11 +102,11 @@ class FolderClaim:
         """Give the folder free though something is still on its way there; takes no lock.
 
         Args:
-            wait: Waits so many seconds at most until it has arrived; called by anyone who claims
-                the folder next in this process.
+            wait: Method that waits so many seconds at most until it has arrived; called by anyone
+                who claims the folder next in this process. Its owner is known weakly.
         """
         if self._path is not None and self._lock is not None:
-            self._left[os.path.realpath(self._path)] = wait
+            self._left[os.path.realpath(self._path)] = WeakMethod(wait)
         self.release()
 
     def give_way(self, path: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from hook_layer.claim import CLAIM_FILE, FolderClaim
+from hook_layer.process_end import ProcessEnd
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
@@ -195,6 +198,18 @@ def test_what_a_gone_hook_has_on_its_way_arrives_before_the_next_run_begins(
     trial = WrittenTrial(str(out_dir))
     assert list(trial.indexes()) == [0, 1, 2]
     assert {index.run for index in trial.indexes().values()} == {trial.job().run_id}
+
+
+def test_of_a_gone_hook_nothing_stays_once_all_has_arrived(out_dir: Path) -> None:
+    hook = make_hook(WrittenTrial(str(out_dir)))
+    hook.train(W)
+    assert hook.session.trial is not None
+    writer = weakref.ref(hook.session.trial.writer)
+    del hook
+    assert writer() is not None
+    ProcessEnd.finish_left()
+    gc.collect()
+    assert writer() is None
 
 
 def test_a_child_does_not_keep_the_claim(out_dir: Path) -> None:
