@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 __all__ = [
     "ConfigurationFileNotFoundError",
     "HookConfigurationError",
     "InvalidCollectionConfigurationError",
+    "PicklableError",
     "TrainingStoppedError",
     "close_match",
     "misspelled",
@@ -25,6 +26,27 @@ _LIKELY: Final = 0.8
 """Likeness (difflib's ratio) of a misspelled name: a letter of five, or two that changed places."""
 
 
+_Error = TypeVar("_Error", bound=BaseException)
+
+
+class PicklableError(Exception):
+    """An error that stays what it is on its way to another process.
+
+    Python would call its constructor with the message, which a pool of processes waits for forever
+    where the constructor needs something else.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[_Error], args: tuple[Any, ...], attributes: dict[str, Any]) -> _Error:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(attributes)
+    return error
+
+
 class HookConfigurationError(ValueError):
     """A hook was configured with a value that makes no sense."""
 
@@ -33,7 +55,7 @@ class ConfigurationFileNotFoundError(HookConfigurationError, FileNotFoundError):
     """There is no configuration file."""
 
 
-class InvalidCollectionConfigurationError(HookConfigurationError):
+class InvalidCollectionConfigurationError(PicklableError, HookConfigurationError):
     """A collection of the user names neither tensors nor regular expressions."""
 
     def __init__(self, name: str, valid: Iterable[str] = ()) -> None:
@@ -45,7 +67,7 @@ class InvalidCollectionConfigurationError(HookConfigurationError):
         )
 
 
-class TrainingStoppedError(RuntimeError):
+class TrainingStoppedError(PicklableError, RuntimeError):
     """Training was asked to stop by a rule; raised where the next step would have begun.
 
     A training script may catch it, e.g. to save a checkpoint; the hook is closed by then.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hook_layer.errors import PicklableError
 from hook_layer.format.modes import ModeKeys
 
 __all__ = [
@@ -28,7 +29,7 @@ _HAS_REDUCTIONS: Final = (
 )
 
 
-class TrialError(Exception):
+class TrialError(PicklableError):
     """Base of every error of a trial."""
 
 
