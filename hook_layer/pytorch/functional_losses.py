@@ -8,7 +8,8 @@ is the only one, was a fifth of the sum at first, and was never more than it.
 
 Validation has no backward pass. There the loss is the call that has the same place among the calls
 of its function as the one that the model was last trained by, if all but the reduction is the same;
-and the sum of several calls, if the model was trained by the sum of those.
+and the sum of several calls, if the model was trained by the sum of those. Training by a module of
+torch is training by the function that it calls: validation often has a module of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
@@ -88,6 +90,8 @@ class FunctionalLosses:
         self._calls: list[_NotedCall] = []
         self._places: Counter[WatchedLoss] = Counter()
         self._trained_by: list[_Manner] = []
+        self._of_modules: dict[str, _Manner] = {}
+        self._found: ReferenceType[Tensor] | None = None  # the newest one of validation
         self._parts: dict[int, Tensor] = {}
         self._factor = 1.0  # of the sum of several calls
         self._ratios = LossRatios()
@@ -98,6 +102,11 @@ class FunctionalLosses:
 
     def forget_all(self) -> None:
         """Forget also which calls training goes by."""
+        self.forget_functions()
+        self._of_modules.clear()
+
+    def forget_functions(self) -> None:
+        """Forget all calls but those of modules: training goes by a loss that has a name."""
         self.forget()
         self._trained_by.clear()
         self._parts.clear()
@@ -124,6 +133,22 @@ class FunctionalLosses:
         loss = LossCall(call[0].class_name, _inputs(call) if with_inputs else {}, own)
         self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
 
+    def is_of_module(self, name: str, value: Any, *, is_training: bool) -> bool:
+        """Return whether what a module returned is known as the value of a call of validation.
+
+        Args:
+            name: The loss that the module is.
+            value: What it returned.
+            is_training: Whether the model may be trained by it.
+        """
+        if not is_training:
+            return self._found is not None and self._found() is value
+        if isinstance(value, Tensor) and self._calls:
+            newest = self._calls[-1]
+            if newest.node is value.grad_fn and newest.loss.name == name and newest.is_number:
+                self._of_modules[name] = newest.manner
+        return False
+
     def divides_sum(self, loss: Tensor) -> bool:
         """Return whether a loss [] is a sum that a call returned, multiplied or divided."""
         calls = self._calls
@@ -140,16 +165,19 @@ class FunctionalLosses:
         # What the script makes of elements is not known.
         if manner is None or manner.reduction == "none" or not isinstance(value, Tensor):
             return None
-        for at, known in enumerate(self._trained_by):
+        of_module = self._of_modules.get(call[0].class_name)
+        trained_by = self._trained_by or ([] if of_module is None else [of_module])
+        for at, known in enumerate(trained_by):
             if not known.is_comparable(manner):
                 continue
+            self._found = ref(value)
             if manner.reduction != known.reduction:  # as a sum of all rows, to be divided later
                 value = call[0].reduced(call[1], known.reduction)
-            if len(self._trained_by) == 1:
+            if len(trained_by) == 1:
                 return LossCall(call[0].class_name, _inputs(call), value.detach())
             with torch.no_grad():
                 self._parts[at] = value.detach()
-                if len(self._parts) == len(self._trained_by):
+                if len(self._parts) == len(trained_by):
                     total = torch.stack([*self._parts.values()]).sum()
                     return LossCall(UNNAMED, {}, self._factor * total)
         return None

@@ -130,7 +130,12 @@ class LossTracer(Part):
         if not self.turn.is_in_thread or self.turn.is_over or self.turn.trains_another(outputs):
             return
         if self.is_active and not is_recomputing():
-            self.capture(self._registered.loss_name(loss), inputs, outputs)
+            name = self._registered.loss_name(loss)
+            is_training = self._modes.is_training
+            if self._functional.is_of_module(name, outputs, is_training=is_training):
+                self._has_loss = True
+            else:
+                self.capture(name, inputs, outputs)
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
@@ -167,7 +172,7 @@ class LossTracer(Part):
             self._counts.loss_outside_steps()
             return
         self._has_loss = True
-        self.forget()
+        self._functional.forget_functions()
         if not self._collector.due:
             return
         has_many = self._tensors.count(f"{name}_output_") >= _MANY_LOSSES

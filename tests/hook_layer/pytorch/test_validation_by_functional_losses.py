@@ -216,3 +216,42 @@ def test_a_loss_that_is_registered_later_is_saved_once(trial: WrittenTrial) -> N
         criterion(net(X), NUMBERS)
     hook.close()
     assert trial.names(2) == names_of("MSELoss")
+
+
+@pytest.mark.parametrize("validation", [F.cross_entropy, nn.CrossEntropyLoss(), "criterion"])
+def test_validation_has_a_criterion_of_its_own(trial: WrittenTrial, validation: Any) -> None:
+    """Scripts make one in the function that validates."""
+    hook, criterion = make_hook(trial), nn.CrossEntropyLoss()
+    net = make_net(hook)
+    hook.register_loss(criterion)
+    compare = criterion if validation == "criterion" else validation
+    hook.set_mode(smd.modes.TRAIN)
+    criterion(net(X), CLASSES).backward()
+    hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        outputs = net(X + 1)
+        F.l1_loss(outputs, torch.zeros_like(outputs))
+        loss = compare(outputs, CLASSES)
+    hook.close()
+    values = trial.values(1)
+    assert set(values) == names_of("CrossEntropyLoss")
+    assert float(values[VALUE]) == float(loss)
+
+
+def test_training_by_several_modules_is_validated_by_each(trial: WrittenTrial) -> None:
+    hook, criteria = make_hook(trial), (nn.CrossEntropyLoss(), nn.MSELoss())
+    net = make_net(hook)
+    for criterion in criteria:
+        hook.register_loss(criterion)
+    hook.set_mode(smd.modes.TRAIN)
+    outputs = net(X)
+    (criteria[0](outputs, CLASSES) + criteria[1](outputs, torch.ones_like(outputs))).backward()
+    hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        outputs = net(X + 1)
+        loss = F.mse_loss(outputs, torch.ones_like(outputs))
+        F.cross_entropy(outputs, CLASSES)
+    hook.close()
+    values = trial.values(1)
+    assert set(values) == names_of("CrossEntropyLoss") | names_of("MSELoss")
+    assert float(values["MSELoss_output_0"]) == float(loss)
