@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
 from hook_layer.collection_manager import TensorPlan
+from hook_layer.collections import CollectionKeys
 from hook_layer.core.collector import Collector
 from hook_layer.pytorch.capture import is_capturable
 from hook_layer.pytorch.modules import RegisteredModules
@@ -17,6 +18,7 @@ from hook_layer.pytorch.values import WHOLE
 __all__ = ["GRADIENT_PREFIX", "DueParameters"]
 
 GRADIENT_PREFIX = "gradient/"
+_WEIGHT: Final = (CollectionKeys.WEIGHTS,)
 
 _Due = dict[str, tuple[nn.Parameter, TensorPlan]]
 
@@ -64,13 +66,22 @@ class DueParameters:
 
     def _due(self, named: Mapping[str, nn.Parameter], *, is_of_gradients: bool) -> _Due:
         found: _Due = {}
+        weights = frozenset[str]() if is_of_gradients else _unnamed_weights(named)
         for name, parameter in named.items():
             if is_of_gradients and not parameter.requires_grad:
                 continue
-            plan = self._collector.plan(name)
+            plan = self._collector.plan(name, _WEIGHT if name in weights else ())
             if plan is not None and is_capturable(parameter):
                 found[name] = parameter, plan
         return found
+
+
+def _unnamed_weights(named: Mapping[str, nn.Parameter]) -> frozenset[str]:
+    """Return the weights of a model that calls no parameter so: its matrices, if no biases."""
+    if any("weight" in name for name in named):
+        return frozenset()
+    matrices = (name for name, parameter in named.items() if parameter.dim() > 1)
+    return frozenset(name for name in matrices if "bias" not in name)
 
 
 class _Model:

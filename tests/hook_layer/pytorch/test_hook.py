@@ -800,3 +800,35 @@ def test_the_hook_of_the_process(trial: WrittenTrial) -> None:
     assert smd.get_hook() is hook
     smd.del_hook()
     hook.close()
+
+
+class Kernels(nn.Module):
+    """Layers whose parameters have names of their own, and a head if asked for."""
+
+    def __init__(self, *, has_head: bool) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.ones(3, 2))
+        self.bias_table = nn.Parameter(torch.ones(2, 2))
+        self.scale = nn.Parameter(torch.ones(2))
+        self.head = nn.Linear(2, 1) if has_head else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.head(x @ self.kernel @ self.bias_table * self.scale)
+        return output
+
+
+@pytest.mark.parametrize(
+    ("has_head", "weights"), [(False, ["Kernels_kernel"]), (True, ["Kernels_head.weight"])]
+)
+def test_matrices_are_weights_where_no_parameter_is_called_so(
+    trial: WrittenTrial, has_head: bool, weights: list[str]
+) -> None:
+    hook = smd.Hook(trial.uri, include_collections=["weights", "biases", "gradients"])
+    net = Kernels(has_head=has_head)
+    hook.register_module(net)
+    net(torch.ones(4, 3)).sum().backward()
+    hook.close()
+    assert set(weights) <= set(trial.values(0))
+    members = trial.collections().collections
+    assert list(members["weights"].tensor_names) == weights
+    assert "Kernels_bias_table" in members["biases"].tensor_names
