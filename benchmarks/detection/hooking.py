@@ -12,14 +12,13 @@ from rule_runtime.configuration.packs import find_pack
 __all__ = ["hook_configuration"]
 
 
-def hook_configuration(run: Run, save_interval: int, *, without: tuple[str, ...] = ()) -> Path:
+def hook_configuration(run: Run, save_interval: int) -> Path:
     """Write the file that configures a run's hook, and return where it is.
 
     Args:
         run: The run; its pack says what is saved.
         save_interval: Steps between two that are saved. Where the pack saves activations more
             rarely, they are saved as many times more rarely here.
-        without: Names of collections that the program has nothing of.
     """
     pack = find_pack(run.pack)
     rarer = pack.activations_interval and pack.activations_interval // (pack.save_interval or 1)
@@ -28,7 +27,6 @@ def hook_configuration(run: Run, save_interval: int, *, without: tuple[str, ...]
         save_interval=save_interval,
         activations_interval=rarer and rarer * save_interval,
     )
-    asked = [config for config in pack.collections() if config.name not in without]
     document = {
         "LocalPath": str(run.folder),
         "HookParameters": {
@@ -36,7 +34,7 @@ def hook_configuration(run: Run, save_interval: int, *, without: tuple[str, ...]
             "stop": "flag",
             "termination_timeout_s": None,
         },
-        "CollectionConfigurations": [config.to_json() for config in asked],
+        "CollectionConfigurations": [config.to_json() for config in pack.collections()],
     }
     path = run.folder.with_name("hook.json")
     path.parent.mkdir(parents=True, exist_ok=True)

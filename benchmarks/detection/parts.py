@@ -17,8 +17,7 @@ _ONE_FILE: Final = "unusual"
 """A part whose programs are the `PROGRAMS` of one module."""
 PARTS: Final = (
     "calibration",
-    "thirteenth_held_out",
-    "fourteenth_held_out",
+    "earlier_held_out",
     "fifteenth_held_out",
     _SCRIPTS,
     _ONE_FILE,

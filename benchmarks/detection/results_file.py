@@ -20,8 +20,7 @@ __all__ = ["overview", "part_results"]
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
     "fifteenth_held_out": "Fifteenth held-out set",
-    "fourteenth_held_out": "Fourteenth held-out set",
-    "thirteenth_held_out": "Thirteenth held-out set",
+    "earlier_held_out": "Programs of earlier held-out sets",
     "calibration": "Calibration programs",
     "tutorials": "Healthy scripts in the manner of tutorials",
     "unusual": "Healthy programs that look unusual",

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.detection import compare as module
-from benchmarks.detection.compare import Comparison, compare, main
+from benchmarks.detection.compare import Comparison, compare, is_sampled, main
+from benchmarks.detection.faults import FAULTS
+from benchmarks.detection.parts import PARTS
 from benchmarks.detection.program import HEALTHY
-from benchmarks.detection.runs import Plan
+from benchmarks.detection.runs import Plan, planned
 
 
 def _plan(number: int, fault: str) -> Plan:
@@ -56,6 +58,22 @@ def test_findings_of_rules_that_do_not_fit_are_no_detection() -> None:
     before = _findings("DeadRelu", DEAD, 20)
     compared = compare(DEAD, before, _findings("ClassImbalance", DEAD, 20))
     assert compared.lost == DEAD
+
+
+def test_the_sample_has_all_kinds_of_faults_and_enough_runs() -> None:
+    sample = [
+        plan
+        for part in PARTS
+        for plan in planned(part, healthy_seeds=1, fault_seeds=1)
+        if is_sampled(plan)
+    ]
+    faulty = [plan for plan in sample if not plan.is_healthy]
+    assert len(faulty) >= 100
+    assert len(sample) - len(faulty) >= 20
+    assert {plan.fault for plan in faulty} == set(FAULTS)
+    rows = map(json.loads, module.FROZEN.read_text().splitlines())
+    frozen = {Plan(row["part"], row["program"], row["fault"], row["seed"]) for row in rows}
+    assert set(sample) <= frozen
 
 
 def test_today_equals_what_was_frozen_today(

@@ -66,10 +66,11 @@ def test_parts_have_all_kinds_of_faults_and_no_program_in_common() -> None:
     names = {part: program_names(part) for part in PARTS}
     assert len(set().union(*names.values())) == sum(map(len, names.values()))
     for part, of_part in names.items():
-        if part in ("tutorials", "unusual"):
-            continue  # all are healthy
         kinds = {fault for name in of_part for fault in load_program(part, name).faults}
-        assert kinds == set(FAULTS), part
+        if part in ("calibration", "fifteenth_held_out"):
+            assert kinds == set(FAULTS), part
+        else:
+            assert kinds <= set(FAULTS), part
     assert set(FITTING) == set(FAULTS)
 
 

@@ -1,1 +1,0 @@
-"""Trainings by two more authors, who read neither rules nor results."""
