@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +15,16 @@ from benchmarks.measuring import Scale, in_turns, seconds
 from benchmarks.reading import RUN, smdebug_opener, write_trial
 from benchmarks.result import Measured, Result
 from hook_layer.storage.base import Store, open_store
-from rule_runtime import available_rules
-from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.reconciler import Reconciler
-from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
-from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
-from rule_runtime.trial.step_view import StepReader
+from rule_runtime.trial.step_index import list_index_files, load_step_files
 
-__all__ = ["evaluator", "every_rule", "imports", "vanishing_gradient"]
+__all__ = ["evaluator", "imports", "vanishing_gradient"]
 
 EVENTS_AT_ONCE = 10
 HANDLER = "lambdas.evaluate_rule.handler"
 ROOT = Path(__file__).resolve().parent.parent
-_NEEDED: dict[str, dict[str, Any]] = {
-    "AllZero": {"collection_names": "all"},
-    "SimilarAcrossRuns": {"collection_names": "losses", "other_trials": "another"},
-    "TensorVariance": {"collection_names": "all", "max_threshold": 10.0},
-    "UnchangedTensor": {"collection_names": "all"},
-}
-"""Parameters of rules that cannot do without any."""
 
 
 def vanishing_gradient(scale: Scale) -> list[Result]:
@@ -57,16 +46,6 @@ def vanishing_gradient(scale: Scale) -> list[Result]:
         times |= _per_step(theirs, some)
     row = "VanishingGradient, 50 tensors"
     return [Result(row, "ms/step", times.pop("ours"), 0.11, 0.05, None, times)]
-
-
-def every_rule(scale: Scale) -> list[Result]:
-    """Each rule there is, with the index files already parsed."""
-    store = open_store(write_trial(scale))
-    files = load_step_files(store, _keys(store))
-    rules = {name: rule(**_NEEDED.get(name, {})) for name, rule in available_rules().items()}
-    works = {name: _judged(rule, files, store) for name, rule in rules.items()}
-    times = _per_step(in_turns(works, scale.rounds), len(files))
-    return [Result(f"check: {name}", "ms/step", time) for name, time in times.items()]
 
 
 def evaluator(scale: Scale) -> list[Result]:
@@ -99,15 +78,6 @@ def imports(scale: Scale) -> list[Result]:
     bare = Measured.of(times.pop("")).median
     net = {n: Measured.of(1e3 * (time - bare) for time in found) for n, found in times.items()}
     return [Result("cold imports of an evaluator", "ms", net.pop("ours"), 400, 300, None, net)]
-
-
-def _judged(rule: Rule, files: Sequence[StepFile], store: Store) -> Callable[[], float]:
-    def judge() -> None:
-        evaluation, reader = Evaluation.fresh(rule), StepReader(store)
-        for file in files:
-            evaluation.feed(reader.view(file.step, [file], num_workers=1))
-
-    return lambda: seconds(judge)
 
 
 def _keys(store: Store) -> list[str]:

@@ -29,7 +29,7 @@ from benchmarks.cost.document import COMMAND, PAGE, document
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
 from benchmarks.cost.prices import READ_ON, Prices
-from benchmarks.cost.simulation import simulate, simulate_on_moto
+from benchmarks.cost.simulation import simulate
 from benchmarks.cost.workload import Timing, Workload
 from infra.local.deployment import synthesise
 from tools.generated_text import bring_up_to_date
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         saved_every_s=options.save_interval * options.step_s,
     )
     if options.simulate:
-        _simulate(deployment, workload, seed=options.seed, on_moto=options.moto)
+        _simulate(deployment, workload, seed=options.seed)
     else:
         _print_bill(deployment, workload, options.hours_a_day)
     return 0
@@ -77,7 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_workload(parser)
     parser.add_argument("--simulate", action="store_true", help="count the requests of a run")
-    parser.add_argument("--moto", action="store_true", help="simulate on moto, which takes longer")
     parser.add_argument(
         "--seed", type=int, default=0, help=f"chooses when simulated steps come {_DEFAULT}"
     )
@@ -140,9 +139,8 @@ def _print_lines(title: str, lines: Sequence[Line]) -> None:
     print(f"  {'together':<32}{dollars(lines):>27,.2f} $")
 
 
-def _simulate(deployment: Deployment, workload: Workload, *, seed: int, on_moto: bool) -> None:
-    run = simulate_on_moto if on_moto else simulate
-    counted = run(deployment, Jobs(workload, _TENSORS, seed), Timing())
+def _simulate(deployment: Deployment, workload: Workload, *, seed: int) -> None:
+    counted = simulate(deployment, Jobs(workload, _TENSORS, seed), Timing())
     workload = replace(workload, item_bytes=round(counted.item_bytes) or workload.item_bytes)
     predicted = requests_of(deployment, workload, Timing(), on_aws=False)
     rows = list(compared(predicted, counted))

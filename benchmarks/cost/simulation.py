@@ -1,7 +1,7 @@
 """Jobs that the real functions judge, with every request of them counted.
 
 The clients, the handlers and the settings of the template are real; the answers come from memory,
-or from moto, and Lambda's pollers are simulated. Functions are called one after the other, so
+and Lambda's pollers are simulated. Functions are called one after the other, so
 nothing is counted of evaluators that write one state at the same time.
 """
 
@@ -20,11 +20,10 @@ from benchmarks.cost.functions import BUCKET, Functions, queue_url
 from benchmarks.cost.in_memory_aws import InMemoryAws, Requests, counted_requests
 from benchmarks.cost.in_memory_table import item_bytes
 from benchmarks.cost.jobs import Jobs
-from benchmarks.cost.moto_aws import emptied_moto
 from benchmarks.cost.pollers import calls_of
 from benchmarks.cost.workload import Timing
 
-__all__ = ["PHASES", "Counted", "simulate", "simulate_on_moto"]
+__all__ = ["PHASES", "Counted", "run_jobs", "simulate"]
 
 PHASES: Final = ("steps", "sweep", "sweep of silence", "end", "end told by SageMaker")
 """What is counted apart."""
@@ -69,25 +68,13 @@ def simulate(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
         aws.store(f"{BUCKET}/{key}", content)
 
     counting = counted_requests(aws)
-    counted = _run(deployment, jobs, timing, counting=counting, store=store, aws=aws)
+    counted = run_jobs(deployment, jobs, timing, counting=counting, store=store, aws=aws)
     sizes = [item_bytes(item) for item in aws.table.items() if "progress" in item]
     counted.item_bytes = sum(sizes) / max(len(sizes), 1)
     return counted
 
 
-def simulate_on_moto(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
-    """Have jobs judged, answered by moto; return what that took, without units of the table.
-
-    Args:
-        deployment: Rules and settings.
-        jobs: The jobs.
-        timing: How long calls take, which decides what comes together in one.
-    """
-    with emptied_moto(len(deployment.evaluators)) as store:
-        return _run(deployment, jobs, timing, counting=counted_requests(None), store=store)
-
-
-def _run(
+def run_jobs(
     deployment: Deployment,
     jobs: Jobs,
     timing: Timing,
@@ -96,6 +83,16 @@ def _run(
     store: Callable[[str, bytes], None],
     aws: InMemoryAws | None = None,
 ) -> Counted:
+    """Have jobs judged; return the counted requests.
+
+    Args:
+        deployment: Rules and settings.
+        jobs: The jobs.
+        timing: Duration of calls.
+        counting: Counts the requests.
+        store: Stores an object, given its key and content.
+        aws: Answers the requests; None if others do.
+    """
     began = time.perf_counter()
     for key, content in jobs.objects():
         store(key, content)

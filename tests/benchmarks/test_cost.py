@@ -34,10 +34,11 @@ from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
 from benchmarks.cost.pollers import calls_of
 from benchmarks.cost.prices import Prices
-from benchmarks.cost.simulation import Counted, simulate, simulate_on_moto
+from benchmarks.cost.simulation import Counted, simulate
 from benchmarks.cost.workload import POLLERS, Timing, Workload, batches_of
 from hook_layer.testing.written_trial import WrittenTrial
 from infra.local.deployment import synthesise
+from tests.benchmarks.moto_simulation import simulate_on_moto
 from tests.hook_layer.tiny_hook import W, make_hook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,8 +49,13 @@ TOLERANCE = 0.1
 
 
 @pytest.fixture(scope="module")
-def deployment() -> Deployment:
-    return Deployment.of_assembly(synthesise({}))
+def assembly() -> Path:
+    return synthesise({})
+
+
+@pytest.fixture(scope="module")
+def deployment(assembly: Path) -> Deployment:
+    return Deployment.of_assembly(assembly)
 
 
 @pytest.fixture(scope="module")
@@ -155,11 +161,12 @@ def test_it_agrees_with_logs_and_metrics(pair: Deployment, counted: Counted) -> 
     assert counted.metrics["sweep"] == SWEEP_METRICS
 
 
-def test_moto_is_asked_for_the_same(pair: Deployment, elsewhere: Callable[..., Counted]) -> None:
+def test_moto_is_asked_for_the_same(
+    pair: Deployment, assembly: Path, elsewhere: Callable[..., Counted]
+) -> None:
     few, one = Workload(jobs=3, steps=2), pair.with_rules(1)
-    in_memory, on_moto = (
-        elsewhere(run, one, Jobs(few, TENSORS), Timing()) for run in (simulate, simulate_on_moto)
-    )
+    in_memory = elsewhere(simulate, one, Jobs(few, TENSORS), Timing())
+    on_moto = elsewhere(simulate_on_moto, one, assembly, Jobs(few, TENSORS), Timing())
     assert in_memory.requests == on_moto.requests
 
 
