@@ -8,16 +8,21 @@ The programs and their causes are in the folders `keras` and `torch`; README.md 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.watched_run import watch_script
-
 HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[1]
 ENVIRONMENTS: Final = {"keras": ".venv-frameworks", "torch": ".venv"}
 """Folder of the environment whose Python runs the programs of a part."""
+VERDICTS: Final = (0, 1)
+"""Exit statuses of `stepwatch run` where rules judged: no issue, and an issue."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,23 @@ def watch(path: Path, *options: str) -> Outcome:
     Returns:
         Its findings, or why there is no verdict.
     """
-    run = watch_script(
-        ENVIRONMENTS[path.parent.name],
-        [str(path), *options],
-        variables={"KERAS_BACKEND": "torch"},
-    )
-    if run.failure:
-        status, _, output = run.failure.partition(": ")
-        return Outcome(failure=f"{status}: {(output or 'no output').splitlines()[-1]}")
-    return Outcome(tuple((e["RuleConfigurationName"], _first_sentence(e)) for e in run.issues))
+    binaries = ROOT / ENVIRONMENTS[path.parent.name] / "bin"
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "torch"}
+    env["PATH"] = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory() as folder:
+        verdicts = Path(folder) / "verdicts.json"
+        command = [str(ROOT / ".venv/bin/stepwatch"), "run", "--output", "json"]
+        command += ["--output-file", str(verdicts), "--out-dir", str(Path(folder) / "run"), "--"]
+        command += [str(binaries / "python"), str(path), *options]
+        done = subprocess.run(
+            command, check=False, cwd=folder, env=env, capture_output=True, text=True
+        )
+        if done.returncode not in VERDICTS or not verdicts.exists():
+            output = done.stderr.strip() or "no output"
+            return Outcome(failure=f"exit status {done.returncode}: {output.splitlines()[-1]}")
+        entries = json.loads(verdicts.read_text(encoding="utf-8"))
+    issues = (entry for entry in entries if entry["RuleEvaluationStatus"] == "IssuesFound")
+    return Outcome(tuple((e["RuleConfigurationName"], _first_sentence(e)) for e in issues))
 
 
 def _arguments() -> argparse.Namespace:
