@@ -4,7 +4,7 @@ Two processes that know nothing of each other (two trainings by mistake, or work
 group makes known) would both be `worker_0`. The first one locks a file in the folder; the system
 takes the lock away when that process ends, however it ends. In one process the newer hook counts: a
 cell of a notebook that is run again makes a hook while the one before is still somewhere, in a
-variable or a traceback; that one is closed. Nothing of the kind exists in S3.
+variable or a traceback; that one is closed. In S3 only hooks of one process know of each other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _MAX_BYTES: Final = 1000
 
 
 class FolderClaim:
-    """A claim on the folder of a store; a store elsewhere, or a system without locks, grants all.
+    """A claim on the folder of a store.
+
+    A store elsewhere, or a system without locks, grants it against all other processes.
 
     Args:
         store: The trial's root.
@@ -47,6 +49,8 @@ class FolderClaim:
 
     def __init__(self, store: Store, stop: Callable[[], None] | None = None) -> None:
         self._owner_stops = None if stop is None else WeakMethod(stop)
+        self._uri = store.uri
+        self._is_taken = False
         self._path: str | None = None
         if HAS_LOCKS and isinstance(store, LocalStore):
             self._path = os.path.join(store.path, CLAIM_FILE)  # noqa: PTH118
@@ -59,16 +63,22 @@ class FolderClaim:
         Returns:
             None if the claim holds or is unknown; otherwise the holder.
         """
-        if self._path is None or self._lock is not None:
+        if self._is_taken:
             return None
-        left = self._left.pop(os.path.realpath(self._path), None)
+        left = self._left.pop(self._place, None)
         wait = None if left is None else left()
         if wait is not None:
             wait(_PATIENCE_S)
-        holder = self._try_to_take(self._path)
-        if holder is not None and self._supersede(self._path):
-            holder = self._try_to_take(self._path)
+        self._supersede()
+        holder = None if self._path is None else self._try_to_take(self._path)
+        if holder is None:
+            self._is_taken = True
+            self._held.add(self)
         return holder
+
+    @property
+    def _place(self) -> str:
+        return self._uri if self._path is None else os.path.realpath(self._path)
 
     def _try_to_take(self, path: str) -> str | None:
         try:
@@ -80,7 +90,6 @@ class FolderClaim:
                     return _holder(descriptor)
                 if _is_file(descriptor, path):
                     self._lock = lock
-                    self._held.add(self)
                     self._sign(descriptor)
                     return None
                 lock.release()  # its holder removed it, just when it was opened
@@ -90,6 +99,7 @@ class FolderClaim:
 
     def release(self) -> None:
         """Give the folder free; safe at any time, also without a claim."""
+        self._is_taken = False
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -105,31 +115,32 @@ class FolderClaim:
             wait: Method that waits so many seconds at most until it has arrived; called by anyone
                 who claims the folder next in this process. Its owner is known weakly.
         """
-        if self._path is not None and self._lock is not None:
-            self._left[os.path.realpath(self._path)] = WeakMethod(wait)
+        if self._is_taken:
+            self._left[self._place] = WeakMethod(wait)
         self.release()
 
-    def give_way(self, path: str) -> bool:
-        """Let the owner stop and give the folder free, if this claim is one on it."""
-        if self._owner_stops is None or not self._holds(path):
-            return False
+    def give_way(self, other: FolderClaim) -> None:
+        """Let the owner stop and give the folder free, if both claims are on the same one."""
+        if self._owner_stops is None or not self._holds(other):
+            return
         stop = self._owner_stops()
         if stop is not None:
             stop()
         self.release()
-        return True
 
-    def _supersede(self, path: str) -> bool:
-        """Let the owner of the folder in this process give way; False if there is none."""
-        if self._owner_stops is None:
-            return False
-        return any(other.give_way(path) for other in list(self._held))
+    def _supersede(self) -> None:
+        """Let the owner of the folder in this process give way, if there is one."""
+        if self._owner_stops is not None:
+            for other in list(self._held):
+                other.give_way(self)
 
-    def _holds(self, path: str) -> bool:
-        if self._lock is None or self._path is None or self._pid != os.getpid():
+    def _holds(self, other: FolderClaim) -> bool:
+        if not self._is_taken or self._pid != os.getpid():
             return False
+        if self._path is None or other._path is None:
+            return self._uri == other._uri
         try:
-            return os.path.samefile(self._path, path)  # noqa: PTH121
+            return os.path.samefile(self._path, other._path)  # noqa: PTH121
         except OSError:
             return False
 

@@ -151,6 +151,21 @@ def test_a_newer_hook_gets_the_folder_by_any_name(out_dir: Path, tmp_path: Path)
     assert not first.is_active
 
 
+def test_a_newer_hook_takes_the_place_of_the_first_in_a_store_elsewhere(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = make_hook(trial), make_hook(trial)
+    first.train(W)
+    second.train(W)
+    assert not first.is_active
+    assert f"a newer hook of this process writes to {trial.store.uri}" in caplog.text
+    second.close()
+    first.close()
+    marker = trial.end_marker()
+    assert marker is not None
+    assert marker.run_id == trial.job().run_id
+
+
 def test_a_hook_that_is_gone_leaves_the_folder_to_the_next(out_dir: Path) -> None:
     first = make_hook(WrittenTrial(str(out_dir)))
     first.train(W)
