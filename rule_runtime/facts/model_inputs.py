@@ -27,6 +27,7 @@ __all__ = [
     "MODEL_INPUT",
     "OF_LAYERS",
     "are_given_to_layers",
+    "is_normalised",
     "is_of_keras",
 ]
 
@@ -35,6 +36,7 @@ MODEL_INPUT: Final = rf"^([A-Z]\w*_input_[0-9]+$|{_OF_KERAS}|input_values$)"
 """Names of inputs of models and losses, and of the features that boosted trees are judged by."""
 FIRST_INPUTS: Final = (r"_input_0$", f"^{_OF_KERAS}")
 """Names of first inputs of modules, and of all that Keras's models have."""
+_OUTPUTS: Final = r"_output_[0-9]+$"
 OF_LAYERS: Final = rf"(_input_[0-9]+$|/{_OF_KERAS})"
 """Names of inputs of modules and of Keras's layers."""
 
@@ -98,9 +100,47 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
     return found
 
 
+def is_normalised(step: StepView, rows: TensorRows, at: int, largest: float) -> bool:
+    """Return whether the size of an input has no effect, as a normalisation layer follows.
+
+    Each layer with a matrix that gets the input gives its output unchanged to a layer with a vector
+    and without a matrix, which returns numbers with a root mean square of at most `largest`. This
+    is known of modules of PyTorch whose inputs and outputs were saved.
+    """
+    layers, outputs = (
+        found.select([of == rows.workers[at] for of in found.workers])
+        for found in (step.tensors(regex=(regex,)) for regex in (OF_LAYERS, _OUTPUTS))
+    )
+    weights = step.tensors(collections=("weights",))
+    matrices = _owners_of_matrices(weights)
+    shapes = zip(weights.names, weights.shapes, strict=True)
+    vectors = [_module(name) for name, shape in shapes if shape is not None and len(shape) == 1]
+    first = [o for o in _takers(layers, rows, at) if _is_one_of(o, matrices)]
+    size = np.hypot(outputs.column("mean"), outputs.column("std"))
+    small = {_owner(outputs.names[row]) for row in np.flatnonzero(size <= largest).tolist()}
+    return bool(first) and all(
+        any(
+            _is_one_of(taker, vectors) and not _is_one_of(taker, matrices) and taker in small
+            for output, name in enumerate(outputs.names)
+            if _owner(name) == layer
+            for taker in _takers(layers, outputs, output)
+        )
+        for layer in first
+    )
+
+
+def _takers(layers: TensorRows, rows: TensorRows, at: int) -> list[str]:
+    """Return the modules with an input that has the statistics of a tensor."""
+    given = np.array([rows.column(name)[at] for name in _COLUMNS])
+    of_layers = np.array([layers.column(name) for name in _COLUMNS])
+    is_same = np.isclose(of_layers, given[:, None], rtol=RELATIVE_ERROR, atol=0.0).all(axis=0)
+    return [_owner(layers.names[row]) for row in np.flatnonzero(is_same).tolist()]
+
+
 def _owner(name: str) -> str:
-    """Return the module or layer of an input."""
-    return name.rpartition("_input_")[0] or name.rpartition("/")[0]
+    """Return the module or layer of an input or output."""
+    parts = (name.rpartition(of)[0] for of in ("_input_", "_output_", "/"))
+    return next(filter(None, parts), "")
 
 
 def _owners_of_matrices(weights: TensorRows) -> list[str]:

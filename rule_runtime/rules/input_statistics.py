@@ -18,7 +18,12 @@ from rule_runtime.facts.input_scales import (
     root_mean_square,
 )
 from rule_runtime.facts.losses import Losses
-from rule_runtime.facts.model_inputs import FIRST_INPUTS, LAYER_INPUTS, are_given_to_layers
+from rule_runtime.facts.model_inputs import (
+    FIRST_INPUTS,
+    LAYER_INPUTS,
+    are_given_to_layers,
+    is_normalised,
+)
 from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -47,7 +52,8 @@ class InputStatistics(Rule):
           row;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on.
 
-        If all losses are regressions, sizes are advice, no issue: some learn without scaling.
+        If all losses are regressions, sizes are advice, no issue: some learn without scaling. Large
+        inputs that a normalisation layer follows after the first layer are not reported.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -112,25 +118,28 @@ class InputStatistics(Rule):
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")
+        sizes = root_mean_square(mean, std)
+        is_large = (sizes > self.max_rms) & (std > 0)
         found = [
             at
             for at in np.flatnonzero(is_judged).tolist()
             if self._lasts(
                 streaks,
                 f"{rows.workers[at]}/{rows.names[at]}",
-                is_bad=self._are_all_bad(all_calls(step, rows, at)),
+                is_bad=self._are_all_bad(all_calls(step, rows, at))
+                and not (is_large[at] and is_normalised(step, rows, at, self.max_rms)),
             )
         ]
         if not found:
             return Passed()
-        rms = root_mean_square(mean, std)
-        distances = np.abs(np.log(np.maximum(rms, _TINY)))
+        distances = np.abs(np.log(np.maximum(sizes, _TINY)))
         at = max(found, key=lambda at: float(distances[at]))
-        message = f"has a root mean square of {rms[at]:.3g}, and should be between "
+        message = f"has a root mean square of {sizes[at]:.3g}, and should be between "
         message += f"{self.min_rms:g} and {self.max_rms:g}"
         if std[at] == 0:
             message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
-        measured = ("rms", rms[at], self.max_rms if rms[at] > self.max_rms else self.min_rms)
+        limit = self.max_rms if sizes[at] > self.max_rms else self.min_rms
+        measured = ("rms", sizes[at], limit)
         issue = finding(self, step, (rows, at), measured, message)
         return issue if std[at] == 0 else issue_or_advice(step, issue)
 

@@ -167,3 +167,40 @@ def test_a_model_of_a_single_weight_needs_no_scale(
         own = {f"Linear_{layer}weight": weight, f"Linear_{layer}bias": [1.0]}
         trial.step(step, {**own, "Linear_input_0": np.linspace(0, 10, 100).reshape(-1, 1)})
     assert bool(found_at(InputStatistics(), trial)) is is_found
+
+
+LARGE = 60 * UNIT
+HIDDEN = 40 * UNIT[:, ::-1]
+NORMALISED = {
+    "Net_0.weight": np.eye(16),
+    "Net_1.weight": np.ones(16),
+    "Net_2.weight": np.eye(16),
+    "Net_input_0": LARGE,
+    "0_input_0": LARGE,
+    "0_output_0": HIDDEN,
+    "1_input_0": HIDDEN,
+    "1_output_0": UNIT[::-1],
+    "2_input_0": UNIT[::-1],
+    "2_output_0": UNIT,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({}, []),
+        ({"1_input_0": HIDDEN + 1}, [2, 3]),  # as of a sum with a table of positions
+        ({"1_output_0": HIDDEN}, [2, 3]),  # as of a PReLU
+        ({"Net_1.weight": np.eye(16)}, [2, 3]),  # no normalisation layer
+        ({"2_input_0": LARGE, "2_output_0": LARGE}, [2, 3]),  # another layer gets the input, too
+        ({"Net_input_0": np.full((64, 16), 60.0), "0_input_0": np.full((64, 16), 60.0)}, [2, 3]),
+        ({"Net_input_0": 1e-4 * UNIT, "0_input_0": 1e-4 * UNIT}, [2, 3]),
+    ],
+)
+def test_the_size_of_large_inputs_has_no_effect_before_a_normalisation_layer(
+    change: dict[str, Any], steps: list[int]
+) -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        trial.step(step, {**NORMALISED, **change})
+    assert found_at(InputStatistics(), trial) == steps
