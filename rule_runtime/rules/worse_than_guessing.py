@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
-from rule_runtime.facts.losses import LossKind
+from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, finite_means, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
@@ -66,7 +67,7 @@ class WorseThanGuessing(Rule):
             if targets is not None:
                 baselines[series] = constant_loss(series[0], targets)
         if not baselines:
-            raise Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
+            raise _why_unknown(step, at_row)
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
         history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=FEWEST)
         found, streaks = {}, memory.setdefault("streaks", {})
@@ -104,3 +105,12 @@ class WorseThanGuessing(Rule):
             found = before._replace(steps=min(before.steps, LEVEL - 1)).plus(found)
         known[key] = list(found)
         return None if found.is_sum else found
+
+
+def _why_unknown(step: StepView, losses: Iterable[Series]) -> Missing:
+    """Return why no loss has a constant predictor to compare with."""
+    compared = [name for name, of in losses if step.fact(Losses).find(name, of).targets is not None]
+    if not compared:
+        return Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
+    text = "is of two classes, which may have weights, or a sum, or its targets are not finite"
+    return Missing(f"no constant predictor is known for {min(compared)}: it {text}")

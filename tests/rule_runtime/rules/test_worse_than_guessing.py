@@ -142,3 +142,22 @@ def test_losses_of_validation_and_losses_without_inputs_are_not_judged() -> None
     trial.step(0, {"CrossEntropyLoss_output_0": np.float64(50)})
     (outcome,) = trial.outcomes(WorseThanGuessing())
     assert isinstance(outcome, NotEvaluated)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "inputs", "reason"),
+    [
+        ("BCELoss", 0.7, (np.full(32, 0.5), CLASSES % 2), "no constant predictor is known for BCE"),
+        ("MSELoss", 9e9, (SCORES, SCORES), "no constant predictor is known for MSELoss_output_0"),
+        ("MSELoss", 1.0, (), "no loss was saved with its inputs"),
+    ],
+)
+def test_why_it_is_not_evaluated(
+    name: str, loss: float, inputs: tuple[Any, ...], reason: str
+) -> None:
+    trial = TrialBuilder()
+    given = {f"{name}_input_{number}": value for number, value in enumerate(inputs)}
+    trial.step(0, {**given, f"{name}_output_0": np.float64(loss)})
+    outcome = trial.outcomes(WorseThanGuessing())[0]
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith(reason)
