@@ -18,7 +18,7 @@ from rule_runtime.facts.model_inputs import MODEL_INPUT, is_of_keras
 from rule_runtime.numerics.class_pairs import is_one_hot
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SupervisedRows", "input_target_pairs", "supervised_rows"]
+__all__ = ["SupervisedRows", "has_inputs_with_targets", "input_target_pairs", "supervised_rows"]
 
 _Values = npt.NDArray[Any]
 
@@ -103,6 +103,15 @@ def supervised_rows(step: StepView) -> list[SupervisedRows]:
                 for at, target in enumerate(numbers.T)
             ]
     return found
+
+
+def has_inputs_with_targets(step: StepView) -> bool:
+    """Return whether values of an input of a model were saved with those of targets."""
+    inputs = step.tensors(regex=(MODEL_INPUT,))
+    return any(
+        len(step.values((inputs.names[at], of_targets), inputs.workers[at])) > 1
+        for at, of_targets in input_target_pairs(step, inputs)
+    )
 
 
 def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, _Values]]:

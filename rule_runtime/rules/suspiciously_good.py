@@ -15,7 +15,11 @@ from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
 from rule_runtime.facts.selection import MAX_NAMED, saved_every
-from rule_runtime.facts.supervised_rows import SupervisedRows, supervised_rows
+from rule_runtime.facts.supervised_rows import (
+    SupervisedRows,
+    has_inputs_with_targets,
+    supervised_rows,
+)
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -28,6 +32,7 @@ _MAX_TARGETS: Final = 8
 _AS_GOOD: Final = 1.1
 """Validation loss, in training losses; without a leak it is seldom that small."""
 _NO_VALUES: Final = "no values of the model's inputs were saved with those of its targets"
+_NO_ROWS: Final = "inputs and targets of the model are not rows of columns with a few targets each"
 _DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
 _MASK: Final = "Check the causal mask, the direction of recurrent layers and the shift of targets."
 
@@ -72,8 +77,8 @@ class SuspiciouslyGood(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare inputs with targets, and losses with baselines.
 
-        Memory: `targets`, what `find_leak` keeps of each; `streaks` of language models; what
-        `boosting_losses` keeps.
+        Memory: `targets`, what `find_leak` keeps of each; `streaks` of language models;
+        `has_values`, whether inputs were saved with targets; what `boosting_losses` keeps.
         """
         found = [*self._leaks(step, memory.setdefault("targets", {}))]
         found += self._seen_tokens(step, memory.setdefault("streaks", {}))
@@ -85,6 +90,10 @@ class SuspiciouslyGood(Rule):
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
             raise Missing(f"fewer than {self.rows} examples, or {4 * self.rows} of classes, differ")
+        if "has_values" not in memory and has_inputs_with_targets(step):
+            memory["has_values"] = True
+        if "has_values" in memory:
+            raise Missing(_NO_ROWS)
         raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
     def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[IssueFound | Passed]:

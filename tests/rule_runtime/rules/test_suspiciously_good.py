@@ -103,6 +103,16 @@ def test_what_cannot_be_judged() -> None:
     assert "no values of the model's inputs were saved" in outcomes[-1].reason
 
 
+def test_targets_that_are_series_of_numbers_are_not_judged() -> None:
+    trial, series = TrialBuilder(), np.sin(np.arange(400.0).reshape(20, 20))
+    values = {"Net_input_0": series, "MSELoss_input_0": series, "MSELoss_input_1": series + 1}
+    trial.step(0, {"Net_fc.weight": np.eye(2), "MSELoss_output_0": [1.0], **values})
+    trial.step(1, {"Net_fc.weight": np.eye(2), "MSELoss_output_0": [1.0]})
+    for outcome in trial.outcomes(SuspiciouslyGood()):
+        assert isinstance(outcome, NotEvaluated)
+        assert "are not rows of columns" in outcome.reason
+
+
 def test_a_negative_loss_has_no_zero_to_be_near() -> None:
     trial = trial_of(of_trees([(1.0, 1.0)] + [(-5.0, -5.0)] * 4))
     trial.collections(losses=("-logloss$",))
