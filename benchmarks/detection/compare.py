@@ -30,7 +30,7 @@ __all__ = ["Comparison", "compare", "is_sampled", "main"]
 
 FROZEN: Final = Path(__file__).resolve().parent / "frozen.jsonl"
 SAMPLE_EVERY: Final = 3
-"""One of so many runs is in the sample: about ten minutes on two cores, training included."""
+"""One of so many runs is in the sample: about a quarter of an hour on two cores with training."""
 KEPT_SHARE: Final = 0.95
 GOOD_KIND_SHARE: Final = 0.90
 LOST_KIND_SHARE: Final = 0.85
