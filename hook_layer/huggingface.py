@@ -59,8 +59,9 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.install_hint import install_hint
+from hook_layer.patched_functions import patch
 from hook_layer.pytorch import Hook
-from hook_layer.pytorch.callbacks import CallbackWithHook, call_before
+from hook_layer.pytorch.callbacks import CallbackWithHook
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -182,11 +183,12 @@ def _mode_of_evaluation() -> ModeKeys | None:
 def watch_unchanged(source: HookSource) -> None:
     """Add a callback to each Trainer of this process that trains, if it has none."""
 
-    def add(trainer: Any) -> None:
+    def add(args: tuple[Any, ...], _: dict[str, Any]) -> None:
+        trainer = args[0]
         callbacks = trainer.callback_handler.callbacks
         if not any(isinstance(callback, StepwatchCallback) for callback in callbacks):
             hook = source.make(Hook)
             if hook is not None:
                 trainer.add_callback(StepwatchCallback(hook=hook))
 
-    call_before(sys.modules["transformers.trainer"].Trainer, "train", add)
+    patch(sys.modules["transformers.trainer"].Trainer, "train", before=add)

@@ -62,8 +62,9 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.install_hint import install_hint
+from hook_layer.patched_functions import patch
 from hook_layer.pytorch import Hook
-from hook_layer.pytorch.callbacks import CallbackWithHook, call_before
+from hook_layer.pytorch.callbacks import CallbackWithHook
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -237,7 +238,8 @@ def _loss_of(outputs: Any) -> Any:
 def watch_unchanged(source: HookSource) -> None:
     """Add a callback to each Trainer of this process that trains, if it has none."""
 
-    def add(trainer: Trainer) -> None:
+    def add(args: tuple[Any, ...], _: dict[str, Any]) -> None:
+        trainer: Trainer = args[0]
         if not any(isinstance(callback, StepwatchCallback) for callback in trainer.callbacks):
             hook = source.make(Hook)
             if hook is not None:
@@ -246,4 +248,4 @@ def watch_unchanged(source: HookSource) -> None:
     for package in _PACKAGES:
         module = sys.modules.get(package)
         if module is not None:
-            call_before(module.Trainer, "fit", add)
+            patch(module.Trainer, "fit", before=add)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,10 +19,11 @@ from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.core.hook import BaseHook
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.session_notes import SessionNotes
 from hook_layer.storage.probing import check_writable
 
-__all__ = ["HookSource"]
+__all__ = ["HookSource", "has_hook"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -35,6 +36,11 @@ _ONLY_FIRST: Final = (
 )
 
 _Hook = TypeVar("_Hook", bound=BaseHook)
+
+
+def has_hook(callbacks: Iterable[object]) -> bool:
+    """Return whether a hook, or a copy of one, is among callbacks."""
+    return any(isinstance(callback, (BaseHook, InactiveCopy)) for callback in callbacks)
 
 
 @dataclass(frozen=True)

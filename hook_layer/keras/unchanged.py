@@ -9,21 +9,17 @@ model it trains (`hook.register_model`).
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from weakref import ref
 
 import keras
 
-from hook_layer.autopatch.hook_source import HookSource
-from hook_layer.core.hook import BaseHook
-from hook_layer.errors import TrainingStoppedError
-from hook_layer.inactive_copy import InactiveCopy
+from hook_layer.autopatch.hook_source import HookSource, has_hook
 from hook_layer.keras import KerasHook
-from hook_layer.tracebacks import hide_frame
+from hook_layer.patched_functions import patch, replacing
 
 __all__ = ["watch_unchanged"]
 
@@ -36,98 +32,64 @@ def watch_unchanged(source: HookSource) -> None:
     """Make a hook for each training of this process."""
     trainings = _Trainings(source)
     for name in _METHODS:
-        setattr(keras.Model, name, trainings.with_hook(getattr(keras.Model, name)))
-    keras.Model.train_on_batch = trainings.with_warning(keras.Model.train_on_batch)
+        callbacks = partial(trainings.callbacks, is_training=name == "fit")
+        before = replacing(getattr(keras.Model, name), "callbacks", callbacks)
+        patch(keras.Model, name, before=before, within=trainings.loops)
+    patch(keras.Model, "train_on_batch", before=trainings.warn_of_batches)
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf  # noqa: PLC0415 - not of the other backends
 
-        called = trainings.with_step(tf.GradientTape.gradient)
-        tf.GradientTape.gradient = tf.autograph.experimental.do_not_convert(called)
+        patch(tf.GradientTape, "gradient", after=trainings.take_step)
+        tf.GradientTape.gradient = tf.autograph.experimental.do_not_convert(
+            tf.GradientTape.gradient
+        )
+
+
+class _Loops:
+    """The loops of Keras that run just now, one within another."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
 
 
 class _Trainings:
     """The trainings of this process."""
 
     def __init__(self, source: HookSource) -> None:
+        self.loops = _Loops()
         self._source = source
         self._hook: KerasHook | None = None
         self._has_looked = self._warned_of_batches = False
         self._model: ref[Any] | None = None  # None: none, or a loop of the script's own
-        self._depth = 0
 
-    def with_hook(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a method of `keras.Model` that adds a hook to its callbacks."""
-        signature = inspect.signature(method)
+    def warn_of_batches(self, *_: Any) -> None:
+        """Log once that the hook sees nothing of `keras.Model.train_on_batch`."""
+        if not self._warned_of_batches and not self.loops.depth:
+            self._warned_of_batches = True
+            logger.warning(
+                "model.train_on_batch is not watched, so nothing is saved; use model.fit"
+            )
 
-        @wraps(method)
-        def called(model: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                bound = signature.bind(model, *args, **kwargs)
-                self._add_hook(method.__name__, bound)
-                _, *args = bound.args  # type: ignore[assignment]
-                kwargs = bound.kwargs
-            except TypeError:
-                pass  # the method says what is wrong
-            except Exception:
-                logger.exception("adding a hook failed; training runs without one")
-            self._depth += 1
-            try:
-                return method(model, *args, **kwargs)
-            except BaseException as error:
-                hide_frame(error)
-                raise
-            finally:
-                self._depth -= 1
-
-        return called
-
-    def with_warning(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `keras.Model.train_on_batch`, which says once that the hook sees none of it."""
-
-        @wraps(method)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            if not self._warned_of_batches and not self._depth:
-                self._warned_of_batches = True
-                logger.warning(
-                    "model.train_on_batch is not watched, so nothing is saved; use model.fit"
-                )
-            try:
-                return method(*args, **kwargs)
-            except BaseException as error:
-                hide_frame(error)
-                raise
-
-        return called
-
-    def with_step(self, gradient: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `tf.GradientTape.gradient`, as a step of a loop of the script's own."""
-
-        @wraps(gradient)
-        def called(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-            gradients = gradient(tape, target, sources, *args, **kwargs)
-            try:
-                self._take_step(tape, target, sources, gradients)
-            except TrainingStoppedError:
-                raise
-            except Exception:
-                logger.exception("this step could not be captured; it runs without the hook")
-            return gradients
-
-        return called
-
-    def _add_hook(self, name: str, bound: inspect.BoundArguments) -> None:
-        given = bound.arguments.get("callbacks")
+    def callbacks(self, arguments: Mapping[str, Any], *, is_training: bool) -> Any:
+        """Return the callbacks of a loop of Keras, with a hook if it needs one."""
+        given = arguments.get("callbacks")
         if isinstance(given, keras.callbacks.CallbackList):
-            return
+            return given
         callbacks = keras.tree.flatten(given) if given else []
-        if any(isinstance(callback, (BaseHook, InactiveCopy)) for callback in callbacks):
+        if has_hook(callbacks):
             self._has_looked = True
-            return
-        model = bound.args[0]
-        if name == "fit":
+            return given
+        model = arguments["self"]
+        if is_training:
             self._begin_training(model)
-        if self._hook is not None and not self._is_another(model):
-            bound.arguments["callbacks"] = [*callbacks, self._hook]
+        if self._hook is None or self._is_another(model):
+            return given
+        return [*callbacks, self._hook]
 
     def _begin_training(self, model: Any) -> None:
         if not self._has_looked or (self._hook is not None and self._is_another(model)):
@@ -141,10 +103,13 @@ class _Trainings:
         self._has_looked = True
         self._hook = self._source.make(KerasHook)
 
-    def _take_step(self, tape: Any, target: Any, sources: Any, gradients: Any) -> None:
+    def take_step(
+        self, gradients: Any, tape: Any, target: Any, sources: Any, *_: Any, **__: Any
+    ) -> None:
+        """Take the gradients of a tape for a step of a loop of the script's own."""
         from hook_layer.keras.tape import WatchedTape, is_of_variables, take_step  # noqa: PLC0415
 
-        if self._depth or isinstance(tape, WatchedTape) or not is_of_variables(sources):
+        if self.loops.depth or isinstance(tape, WatchedTape) or not is_of_variables(sources):
             return
         if not self._has_looked or (self._hook is not None and self._model is not None):
             self._make_hook()

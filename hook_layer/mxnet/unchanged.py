@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import wraps
 from typing import Any, Final
 from weakref import ref
 
@@ -21,7 +20,7 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.mxnet import Hook, modes
 from hook_layer.mxnet.blocks import is_loss, is_trained, parts_of
 from hook_layer.mxnet.calls import BlockCall, arrays_in
-from hook_layer.tracebacks import hide_frame
+from hook_layer.patched_functions import patch
 
 __all__ = ["ModelSearch", "watch_unchanged"]
 
@@ -50,29 +49,16 @@ class ModelSearch:
         self._num_passes = 0
         self._warned_of_another = False
         self._mode_call: BlockCall | None = None
-        self._original: Callable[..., Any] | None = None
-        self._wrapper: Callable[..., Any] | None = None
+        self._restore: Callable[[], None] | None = None  # as long as blocks are looked at
 
     def begin(self) -> None:
         """Look at every block that is called."""
-        original = self._original = Block.__call__
-
-        @wraps(original)
-        def call(block: Block, *args: Any) -> Any:
-            if self._wrapper is not None and arrays_in(args):
-                self._try(self._look_at, block)
-            try:
-                return original(block, *args)
-            except BaseException as error:
-                hide_frame(error)
-                raise
-
-        self._wrapper = Block.__call__ = call
+        self._restore = patch(Block, "__call__", before=self._on_call)
 
     def _end(self) -> None:
-        wrapper, self._wrapper = self._wrapper, None
-        if wrapper is not None and Block.__call__ is wrapper:
-            Block.__call__ = self._original
+        restore, self._restore = self._restore, None
+        if restore is not None:
+            restore()
 
     def leave(self) -> bool:
         """End the search and leave modes to the hook; return whether a model was found."""
@@ -81,6 +67,10 @@ class ModelSearch:
         return has_model
 
     # What happens in the script ------------------------------------------------------------------
+
+    def _on_call(self, args: tuple[Any, ...], _: Any) -> None:
+        if self._restore is not None and arrays_in(args):
+            self._try(self._look_at, args[0])
 
     def _look_at(self, block: Block) -> None:
         if self._hook is None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.pytorch import Hook
-from hook_layer.tracebacks import hide_frame
 
-__all__ = ["CallbackWithHook", "call_before"]
+__all__ = ["CallbackWithHook"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -95,22 +92,3 @@ def _hook_of(
         except ConfigurationFileNotFoundError:
             pass  # the environment may still name a place
     return Hook(out_dir, **arguments)
-
-
-def call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
-    """Call back with the object before each call of a method; errors of the callback are logged."""
-    original = getattr(kind, name)
-
-    @wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            callback(self)
-        except Exception:
-            logger.exception("adding a hook failed; training runs without one")
-        try:
-            return original(self, *args, **kwargs)
-        except BaseException as error:
-            hide_frame(error)
-            raise
-
-    setattr(kind, name, method)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from torch import nn
 
+from hook_layer.patched_functions import patch
 from hook_layer.tracebacks import hide_frame
 
 __all__ = ["call_after", "call_before_compiled"]
@@ -15,19 +15,7 @@ __all__ = ["call_after", "call_before_compiled"]
 
 def call_after(kind: type, name: str, callback: Callable[[Any], None]) -> None:
     """Call back with the object whenever a method of a class was called."""
-    original = getattr(kind, name)
-
-    @wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = original(self, *args, **kwargs)
-        except BaseException as error:
-            hide_frame(error)
-            raise
-        callback(self)
-        return result
-
-    setattr(kind, name, method)
+    patch(kind, name, after=lambda _, obj, *__, **___: callback(obj))
 
 
 def call_before_compiled(module: nn.Module, callback: Callable[[nn.Module], bool]) -> None:

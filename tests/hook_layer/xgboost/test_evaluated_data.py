@@ -13,7 +13,7 @@ import xgboost
 from hook_layer.testing.written_trial import WrittenTrial
 from hook_layer.xgboost import Hook
 from hook_layer.xgboost.evaluated_data import collection_of_metric, trained_on
-from hook_layer.xgboost.unchanged import _Trainings
+from hook_layer.xgboost.unchanged import add_hook
 from tests.hook_layer.xgboost.boosting import columns, make_hook, matrix, train
 
 
@@ -152,7 +152,7 @@ def test_what_an_unchanged_script_has_predicted_is_no_training_data(
 
     source: Any = SimpleNamespace(make=make)
     given: dict[str, Any] = {"evals": [(data[name], name) for name in names]}
-    _Trainings(source).add_hook(({}, data["training"]), given)
+    add_hook(source, ({}, data["training"]), given)
     assert given["callbacks"] == made
     assert made[0].validation_data is (None if expected is None else data[expected])
 
@@ -162,5 +162,5 @@ def test_the_training_data_in_another_object_is_not_predicted(trial: WrittenTria
     source: Any = SimpleNamespace(make=lambda _: hook)
     other = matrix(rows=slice(50))
     given: dict[str, Any] = {"evals": [(other, "x"), (matrix(), "y")]}
-    _Trainings(source).add_hook(({}, matrix()), given)
+    add_hook(source, ({}, matrix()), given)
     assert hook.validation_data is other

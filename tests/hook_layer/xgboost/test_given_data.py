@@ -11,7 +11,7 @@ import pytest
 import xgboost
 
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.xgboost.unchanged import _Trainings
+from hook_layer.xgboost.unchanged import add_hook
 from tests.hook_layer.xgboost.boosting import Script, make_hook, matrix, train
 
 NAMES = ("train", "other")
@@ -26,7 +26,7 @@ def test_iterators_are_used_up_by_the_training_alone(trial: WrittenTrial, is_wat
     hook, data, script = make_hook(trial), [matrix(), matrix(rows=slice(50))], Script()
     source: Any = SimpleNamespace(make=lambda _: hook if is_watched else None)
     given = given_by_iterators(data, script)
-    _Trainings(source).add_hook(({}, data[0]), given)
+    add_hook(source, ({}, data[0]), given)
     assert list(given["evals"]) == list(zip(data, NAMES, strict=True))
     assert list(given["callbacks"]) == [script, hook][: 1 + is_watched]
 
@@ -35,10 +35,10 @@ def test_a_later_training_has_its_iterators(trial: WrittenTrial) -> None:
     hooks = [make_hook(trial), make_hook(trial)]
     made = iter(hooks)
     source: Any = SimpleNamespace(make=lambda _: next(made))
-    trainings, data, script = _Trainings(source), [matrix(), matrix(rows=slice(50))], Script()
+    data, script = [matrix(), matrix(rows=slice(50))], Script()
     for hook in hooks:
         given = given_by_iterators(data, script)
-        trainings.add_hook(({}, data[0]), given)
+        add_hook(source, ({}, data[0]), given)
         assert list(given["evals"]) == list(zip(data, NAMES, strict=True))
         assert list(given["callbacks"]) == [script, hook]
 
@@ -46,7 +46,7 @@ def test_a_later_training_has_its_iterators(trial: WrittenTrial) -> None:
 def test_what_was_not_given_stays_away(trial: WrittenTrial) -> None:
     source: Any = SimpleNamespace(make=lambda _: None)
     given: dict[str, Any] = {"evals": None}
-    _Trainings(source).add_hook(({}, matrix()), given)
+    add_hook(source, ({}, matrix()), given)
     assert given == {"evals": None}
 
 
