@@ -1,51 +1,6 @@
 """The callback for Hugging Face's Trainer: `from hook_layer.huggingface import StepwatchCallback`.
 
-    trainer = Trainer(model, arguments, ..., callbacks=[StepwatchCallback("s3://bucket/bert-7")])
-    trainer.train()
-
-Where it looks in:
-
-    callback.on_init_end(), on_train_begin()        # the model is registered
-    for batches of a step in train_dataloader:      # one, or `gradient_accumulation_steps`
-        callback.on_step_begin()                    # STEP BEGINS; weights and biases
-        for batch in batches:
-            outputs = model(**batch)                # inputs and outputs of modules; the loss that
-                                                    #   the model returns
-            accelerator.backward(loss)              # the loss of `compute_loss`; gradients, before
-                                                    #   they are clipped
-        callback.on_pre_optimizer_step()            # the learning rate
-        optimizer.step()                            # its state, as it was before
-        callback.on_step_end()                      # STEP ENDS; where a stop is asked for:
-                                                    #   control.should_training_stop
-        callback.on_log()                           # what is logged of this step belongs to it
-    for batch in eval_dataloader:
-        outputs = model(**batch)                    # STEP BEGINS, of the mode EVAL; of PREDICT in
-                                                    #   trainer.predict()
-        callback.on_prediction_step()               # STEP ENDS
-    callback.on_evaluate()                          # what evaluation logs belongs to its last step
-
-A **step** of training is one step of the optimiser, as the Trainer counts them (from 1; here from
-0). A step of evaluation is a batch, however often the model is called for it, as to generate.
-Passes of the model outside of the Trainer's loops make no step.
-
-**Names** are those of `hook_layer.pytorch`: parameters `{ClassOfTheModel}_{parameter}`, e.g.
-`BertForSequenceClassification_classifier.weight`, gradients `gradient/...`, inputs and outputs
-`classifier_output_0`. Losses: `Loss_output_{i}` is what the i-th backward pass of a step starts
-from, that is what `compute_loss` returned, scaled as the Trainer does it for accumulation and for
-several workers; `{ClassOfTheModel}_loss_output_{i}` is what the model itself returned, also in
-evaluation; `CrossEntropyLoss_output_{i}` and the like are those that torch's functions computed,
-unless what they return is divided by a number of tokens. The collection `metrics` has what the
-Trainer logs (`loss`, `grad_norm`, `eval_loss`, ...) as `scalar/{name}`: with the step that it is
-logged for if `metrics` is due in that step, else with the next one in which it is; and
-`scalar/learning_rate` in each step in which it is due. How fast the Trainer was is left out.
-
-**The end**: a stop request sets `control.should_training_stop`, with which the Trainer ends behind
-the step; nothing is raised. With `stop="flag"` only `callback.hook.should_stop` is set. The trial
-ends with the process, or at `callback.close()`, for a script may evaluate or predict behind it.
-
-**Several workers** (`torchrun`, `accelerate launch`): each has its callback, and `include_workers`
-says which write. Where the Trainer uses several accelerators in one process (`DataParallel`) the
-model's replicas are not seen: weights and gradients are saved, and what `compute_loss` returned.
+The page `docs/reference/frameworks.md` has the names of tensors and the order of events in a step.
 """
 
 from __future__ import annotations
@@ -80,7 +35,7 @@ _EVALUATIONS = frozenset(("evaluate", "evaluation_loop", "prediction_loop"))
 
 
 class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc]  # unknown to mypy
-    """Captures tensors of a training with the Trainer; see this module for when and which names.
+    """Captures tensors of a training with the Trainer.
 
     Args:
         out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as

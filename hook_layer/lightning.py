@@ -1,55 +1,6 @@
 """The callback for PyTorch Lightning: `from hook_layer.lightning import StepwatchCallback`.
 
-    trainer = Trainer(callbacks=[StepwatchCallback("s3://bucket/mnist-7")])
-    trainer.fit(module)
-
-Where it looks in:
-
-    callback.on_fit_start()                         # the LightningModule is registered, with the
-                                                    #   loss modules that it has
-    sanity check                                    # no step: Lightning forgets it, too
-    for batch in train_dataloader:
-        callback.on_train_batch_start()             # STEP BEGINS, unless gradients of one are still
-                                                    #   accumulated; weights and biases
-        training_step(batch)                        # inputs and outputs of modules, losses
-        loss.backward()                             # gradients, before they are clipped
-        optimizer.step()                            # its state, as it was before
-        callback.on_train_batch_end()               # the loss that training_step returned; what it
-                                                    #   logged; STEP ENDS if an optimiser has
-                                                    #   stepped; where a stop is asked for:
-                                                    #   trainer.should_stop
-    for batch in val_dataloader:                    # a batch is a step of the mode EVAL; also in
-        validation_step(batch)                      #   trainer.test(); PREDICT in trainer.predict()
-    callback.on_validation_end()                    # what validation logged
-
-A **step** of training is all batches up to one behind which an optimiser has stepped: one step of
-the optimiser, with `accumulate_grad_batches` and with manual optimisation, too; where several
-optimisers step in one batch, that is one step. Without an optimiser each batch is a step. A
-validation within an accumulation divides its step in two.
-
-**Names** are those of `hook_layer.pytorch`, and begin at the LightningModule: parameters
-`{ClassOfTheModule}_{parameter}`, e.g. `LitNet_model.fc.weight` where it has `self.model`, gradients
-`gradient/LitNet_model.fc.weight`, inputs and outputs `model.fc_output_0`. Losses: what
-`training_step` and `validation_step` return (or return as `loss`) is `Loss_output_0`, counted on
-under accumulation, and not divided for it; with manual optimisation, what a backward pass starts
-from. Modules of losses within the model are under their class name, e.g.
-`CrossEntropyLoss_output_0`, and so are functions of torch that do the same, as `F.cross_entropy`,
-of validation those that training goes by. What `self.log` logs is `scalar/{name}` in the
-collection `metrics`: of a batch if `metrics` is due in its step; of an epoch or an evaluation with
-the last step of it if it is due there, else with the next step in which it is.
-
-**The end**: a stop request sets `trainer.should_stop`, with which Lightning ends behind the batch
-(unless `min_epochs` or `min_steps` ask for more); nothing is raised. With `stop="flag"` only
-`callback.hook.should_stop` is set. The trial ends with the process, or at `callback.close()`, for a
-script may validate, test, or go on training.
-
-**SIGTERM**: within `fit`, `validate`, `test` and `predict` Lightning decides what follows, and the
-hook notes that training is interrupted. Behind each Lightning puts back the handler that was there
-before; where that was none, the process ends at once, as it would without a hook.
-
-**Several workers**: each has its callback, and `include_workers` says which write. With `ddp` the
-script runs in every worker; `ddp_spawn` copies the callback, which makes a hook anew; do not give
-it a `hook=` there.
+The page `docs/reference/frameworks.md` has the names of tensors and the order of events in a step.
 """
 
 from __future__ import annotations
@@ -90,7 +41,7 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Lightning's, unknown to mypy
-    """Captures tensors of a training with Lightning; see this module for when and which names.
+    """Captures tensors of a training with Lightning.
 
     Args:
         out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as

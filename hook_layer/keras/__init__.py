@@ -1,61 +1,6 @@
 """The hook for Keras 3: `from hook_layer.keras import KerasHook`.
 
-Where the hook looks in, on the backends tensorflow, torch and jax:
-
-    hook = KerasHook("s3://bucket/mnist-7", include_collections=["weights", "gradients"])
-    model.fit(data, labels, validation_data=..., callbacks=[hook])
-
-    for batch in batches:                           # in fit, evaluate and predict
-        hook.on_train_batch_begin(...)              # STEP BEGINS, of mode TRAIN, EVAL or PREDICT;
-                                                    #   weights and the optimiser's variables are
-                                                    #   captured, as they are before the step
-        logs = model.train_function(iterator)       # STEP IS COMPUTED: where gradients, layers,
-                                                    #   inputs, labels or predictions are due, by
-                                                    #   another function of the same `train_step`
-        hook.on_train_batch_end(..., logs)          # losses and metrics; STEP IS CAPTURED: it is
-                                                    #   handed to the writer's thread; STOPPED HERE
-                                                    #   if a rule asked for it
-    hook.on_epoch_end(...)                          # `val_loss` and the like: for the next saved
-                                                    #   step
-    hook.close()                                    # also on exit: waits for the writer, end marker
-
-A step in which nothing within is due is computed by Keras's own function, compiled as without a
-hook. For the others a second one is traced (`hook_layer.keras.step_runner`), once for each shape of
-batches: with XLA too everything is saved. Results are the same bit by bit, but for one case: with
-`jit_compile=True` on TensorFlow what is given out of a step keeps XLA from fusing what lies around
-it, so that such a step may round differently.
-
-`loss` and the metrics are what Keras reports: means since the epoch began. With
-`steps_per_execution` a step is one execution; what lies within it is of its last batch (of
-`predict` it is not saved).
-
-**Names** are those of the original with TensorFlow 2: weights `dense/weights/dense/kernel:0`,
-gradients `gradients/dense/kernelGrad`, `dense/inputs`, `dense/outputs`, of the model `inputs`,
-`labels`, `predictions` (all of these with `_0`, `_1` ... if there are several in a step), `loss`,
-`accuracy`, `val_loss`, `batch`, the optimiser's variables by their paths, `adam/iteration:0`.
-`hook_layer.keras.names` says how layers within layers are named, `hook_layer.keras.collections` how
-`relu_output` and the like find theirs.
-
-**Gradients** are those that the optimiser is given, before it clips or accumulates them; of a
-scaled loss (`mixed_float16`) unscaled, and in a step that is left out none. A model may have
-several optimisers, in a `train_step` of its own too.
-
-**Loops of your own** around `tf.GradientTape`: `hook.wrap_tape`, see `hook_layer.keras.tape`.
-
-**Several replicas** (`tf.distribute.MirroredStrategy`): gradients are summed over them, as the
-optimiser does; what else lies within a step is the first one's.
-
-**Not saved**, which the log says once: steps of `model.train_on_batch` (said where the model is
-registered, and in scripts without a hook of their own); gradients of what is no variable; what lies
-within a loop or branch of TensorFlow's graph (a cell of a recurrent layer; the layer itself is);
-all within steps whose TensorFlow code draws random numbers by `tf.random` with a seed (not
-`keras.random`), for a second function would draw others; layers, inputs, labels and predictions of
-a model that `torch.compile` compiles (`jit_compile=True` with PyTorch), and all of a loop of your
-own that XLA compiles. On accelerators values are copied to the host before they are reduced.
-
-A stop request sets `model.stop_training`: `fit` ends behind the step, and nothing is raised; in a
-loop of your own `TrainingStoppedError` is, where the next step begins (within a `tf.function`
-TensorFlow makes an error of its own of it). `hook.stop_reason` says why.
+The page `docs/reference/frameworks.md` has the names of tensors and the order of events in a step.
 """
 
 from __future__ import annotations
@@ -117,7 +62,7 @@ _KNOWN_LOGS: Final = {
 
 
 class KerasHook(OriginalHook, KerasEvents):
-    """Captures tensors of a Keras training; see this module for when and under which names.
+    """Captures tensors of a Keras training.
 
     The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` and `metrics`
     are always saved. With `include_workers="all"`, too, only the process of rank 0 writes, and the

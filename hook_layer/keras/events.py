@@ -1,4 +1,4 @@
-"""What happens in Keras's loops, and what is captured when; see `hook_layer.keras`."""
+"""What happens in Keras's loops, and what is captured when."""
 
 from __future__ import annotations
 

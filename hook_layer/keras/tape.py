@@ -1,17 +1,7 @@
-"""Loops of a script's own around `tf.GradientTape`; imported when there is one.
+"""Watches a script's own training loop around `tf.GradientTape`.
 
-```python
-for inputs, labels in batches:
-    with hook.wrap_tape(tf.GradientTape()) as tape:       # STEP BEGINS
-        loss = loss_of(labels, model(inputs))             # layers of a registered model
-    gradients = tape.gradient(loss, model.trainable_variables)
-                                                          # STEP IS CAPTURED: loss, weights,
-                                                          #   gradients, layers
-    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-```
-
-Within a `tf.function` the graph asks the hook at each step whether anything is due, and brings the
-tensors only then. XLA can do neither: there nothing is saved, which is logged once.
+In a `tf.function` the graph asks the hook in each step whether anything is due, and brings the
+tensors only then. XLA can do neither.
 """
 
 from __future__ import annotations

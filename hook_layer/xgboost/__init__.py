@@ -1,65 +1,6 @@
 """The hook for XGBoost: `from hook_layer.xgboost import Hook`.
 
-Where the hook looks in:
-
-    hook = Hook(
-        "s3://bucket/abalone-7",
-        include_collections=["feature_importance", "average_shap"],
-        train_data=dtrain,                          # SHAP values are of this data
-    )
-    booster = xgboost.train(
-        parameters, dtrain, evals=[(dtrain, "train"), (dtest, "validation")], callbacks=[hook]
-    )
-
-    for round in range(num_boost_round):            # in xgboost.train
-                                                    # STEP BEGINS: a boosting round is a step
-        booster.update(...)                         # custom objective: `hook.save_scalar` belongs
-        evaluate(...)                               #   to this round; custom metric: too
-        hook.after_iteration(...)                   # STEP ENDS: what is due of this round is
-                                                    #   computed and handed to the writer's thread
-                                                    # STOPPED HERE if a rule asked for it
-    hook.after_training(...)                        # TRIAL ENDS: waits for the writer, end marker
-
-The step is counted from 0, also in a training that continues with an earlier model (`xgb_model`).
-Names and values are those of the original:
-
-* `{data}-{metric}` (collection `metrics`; `losses`, too, if it is known to fall, as
-  `hook_layer.format.metric_names` or `maximize=False` tells), e.g. `train-rmse`, float64 [1];
-  those of the data that is trained on, in whatever object and by whatever name in `evals`, are in
-  the collection `training_metrics`, those of other data in `validation_metrics`; if none is that
-  data, those that are called `train` are;
-* `hyperparameters/{name}`, of the argument `hyperparameters`;
-* `predictions` and `labels` of the argument `validation_data`; `input_values`, the features of its
-  first rows, float32 [rows, features], a million numbers at most, where a collection asks for them;
-* `feature_importance/{type}/{feature}` for the types weight, gain, cover, total_gain, total_cover:
-  float64 [1], each type's sum is 1; only features that are in use;
-* `full_shap/{feature}`: under every name the same matrix [rows, features + 1] of the argument
-  `train_data`, which `include_regex="^full_shap/f0$"` instead of the collection stores once;
-  `average_shap/{feature}`: its mean over the rows, float32 [1];
-* `trees/{column}`: the trees of this round (the original: one of them).
-
-Only `metrics` are saved without being asked for, every 10 rounds. As each round is an evaluation,
-too, `metrics` and `losses` with an `eval.save_interval` of their own are also saved when that says
-so (`metrics` as often as `losses`), in the first 100 rounds: rules that compare validation with
-training ask for 1 there, so that with the rules of `stepwatch run` these numbers are saved in each
-of them. Nothing is predicted or explained in a round in which it is not due: SHAP values take many
-times as long as the round.
-
-A stop request ends training after the round in progress: `xgboost.train` returns the model as it
-is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training continues.
-In a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
-hook in each of them, with `include_workers="all"`.
-
-The end of the training is the end of the trial. What `save_scalar` or `save_tensor` gets afterwards
-becomes one more step, which `hook.close()` or the end of the process writes. To train several times
-into one trial (rounds count on), use the hook in a `with` block: then the trial ends with the
-block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves nothing,
-and says so.
-
-`xgboost.cv` trains one model for each fold: `{data}-{metric}` is the mean over the folds, and
-`std/{data}-{metric}` their standard deviation (saved if `include_regex` or `save_all` asks for it);
-what is computed from a model is not saved. The booster `gblinear` has no trees and no importances.
-The callbacks of XGBoost before 1.3, functions, do not exist here; 2.1 is the oldest version.
+The page `docs/reference/frameworks.md` has the names of tensors and the order of events in a step.
 """
 
 from __future__ import annotations
@@ -123,7 +64,7 @@ class InactiveCopyCallback(InactiveCopy, _xgboost.callback.TrainingCallback):
 
 
 class Hook(OriginalHook, BoosterEvents):
-    """Captures tensors of an XGBoost training; see this module for when and under which names.
+    """Captures tensors of an XGBoost training.
 
     The arguments before `hyperparameters` are those of
     `hook_layer.core.original_hook.OriginalHook`. `metrics` is always saved. `include_workers` is

@@ -1,4 +1,4 @@
-"""What happens while XGBoost boosts, and what is captured when; see `hook_layer.xgboost`."""
+"""What happens while XGBoost boosts, and what is captured when."""
 
 from __future__ import annotations
 
