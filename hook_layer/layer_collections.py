@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from itertools import compress
+from typing import Any, ClassVar, Final
 
 from hook_layer.collection_manager import CollectionManager, OnMistake
 from hook_layer.collections import Collection
@@ -30,39 +31,69 @@ _OF_LAYERS: Final = {
 class LayerCollection(Collection, ABC):
     """A collection that can take the inputs and outputs of layers; else as the base class."""
 
+    layer_kind: ClassVar[str]
+    """What the framework calls a layer, as in `hook.register_module`."""
+
     _searched: tuple[int, int] = (0, 0)
+    _added: tuple[tuple[Any, bool, bool], ...] = ()
 
     @abstractmethod
     def is_of(self, layer_type: str, layer: Any) -> bool:
         """Return whether a layer is one of a type."""
 
-    @abstractmethod
+    def shown(self, layer: Any) -> str:
+        """Return a layer as messages show it."""
+        return repr(layer)
+
+    def add_layer(self, layer: Any, *, inputs: bool, outputs: bool) -> None:
+        """Add the inputs, outputs or both of a layer that is (part of) a registered one."""
+        self._added = (*self._added, (layer, inputs, outputs))
+
     def resolve(self, names: Mapping[Any, str]) -> None:
         """Include the tensors of the layers that were added.
 
         Raises:
             HookConfigurationError: One was not registered with the hook.
         """
+        added, self._added = self._added, ()
+        for layer, *wanted in added:
+            if layer not in names:
+                self._added = (*self._added, (layer, *wanted))
+                continue
+            for kind in compress(("input", "output"), wanted):
+                self.include_tensors_of(names[layer], kind)
+        if self._added:
+            kind, shown = self.layer_kind, self.shown(self._added[0][0])
+            raise HookConfigurationError(
+                f"collection {self.name} has the {kind} {shown}, which is not registered; "
+                f"pass it or a {kind} around it to hook.register_{kind}()"
+            )
 
     def include_layers(self, names: Mapping[Any, str]) -> None:
         """Take the layers of the type that the collection is named after, if it is.
 
         Args:
-            names: Names of the layers that were registered; only ever more of them.
+            names: Names of the layers.
         """
+        if self.name in _OF_LAYERS:
+            layer_type, kind = _OF_LAYERS[self.name]
+            found = {name for layer, name in names.items() if self.is_of(layer_type, layer)}
+            for name in sorted(found):
+                self.include_tensors_of(name, kind)
+
+    def include_new_layers(self, names: Mapping[Any, str]) -> None:
+        """Same as `include_layers`, unless there is no layer but those of the last call."""
         searched = id(names), len(names)
-        if self.name not in _OF_LAYERS or searched == self._searched:
-            return
-        self._searched = searched
-        layer_type, kind = _OF_LAYERS[self.name]
-        for name in sorted(
-            {name for layer, name in names.items() if self.is_of(layer_type, layer)}
-        ):
-            self.include_tensors_of(name, kind)
+        if searched != self._searched:
+            self._searched = searched
+            self.include_layers(names)
 
     def include_tensors_of(self, layer_name: str, kind: str) -> None:
         """Take the inputs or the outputs of a layer."""
-        pattern = f"^{re.escape(layer_name)}_{kind}_"
+        self.include_once(f"^{re.escape(layer_name)}_{kind}_")
+
+    def include_once(self, pattern: str) -> None:
+        """Add a regular expression, unless it is there."""
         if pattern not in self.include_regex:
             self.include(pattern)
 
@@ -76,7 +107,7 @@ def resolve_layers(
 
     Args:
         manager: The collections.
-        names: Names of the layers that were registered, losses too.
+        names: Names of the layers that were registered, losses too; only ever more of them.
         on_mistake: Called for each collection with other layers, which may be registered later;
             None: the first one is raised.
 
@@ -86,7 +117,7 @@ def resolve_layers(
     manager.fill_known()
     for collection in manager.collections.values():
         if isinstance(collection, LayerCollection):
-            collection.include_layers(names)
+            collection.include_new_layers(names)
             try:
                 collection.resolve(names)
             except HookConfigurationError as error:

@@ -11,26 +11,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import compress
 from typing import Any, Final
 
 import keras
 
 from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import Collection as BaseCollection
 from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.errors import HookConfigurationError
+from hook_layer.layer_collections import LayerCollection
 
 __all__ = ["DEFAULTS", "Collection", "find_layers"]
 
-_KINDS: Final = ("relu", "sigmoid", "tanh")
-_SIDES: Final = {"input": "inputs", "output": "outputs"}
 
-
-class Collection(BaseCollection):
+class Collection(LayerCollection):
     """A collection that can take layers and variables; else as the base class."""
 
-    _searched: tuple[str, ...] = ()
+    layer_kind = "layer"
+
+    def is_of(self, layer_type: str, layer: Any) -> bool:
+        """Return whether a layer is one of a type; for its outputs, its activation may be it."""
+        if layer_type == "relu" and isinstance(layer, keras.layers.ReLU):
+            return True
+        has_own_name = isinstance(layer, keras.layers.Activation) or self.name.endswith("_output")
+        activation = getattr(layer, "activation", None)
+        return has_own_name and getattr(activation, "__name__", "") == layer_type
+
+    def include_tensors_of(self, layer_name: str, kind: str) -> None:
+        """Take the inputs or the outputs of a layer."""
+        self.include_once(rf"^{re.escape(layer_name)}/{kind}s(_\d+)?$")
 
     def add_keras_layer(self, layer: Any, inputs: bool = False, outputs: bool = True) -> None:
         """Add the inputs, outputs or both of a layer.
@@ -40,9 +50,8 @@ class Collection(BaseCollection):
         """
         if not isinstance(layer, keras.layers.Layer):
             raise HookConfigurationError(f"layer={layer!r:.200} must be a keras.layers.Layer")
-        for wanted, side in ((inputs, "inputs"), (outputs, "outputs")):
-            if wanted:
-                self._include_side(layer.name, side)
+        for kind in compress(("input", "output"), (inputs, outputs)):
+            self.include_tensors_of(layer.name, kind)
 
     def add(self, arg: Any) -> None:
         """Add a variable, the outputs of a layer, a tensor by its name, or several of these.
@@ -55,7 +64,7 @@ class Collection(BaseCollection):
         elif isinstance(arg, keras.layers.Layer):
             self.add_keras_layer(arg)
         elif isinstance(arg, keras.Variable):
-            self._include_once(f"/weights/(.*/)?{re.escape('/'.join(arg.path.split('/')[-2:]))}:0$")
+            self.include_once(f"/weights/(.*/)?{re.escape('/'.join(arg.path.split('/')[-2:]))}:0$")
         elif isinstance(arg, (list, tuple, set, frozenset)):
             for item in arg:
                 self.add(item)
@@ -71,41 +80,14 @@ class Collection(BaseCollection):
 
     add_tensor = add_variable = add_for_mode
 
-    def include_layers(self, layers: Mapping[str, Any]) -> None:
-        """Take the layers of the type that the collection is named after, if it is."""
-        kind, _, side = self.name.partition("_")
-        names = tuple(layers)
-        if kind not in _KINDS or side not in _SIDES or names == self._searched:
-            return
-        self._searched = names
-        for name, layer in layers.items():
-            if _is_of_kind(layer, kind) or (side == "output" and _activation(layer) == kind):
-                self._include_side(name, _SIDES[side])
-
-    def _include_side(self, layer_name: str, side: str) -> None:
-        self._include_once(rf"^{re.escape(layer_name)}/{side}(_\d+)?$")
-
-    def _include_once(self, pattern: str) -> None:
-        if pattern not in self.include_regex:
-            self.include(pattern)
-
 
 def find_layers(manager: CollectionManager, layers: Mapping[str, Any]) -> None:
     """Let the collections that are named after a type of layer find theirs."""
+    names = {layer: name for name, layer in layers.items()}
     manager.fill_known()
     for collection in manager.collections.values():
         if isinstance(collection, Collection):
-            collection.include_layers(layers)
-
-
-def _is_of_kind(layer: Any, kind: str) -> bool:
-    if isinstance(layer, keras.layers.Activation):
-        return _activation(layer) == kind
-    return kind == "relu" and isinstance(layer, keras.layers.ReLU)
-
-
-def _activation(layer: Any) -> str:
-    return str(getattr(getattr(layer, "activation", None), "__name__", ""))
+            collection.include_layers(names)
 
 
 _BIAS: Final = r"(.*/)?[^/]*bias[^/]*$"

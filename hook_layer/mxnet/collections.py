@@ -8,7 +8,6 @@ is none unless its user makes it or asks for it; where it is asked for, it may s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from mxnet.gluon import Block, nn
@@ -25,34 +24,21 @@ __all__ = ["DEFAULTS", "Collection"]
 class Collection(LayerCollection):
     """A collection that can take the inputs and outputs of blocks; else as the base class."""
 
-    _blocks: tuple[Block, ...] = ()
+    layer_kind = "block"
 
     def is_of(self, layer_type: str, layer: Block) -> bool:
         """Return whether a block is an activation of a type."""
         return isinstance(layer, nn.Activation) and layer._act_type == layer_type  # noqa: SLF001
 
+    def shown(self, layer: Block) -> str:
+        """Return a block as messages show it."""
+        return name_of(layer)
+
     def add_block_tensors(self, block: Block, inputs: bool = False, outputs: bool = True) -> None:
         """Add the inputs, outputs or both of a block that is (part of) a registered one."""
         if not isinstance(block, Block):
             raise HookConfigurationError(f"block={block!r:.200} must be a mxnet.gluon.Block")
-        self._blocks = (*self._blocks, block)
-        for wanted, kind in ((inputs, "input"), (outputs, "output")):
-            if wanted:
-                self.include_tensors_of(name_of(block), kind)
-
-    def resolve(self, names: Mapping[Block, str]) -> None:
-        """Check that the blocks that were added are registered.
-
-        Raises:
-            HookConfigurationError: A block was not registered with the hook.
-        """
-        unknown = [block for block in self._blocks if block not in names]
-        self._blocks = tuple(unknown)
-        if unknown:
-            raise HookConfigurationError(
-                f"collection {self.name} has the block {name_of(unknown[0])}, which is not "
-                "registered; pass it or a block around it to hook.register_block()"
-            )
+        self.add_layer(block, inputs=inputs, outputs=outputs)
 
 
 # As the original has them. Its expression for losses leaves those out whose name ends in a number

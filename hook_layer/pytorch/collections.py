@@ -32,7 +32,7 @@ _SIDES: Final = ("input", "output")
 class Collection(LayerCollection):
     """A collection that can take the inputs and outputs of modules; else as the base class."""
 
-    _modules: tuple[tuple[nn.Module, bool, bool], ...] = ()
+    layer_kind = "module"
 
     def is_of(self, layer_type: str, layer: nn.Module) -> bool:
         """Return whether a module is one of a type."""
@@ -44,28 +44,7 @@ class Collection(LayerCollection):
         """Add the inputs, outputs or both of a module that is (part of) a registered one."""
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
-        self._modules = (*self._modules, (module, inputs, outputs))
-
-    def resolve(self, names: Mapping[nn.Module, str]) -> None:
-        """Turn the modules that were added into regular expressions.
-
-        Raises:
-            HookConfigurationError: A module was not registered with the hook.
-        """
-        unknown = []
-        for module, inputs, outputs in self._modules:
-            if module not in names:
-                unknown.append((module, inputs, outputs))
-                continue
-            for wanted, kind in ((inputs, "input"), (outputs, "output")):
-                if wanted:
-                    self.include_tensors_of(names[module], kind)
-        self._modules = tuple(unknown)
-        if unknown:
-            raise HookConfigurationError(
-                f"collection {self.name} has the module {unknown[0][0]!r}, which is not "
-                "registered; pass it or a module around it to hook.register_module()"
-            )
+        self.add_layer(module, inputs=inputs, outputs=outputs)
 
 
 DEFAULTS: Final = FrameworkDefaults(
