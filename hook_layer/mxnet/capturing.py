@@ -83,9 +83,7 @@ class BlockCapture(Part):
         self._recorder = recorder
         self._numbering = Numbering()
         self._blocks = BlockWatch(self.capture_block)
-        self._graphs = GraphWatch(
-            self._on_graph_value, self._enter_graph, self._leave_graph, self._numbering
-        )
+        self._graphs = GraphWatch(state, self._on_graph_value, self._numbering)
         self._wanted_blocks: dict[tuple[Any, ...], set[Block]] = {}
         self._uncaptured: dict[str, Parameter] = {}
         self._refreshed: set[Block] = set()
@@ -134,7 +132,7 @@ class BlockCapture(Part):
 
     def end_pass(self, model: Block) -> None:
         """Capture what is due of a model after its forward pass."""
-        self._leave_graph(model, None, None)
+        self._graphs.leave(model)
         if self._uncaptured:
             self._capture_parameters()
 
@@ -207,15 +205,7 @@ class BlockCapture(Part):
         self._blocks.watch_only(due - inner)
         self._graphs.watch_only(graphs - set(self.registered.models), due & inner)
         if isinstance(model, HybridBlock) and model in graphs:
-            self._enter_graph(model, inputs, None)
-
-    @guarded("blocks")
-    def _enter_graph(self, graph: HybridBlock, inputs: Any, _: Any) -> None:
-        self._graphs.enter(graph, inputs)
-
-    @guarded("blocks")
-    def _leave_graph(self, graph: Block, _: Any, __: Any) -> None:
-        self._graphs.leave(graph)
+            self._graphs.enter(model, inputs)
 
     def _unwatch_blocks(self) -> None:
         self._blocks.watch_only(frozenset())

@@ -24,8 +24,10 @@ from mxnet.gluon import Block, HybridBlock
 from mxnet.ndarray import CachedOp, NDArray
 from mxnet.symbol import Symbol
 
+from hook_layer.core.state import HookState, Part
+from hook_layer.guard import guarded
 from hook_layer.mxnet.blocks import name_of, parts_of
-from hook_layer.mxnet.calls import BlockCall, BlockCallback, arrays_in, leaves_in
+from hook_layer.mxnet.calls import BlockCall, arrays_in, leaves_in
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["GraphWatch", "Numbering"]
@@ -122,26 +124,21 @@ class _Running:
     unseen: set[str]
 
 
-class GraphWatch:
+class GraphWatch(Part):
     """Calls back with inputs and outputs of blocks in hybridized blocks.
 
     Args:
+        state: The state of the hook.
         callback: Method that is called with a name and an array, which is valid for the call; its
             owner is known weakly.
-        before: Method that is called before a graph, and is to `enter` it; as above.
-        behind: Method that is called behind a graph, and is to `leave` it; as above.
         numbering: Numbers of inputs and outputs.
     """
 
     def __init__(
-        self,
-        callback: Callable[[str, NDArray], None],
-        before: BlockCallback,
-        behind: BlockCallback,
-        numbering: Numbering,
+        self, state: HookState, callback: Callable[[str, NDArray], None], numbering: Numbering
     ) -> None:
+        super().__init__(state)
         self._callback = WeakMethod(callback)
-        self._before, self._behind = WeakMethod(before), WeakMethod(behind)
         self._numbering = numbering
         self._twins: WeakKeyDictionary[HybridBlock, _Twin] = WeakKeyDictionary()
         self._calls: dict[HybridBlock, tuple[BlockCall, BlockCall]] = {}
@@ -155,13 +152,12 @@ class GraphWatch:
         for graph in self._calls.keys() - graphs:
             for call in self._calls.pop(graph):
                 call.remove()
-        before, behind = self._before(), self._behind()
-        if before is not None and behind is not None:
-            for graph in graphs - self._calls.keys():
-                calls = BlockCall.before(graph, before), BlockCall.behind(graph, behind)
-                self._calls[graph] = calls
+        for graph in graphs - self._calls.keys():
+            calls = BlockCall.before(graph, self.enter), BlockCall.behind(graph, self.leave)
+            self._calls[graph] = calls
 
-    def enter(self, graph: HybridBlock, inputs: Any) -> None:
+    @guarded("blocks")
+    def enter(self, graph: HybridBlock, inputs: Any, _: Any = None) -> None:
         """Put the twin in the graph's place: it is about to be called."""
         arrays = arrays_in(inputs)
         if not arrays or not any(part in self._wanted for part in parts_of(graph)):
@@ -185,9 +181,13 @@ class GraphWatch:
         for symbol, array in zip(twin.trace.inputs, arrays, strict=False):
             self._report(symbol.name, array)
 
-    def leave(self, graph: Block) -> None:
+    @guarded("blocks")
+    def leave(self, graph: Block, _: Any = None, __: Any = None) -> None:
         """Put the graph back where it was."""
-        while self._running and any(running.block is graph for running in self._running):
+        self._put_back(graph)
+
+    def _put_back(self, graph: Block) -> None:
+        while any(running.block is graph for running in self._running):
             running = self._running.pop()
             if running.block._cached_op is running.twin.operator:  # noqa: SLF001
                 running.block._cached_op = running.twin.original  # noqa: SLF001
@@ -200,7 +200,7 @@ class GraphWatch:
         while self._running:
             running = self._running[0]
             running.unseen.clear()
-            self.leave(running.block)
+            self._put_back(running.block)
 
     def _names(self, trace: _Trace) -> dict[str, list[str]]:
         """Return the names that the values of the next call have, by value."""
