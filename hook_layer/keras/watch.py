@@ -63,26 +63,21 @@ class WatchedModel:
             with_inputs: Whether what the model is called with are its inputs; else they come from
                 `take_batch`.
         """
-        wrapped: list[tuple[Any, str]] = []
-        patched = ExitStack()
-        try:
+        with ExitStack() as put_back:
             for name, layer in self._known_names().layers.items():
                 sides = [f"{name}/{side}" for side in ("inputs", "outputs")]
                 if any(map(self._wants, sides)):
-                    _put(layer, "call", self._layer_call(layer.call, *sides), wrapped)
+                    _put(layer, "call", self._layer_call(layer.call, *sides), put_back)
             if self._wants("predictions") or (with_inputs and self._wants("inputs")):
                 call = self._model_call(self._model.call, with_inputs=with_inputs)
-                _put(self._model, "call", call, wrapped)
+                _put(self._model, "call", call, put_back)
             if self._wants("Loss_input"):
-                cls = keras.losses.Loss
-                _patch(cls, "__call__", self._loss_call(cls.__call__), patched)
+                loss = keras.losses.Loss
+                put_back.callback(setattr, loss, "__call__", loss.__call__)
+                loss.__call__ = self._loss_call(loss.__call__)
             for optimizer in self._optimizers():
-                _put(optimizer, "apply", self._apply(optimizer, optimizer.apply), wrapped)
+                _put(optimizer, "apply", self._apply(optimizer, optimizer.apply), put_back)
             yield
-        finally:
-            patched.close()
-            for owner, name in reversed(wrapped):
-                vars(owner).pop(name, None)
 
     def take_batch(self, data: Any) -> None:
         """Take what the model and its loss are given.
@@ -201,13 +196,7 @@ def _as_tensor(leaf: Any) -> Any:
     return keras.ops.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-def _patch(owner: type, name: str, function: Any, until: ExitStack) -> None:
-    """Replace an attribute of a class until a stack is closed."""
-    until.callback(setattr, owner, name, getattr(owner, name))
-    setattr(owner, name, function)
-
-
-def _put(owner: Any, name: str, function: Any, wrapped: list[tuple[Any, str]]) -> None:
+def _put(owner: Any, name: str, function: Any, put_back: ExitStack) -> None:
     if name not in vars(owner):  # else a script has put something of its own there
         vars(owner)[name] = function
-        wrapped.append((owner, name))
+        put_back.callback(vars(owner).pop, name, None)
