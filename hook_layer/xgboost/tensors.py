@@ -192,8 +192,8 @@ class TensorGroup:
     """Tensors that are computed together.
 
     Attributes:
-        name: Name of the group.
-        collection: The collection that its tensors belong to.
+        name: Name of the group: that of the collection that its tensors belong to, and what else
+            their names begin with.
         names: Returns the names that it may have.
         compute: Returns its tensors.
         has_own_names: Whether a collection of everything leaves them out: the original has none
@@ -201,10 +201,14 @@ class TensorGroup:
     """
 
     name: str
-    collection: str
     names: Callable[[RoundTensors], Iterable[str]]
     compute: Callable[[RoundTensors], dict[str, OwnedArray]]
     has_own_names: bool = False
+
+    @property
+    def collection(self) -> str:
+        """The collection that its tensors belong to."""
+        return self.name.partition("/")[0]
 
     def is_member(self, tensor_name: str, round_tensors: RoundTensors) -> bool:
         """Return whether a tensor of the group is in the collection whatever its regex says."""
@@ -218,50 +222,35 @@ def _constant(*names: str) -> Callable[[RoundTensors], Iterable[str]]:
 
 GROUPS: Final = (
     TensorGroup(
-        "hyperparameters",
         CollectionKeys.HYPERPARAMETERS,
         RoundTensors.hyperparameter_names,
         RoundTensors.hyperparameters,
     ),
     TensorGroup(
-        "predictions",
-        CollectionKeys.PREDICTIONS,
-        _constant("predictions"),
-        RoundTensors.predictions,
+        CollectionKeys.PREDICTIONS, _constant(CollectionKeys.PREDICTIONS), RoundTensors.predictions
     ),
-    TensorGroup("labels", CollectionKeys.LABELS, _constant("labels"), RoundTensors.labels),
+    TensorGroup(CollectionKeys.LABELS, _constant(CollectionKeys.LABELS), RoundTensors.labels),
     TensorGroup(
-        "input_values",
-        "input_values",
-        _constant("input_values"),
-        RoundTensors.input_values,
-        has_own_names=True,
+        "input_values", _constant("input_values"), RoundTensors.input_values, has_own_names=True
     ),
     *(
         TensorGroup(
-            f"feature_importance/{kind}",
-            CollectionKeys.FEATURE_IMPORTANCE,
+            f"{CollectionKeys.FEATURE_IMPORTANCE}/{kind}",
             partial(RoundTensors.importance_names, kind=kind),
             partial(RoundTensors.feature_importance, kind=kind),
         )
         for kind in _IMPORTANCE_TYPES
     ),
-    TensorGroup(
-        "average_shap",
-        CollectionKeys.AVERAGE_SHAP,
-        partial(RoundTensors.shap_names, prefix="average_shap"),
-        RoundTensors.average_shap,
+    *(
+        TensorGroup(name, partial(RoundTensors.shap_names, prefix=name), compute)
+        for name, compute in (
+            (CollectionKeys.AVERAGE_SHAP, RoundTensors.average_shap),
+            (CollectionKeys.FULL_SHAP, RoundTensors.full_shap),
+        )
     ),
     TensorGroup(
-        "full_shap",
-        CollectionKeys.FULL_SHAP,
-        partial(RoundTensors.shap_names, prefix="full_shap"),
-        RoundTensors.full_shap,
-    ),
-    TensorGroup(
-        "trees",
         CollectionKeys.TREES,
-        _constant(*(f"trees/{column}" for column in TREE_COLUMNS)),
+        _constant(*(f"{CollectionKeys.TREES}/{column}" for column in TREE_COLUMNS)),
         RoundTensors.trees,
     ),
 )
