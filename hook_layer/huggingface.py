@@ -37,14 +37,7 @@ _EVALUATIONS = frozenset(("evaluate", "evaluation_loop", "prediction_loop"))
 class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc]  # unknown to mypy
     """Captures tensors of a training with the Trainer.
 
-    Args:
-        out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
-            a configuration file says, if there is one.
-        hook: A `hook_layer.pytorch.Hook`, instead of all other arguments.
-        **arguments: Further arguments of `hook_layer.pytorch.Hook`.
-
-    Raises:
-        HookConfigurationError: An argument makes no sense.
+    The arguments are those of `hook_layer.pytorch.callbacks.CallbackWithHook`.
     """
 
     _evaluates_in: ModeKeys | None = None

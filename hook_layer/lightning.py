@@ -43,14 +43,7 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Lightning's, unknown to mypy
     """Captures tensors of a training with Lightning.
 
-    Args:
-        out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
-            a configuration file says, if there is one.
-        hook: A `hook_layer.pytorch.Hook`, instead of all other arguments.
-        **arguments: Further arguments of `hook_layer.pytorch.Hook`.
-
-    Raises:
-        HookConfigurationError: An argument makes no sense.
+    The arguments are those of `hook_layer.pytorch.callbacks.CallbackWithHook`.
     """
 
     _num_optimizer_steps = 0

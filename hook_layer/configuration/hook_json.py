@@ -1,22 +1,6 @@
-r"""The JSON that configures a hook, as CreateTrainingJob has it: what it says, and its mistakes.
+"""Reads the JSON that configures a hook, and finds its mistakes.
 
-    {"DebugHookConfig": {
-        "S3OutputPath": "s3://bucket/prefix", "LocalPath": "/opt/ml/output/tensors",
-        "HookParameters": {"save_interval": "100", "eval.save_interval": "1"},
-        "CollectionConfigurations": [
-            {"CollectionName": "gradients", "CollectionParameters": {"reductions": "mean,l2"}},
-            {"CollectionName": "relu", "CollectionParameters": {"include_regex": "relu\\d"}}]},
-     "TensorBoardOutputConfig": {"S3OutputPath": "s3://bucket/prefix"},
-     "CheckpointConfig": {"S3Uri": "s3://bucket/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
-     "DebugRuleConfigurations": [{"RuleConfigurationName": "VanishingGradient"}],
-     "Actions": [{"name": "stoptraining"}], "OptOutOfStop": false, "TrainingJobName": "mnist-7"}
-
-The members of `DebugHookConfig` may also stand at the top, which is how SageMaker hands them to a
-training job. Everything may be missing or null, which is the same but for the two options whose
-None has a meaning: `close_timeout_s` and `termination_timeout_s` may be null or `"none"`. A value
-may be a string wherever it is a number or a boolean. What is more special counts: a collection's
-`train.save_interval`, then its `save_interval`, then the hook's `train.save_interval`, then the
-hook's, then the default.
+The page `docs/reference/hook-configuration.md` describes it.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ class BaseHook(Part):
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Self:
         """Make a hook as a configuration file says, which attaches to the first training.
 
-        `hook_layer.configuration.hook_json` describes the file. A hook for PyTorch or MXNet watches
-        the model that trains first, unless the script registers one.
+        `docs/reference/hook-configuration.md` describes the file. A hook for PyTorch or MXNet
+        watches the model that trains first, unless the script registers one.
 
         Args:
             json_file_path: The file; None: the one that `STEPWATCH_CONFIG` names, else
