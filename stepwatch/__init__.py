@@ -109,8 +109,8 @@ if TYPE_CHECKING:
     from rule_runtime.engine.state import EvaluationState
     from rule_runtime.engine.stored_run import evaluate
     from rule_runtime.jobs.debug_job import DebugJob
+    from rule_runtime.jobs.job_preparation import prepare
     from rule_runtime.jobs.prepared_job import PreparedJob
-    from rule_runtime.jobs.preparing import prepare
     from rule_runtime.reporting.html_report import job_report
     from rule_runtime.trial.errors import TrialError
     from rule_runtime.trial.opening import create_trial
@@ -171,7 +171,7 @@ else:
             "evaluate": "rule_runtime.engine.stored_run",
             "DebugJob": "rule_runtime.jobs.debug_job",
             "PreparedJob": "rule_runtime.jobs.prepared_job",
-            "prepare": "rule_runtime.jobs.preparing",
+            "prepare": "rule_runtime.jobs.job_preparation",
             "job_report": "rule_runtime.reporting.html_report",
             "TrialError": "rule_runtime.trial.errors",
             "create_trial": "rule_runtime.trial.opening",

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.options import judged_or_stored
-from rule_runtime.cli.watching import shown
+from rule_runtime.cli.watch import shown
 from rule_runtime.live_page.follower import RunFollower
 from tests.rule_runtime.browser import ARGUMENTS, CHROMIUM
 

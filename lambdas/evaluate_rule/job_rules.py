@@ -18,7 +18,7 @@ from lambdas.evaluate_rule.rules import (
     RuleConfigurationError,
     usable_parameters,
 )
-from rule_runtime.configuration.asked_rules import PROBLEMS
+from rule_runtime.configuration.requested_rules import PROBLEMS
 from rule_runtime.engine.registry import create_rule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rule_runtime.engine.registry import create_rule
 
 if TYPE_CHECKING:
     from lambdas.shared.registration import Registration
-    from rule_runtime.configuration.asked_rules import AskedRule
+    from rule_runtime.configuration.requested_rules import AskedRule
     from rule_runtime.engine.rule import Rule
 
 __all__ = [

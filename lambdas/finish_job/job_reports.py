@@ -52,7 +52,7 @@ class JobReports:
         # Only now: most events have no report to be written.
         from rule_runtime.reporting.html_report import report_of_store  # noqa: PLC0415
         from rule_runtime.reporting.job_verdicts import verdicts_of  # noqa: PLC0415
-        from rule_runtime.reporting.run_reading import ReadLimits  # noqa: PLC0415
+        from rule_runtime.reporting.run_reader import ReadLimits  # noqa: PLC0415
 
         limits = ReadLimits(steps=_MAX_STEPS, bytes=_MAX_BYTES, seconds=_MAX_SECONDS)
         folder, _ = result_place(job.root_uri, "")

@@ -24,7 +24,7 @@ from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import CONFIRMED
 from lambdas.shared.watched_job_file import watched_job_file
-from rule_runtime.configuration.asked_rules import asked_rules
+from rule_runtime.configuration.requested_rules import asked_rules
 from rule_runtime.engine.outcome import RuleStatus, status_details
 
 if TYPE_CHECKING:

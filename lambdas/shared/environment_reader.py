@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.configuration.asked_rules import is_rule_name
+from rule_runtime.configuration.requested_rules import is_rule_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.configuration.asked_rules import asked_rules
+from rule_runtime.configuration.requested_rules import asked_rules
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile

@@ -28,7 +28,7 @@ from lambdas.contracts.events import (
     registration_partition,
 )
 from lambdas.shared.items import Items, item_key
-from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import AskedRule, asked_rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hook_layer.storage.base import check_key
 from lambdas.contracts.events import MAX_ROOT_BYTES, STATUS_SOURCE, WAKE_DETAIL_TYPE
 from lambdas.shared.registration import RUN_ID
-from rule_runtime.configuration.asked_rules import is_rule_name
+from rule_runtime.configuration.requested_rules import is_rule_name
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

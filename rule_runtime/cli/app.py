@@ -8,19 +8,19 @@ from typing import Annotated, Final
 
 import typer
 
-from rule_runtime.cli.autopatching import autopatch
-from rule_runtime.cli.comparing import compare
-from rule_runtime.cli.doctoring import doctor
-from rule_runtime.cli.downloading import download
-from rule_runtime.cli.explaining import rules_app
-from rule_runtime.cli.judging import evaluate, run
-from rule_runtime.cli.listing import runs
+from rule_runtime.cli.autopatch import autopatch
+from rule_runtime.cli.compare import compare
+from rule_runtime.cli.doctor import doctor
+from rule_runtime.cli.download import download
 from rule_runtime.cli.local_target import local_app
-from rule_runtime.cli.looking import plot, tensors
 from rule_runtime.cli.report import report
+from rule_runtime.cli.rules import rules_app
+from rule_runtime.cli.run_and_evaluate import evaluate, run
+from rule_runtime.cli.runs import runs
 from rule_runtime.cli.status import status
+from rule_runtime.cli.tensors import plot, tensors
 from rule_runtime.cli.ui import ui
-from rule_runtime.cli.watching import watch
+from rule_runtime.cli.watch import watch
 
 __all__ = ["app"]
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hook_layer.storage.base import StorageError, Store
-from rule_runtime.cli.completing import complete_pack, complete_rule
+from rule_runtime.cli.completion import complete_pack, complete_rule
 from rule_runtime.cli.counted_reads import CountedReads
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack

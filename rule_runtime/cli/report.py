@@ -85,7 +85,7 @@ def _verdicts(
         stored_verdicts,
         verdicts_of,
     )
-    from rule_runtime.reporting.run_reading import current_run_of  # noqa: PLC0415 - as above
+    from rule_runtime.reporting.run_reader import current_run_of  # noqa: PLC0415 - as above
 
     rules = judged_or_stored(store, rule, pack)
     chosen = rules.find() if isinstance(rules, RunRules) else rules

@@ -25,7 +25,7 @@ from rule_runtime.engine.outcome import (
     is_insufficient,
     without_api_prefix,
 )
-from rule_runtime.jobs.places import absolute_output_path
+from rule_runtime.jobs.job_paths import absolute_output_path
 from rule_runtime.trial.sessions import runs_at
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from hook_layer.storage.base import StorageError
 from rule_runtime.custom_rules.errors import RuleEvaluationConditionMet
-from rule_runtime.custom_rules.kept_attributes import KeptAttributes
-from rule_runtime.custom_rules.kept_values import UnkeepableError
+from rule_runtime.custom_rules.json_values import UnkeepableError
+from rule_runtime.custom_rules.rule_attributes import KeptAttributes
 from rule_runtime.custom_rules.smdebug_rule import condition_holds
 from rule_runtime.custom_rules.trial_at_step import TrialAtStep, other_trial, run_of
 from rule_runtime.engine.failure import UNAVAILABLE, failure_reason

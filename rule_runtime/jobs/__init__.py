@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rule_runtime.jobs.aws import AwsRequestError
     from rule_runtime.jobs.debug_job import DebugJob
     from rule_runtime.jobs.deployment import DeploymentError
+    from rule_runtime.jobs.job_preparation import prepare
     from rule_runtime.jobs.prepared_job import PreparedJob
-    from rule_runtime.jobs.preparing import prepare
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -30,7 +30,7 @@ else:
             "DebugJob": "rule_runtime.jobs.debug_job",
             "DeploymentError": "rule_runtime.jobs.deployment",
             "PreparedJob": "rule_runtime.jobs.prepared_job",
-            "prepare": "rule_runtime.jobs.preparing",
+            "prepare": "rule_runtime.jobs.job_preparation",
         },
     )
 

@@ -14,6 +14,7 @@ from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.folder_rules import FolderRules
 from rule_runtime.jobs.job_files import JobFiles
 from rule_runtime.jobs.job_location import find_location
+from rule_runtime.jobs.job_paths import is_in_s3, tensorboard_root
 from rule_runtime.jobs.job_rules import JobRules
 from rule_runtime.jobs.native_job import (
     described_training_job,
@@ -21,7 +22,6 @@ from rule_runtime.jobs.native_job import (
     native_statuses,
     stop_training_job,
 )
-from rule_runtime.jobs.places import is_in_s3, tensorboard_root
 from rule_runtime.jobs.rule_logs import native_log_urls, our_log_urls
 from rule_runtime.jobs.summary import RuleSummary, failure_of, is_final, moment_of_start
 from rule_runtime.trial.cut_values import CutValues

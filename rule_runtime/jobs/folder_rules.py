@@ -17,7 +17,7 @@ from rule_runtime.jobs.summary import is_final
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
-    from rule_runtime.configuration.asked_rules import AskedRule
+    from rule_runtime.configuration.requested_rules import AskedRule
     from rule_runtime.engine.rule import Rule
     from rule_runtime.jobs.job_files import JobFiles
 

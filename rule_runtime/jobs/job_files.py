@@ -15,7 +15,7 @@ from hook_layer.format.job_file import (
 from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError
 from hook_layer.storage.small_files import read_small
-from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import AskedRule, asked_rules
 from rule_runtime.engine.result_file import (
     MAX_RESULT_BYTES,
     RESULTS_PREFIX,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hook_layer.storage.base import Store
-    from rule_runtime.jobs.places import JobPlaces
+    from rule_runtime.jobs.job_paths import JobPaths
 
 __all__ = ["JobFiles", "RunLife"]
 
@@ -91,7 +91,7 @@ class JobFiles:
 
     def __init__(
         self,
-        places: JobPlaces,
+        places: JobPaths,
         open_store: Callable[[str], Store],
         configuration: str | None = None,
         earlier_run: str | None = None,

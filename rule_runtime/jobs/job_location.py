@@ -9,8 +9,8 @@ from hook_layer.configuration.configuration_file import MAX_CONFIGURATION_BYTES,
 from hook_layer.format.errors import FormatError
 from hook_layer.format.json_document import load_object
 from hook_layer.storage.base import ObjectNotFoundError
+from rule_runtime.jobs.job_paths import JobPaths
 from rule_runtime.jobs.native_job import described_training_job
-from rule_runtime.jobs.places import JobPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["find_location", "read_configuration"]
 
 
-def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPlaces, str | None]:
+def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPaths, str | None]:
     """Return where a job's files lie, and the URI of the hook's configuration if it is elsewhere.
 
     Args:
@@ -36,7 +36,7 @@ def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPlac
         StorageError: The configuration that the job names cannot be read.
     """
     if output_path is not None:
-        return JobPlaces.of(output_path, name), None
+        return JobPaths.of(output_path, name), None
     described = described_training_job(aws, name, is_needed=True)
     if described is None:
         raise ValueError(
@@ -52,7 +52,7 @@ def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPlac
             f"the training job {name} names no output of a hook, neither by {OWN_VARIABLE} in its "
             "Environment nor by DebugHookConfig: give output_path"
         )
-    return JobPlaces.of(path, name), uri
+    return JobPaths.of(path, name), uri
 
 
 def read_configuration(uri: str, open_store: Callable[[str], Store]) -> Mapping[str, Any] | None:

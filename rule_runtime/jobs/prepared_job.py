@@ -14,7 +14,7 @@ from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.jobs.aws import Session
 from rule_runtime.jobs.debug_job import DebugJob
 from rule_runtime.jobs.deployment import DEFAULT_STAGE
-from rule_runtime.jobs.places import JobPlaces, tensorboard_root
+from rule_runtime.jobs.job_paths import JobPaths, tensorboard_root
 from rule_runtime.jobs.source_folder import REQUIREMENTS_FILE, staged_source
 from rule_runtime.jobs.training_job_request import check_for_sagemaker, merged_request
 
@@ -72,7 +72,7 @@ class PreparedJob:
 
     job_name: str
     output_path: str
-    places: JobPlaces
+    places: JobPaths
     configuration: DebugConfiguration
     environment: Mapping[str, str]
     checkpoint: Checkpoint | None = None

@@ -17,7 +17,7 @@ from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import MAX_PLOTS, JobNumbers
 from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, verdicts_of
 from rule_runtime.reporting.run_history import RunHistory
-from rule_runtime.reporting.run_reading import RunReading
+from rule_runtime.reporting.run_reader import RunReading
 from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 from rule_runtime.trial.stop_request import read_stop_request

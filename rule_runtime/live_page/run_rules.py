@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hook_layer.storage.base import Store
-from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import AskedRule, asked_rules
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.reporting.axes import Axis, number_text
-from rule_runtime.reporting.shown_text import shown_text
+from rule_runtime.reporting.display_text import shown_text
 
 __all__ = ["HeatMap", "heat_map"]
 

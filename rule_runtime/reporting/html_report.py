@@ -22,7 +22,7 @@ from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers
 from rule_runtime.reporting.job_verdicts import JobVerdict, Verdicts, stored_verdicts, verdicts_of
 from rule_runtime.reporting.pages import rendered
-from rule_runtime.reporting.run_reading import ReadLimits, current_run_of, read_run
+from rule_runtime.reporting.run_reader import ReadLimits, current_run_of, read_run
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import JobFile
 from hook_layer.storage.base import Store
-from rule_runtime.configuration.asked_rules import asked_rules
+from rule_runtime.configuration.requested_rules import asked_rules
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.trial.job_file import read_job_file
 from rule_runtime.trial.stored_settings import StoredReductionConfig, StoredSaveConfig

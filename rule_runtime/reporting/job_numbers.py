@@ -15,7 +15,7 @@ from rule_runtime.reporting.job_verdicts import JobVerdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.line_chart import NUM_COLORS, Line
 from rule_runtime.reporting.run_history import RunHistory
-from rule_runtime.reporting.run_reading import RunReading
+from rule_runtime.reporting.run_reader import RunReading
 
 __all__ = ["MAX_PLOTS", "JobNumbers"]
 

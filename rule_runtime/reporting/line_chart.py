@@ -14,7 +14,7 @@ from html import escape
 from typing import Any, Final
 
 from rule_runtime.reporting.axes import Axis, number_text
-from rule_runtime.reporting.shown_text import shown_text
+from rule_runtime.reporting.display_text import shown_text
 
 __all__ = ["NUM_COLORS", "Line", "line_chart"]
 

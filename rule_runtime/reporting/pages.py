@@ -15,9 +15,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: E402
 from markupsafe import Markup  # noqa: E402
 
 from rule_runtime.reporting.axes import number_text  # noqa: E402
+from rule_runtime.reporting.display_text import shown_text  # noqa: E402
 from rule_runtime.reporting.heat_map import heat_map  # noqa: E402
 from rule_runtime.reporting.line_chart import line_chart  # noqa: E402
-from rule_runtime.reporting.shown_text import shown_text  # noqa: E402
 
 __all__ = ["rendered"]
 

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile, Statistics
 from hook_layer.storage.base import Store
-from rule_runtime.reporting.even_series import EvenSeries
-from rule_runtime.reporting.statistics_of_values import statistics_of_values
+from rule_runtime.reporting.downsampled_series import EvenSeries
 from rule_runtime.reporting.tensor_extremes import TensorExtremes
 from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
+from rule_runtime.reporting.value_statistics import statistics_of_values
 from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.cut_values import CutValues
 from rule_runtime.trial.step_index import StepFile

@@ -25,7 +25,7 @@ from rule_runtime.plotting.metrics import metric_names  # noqa: E402
 from rule_runtime.reporting.pages import rendered  # noqa: E402
 from rule_runtime.reporting.svg import inline_svg  # noqa: E402
 from rule_runtime.reporting.xgboost_numbers import report_numbers  # noqa: E402
-from rule_runtime.reporting.xgboost_pictures import PICTURES  # noqa: E402
+from rule_runtime.reporting.xgboost_plots import PICTURES  # noqa: E402
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from rule_runtime.trial.pattern_ways import AmbiguousPatternError, Ways, ways_of
+from rule_runtime.trial.pattern_complexity import AmbiguousPatternError, Ways, ways_of
 
 __all__ = ["MAX_NAME_LENGTH", "MAX_PATTERN_LENGTH", "NameMatcher", "PatternError", "check_pattern"]
 

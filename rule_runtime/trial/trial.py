@@ -22,7 +22,6 @@ from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
 from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.notebook import CollectionsByName
-from rule_runtime.trial.people import TrialForPeople
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor import Tensor
 from rule_runtime.trial.tensor_steps import TensorGroup
@@ -33,6 +32,7 @@ from rule_runtime.trial.trial_collections import (
     collection_name,
     merged_collections,
 )
+from rule_runtime.trial.trial_views import TrialViews
 
 __all__ = ["Trial"]
 
@@ -41,7 +41,7 @@ _logger: Final = logging.getLogger("stepwatch")
 _Regex: TypeAlias = "str | Sequence[_Regex]"
 
 
-class Trial(TrialForPeople):
+class Trial(TrialViews):
     """The tensors of one run; two of the same name and path are equal.
 
     Args:

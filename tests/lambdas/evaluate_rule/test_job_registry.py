@@ -11,7 +11,7 @@ from hook_layer.format.job_file import parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared import clients
 from lambdas.shared.registration import Registration, RegistrationTable
-from rule_runtime.configuration.asked_rules import AskedRule
+from rule_runtime.configuration.requested_rules import AskedRule
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import MemoryPipeline

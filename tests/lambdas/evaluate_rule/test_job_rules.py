@@ -22,7 +22,7 @@ from lambdas.shared import clients
 from lambdas.shared.registration import Registration
 from lambdas.shared.settings import CustomRules
 from lambdas.shared.wake import Wake, WakeReason
-from rule_runtime.configuration.asked_rules import PROBLEMS, AskedRule
+from rule_runtime.configuration.requested_rules import PROBLEMS, AskedRule
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import MemoryPipeline, Pipeline

@@ -147,8 +147,8 @@ def test_users_are_told_of_defaults_that_they_must_know(trial: TrialBuilder) -> 
 def test_an_unforeseen_error_has_a_status_of_its_own() -> None:
     code = (
         "import sys; sys.argv[1:] = ['rules']\n"
-        "from rule_runtime.cli import explaining, main\n"
-        "explaining.available_rules = lambda: 1 / 0\n"
+        "from rule_runtime.cli import main, rules\n"
+        "rules.available_rules = lambda: 1 / 0\n"
         "main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

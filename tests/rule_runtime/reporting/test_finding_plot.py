@@ -17,7 +17,7 @@ from rule_runtime.reporting.finding_measures import LOSS, MEASURES, Agreement
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.reporting.job_verdicts import verdicts_of
-from rule_runtime.reporting.run_reading import read_run
+from rule_runtime.reporting.run_reader import read_run
 from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.testing import TrialBuilder

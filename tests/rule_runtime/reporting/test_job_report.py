@@ -26,7 +26,7 @@ from rule_runtime.engine.result_file import RuleResult, result_place
 from rule_runtime.reporting import job_report
 from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.reporting.job_verdicts import JobVerdict, verdicts_of
-from rule_runtime.reporting.run_reading import ReadLimits, read_run
+from rule_runtime.reporting.run_reader import ReadLimits, read_run
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.reporting.sick_run import JUMP
 

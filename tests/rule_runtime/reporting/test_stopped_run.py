@@ -13,7 +13,7 @@ from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.base import Store
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.cli.watching import shown
+from rule_runtime.cli.watch import shown
 from rule_runtime.live_page.content import parts
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.reporting.html_report import report_of_store

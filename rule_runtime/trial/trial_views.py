@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial
     from rule_runtime.trial.trial_collections import TrialCollection
 
-__all__ = ["TrialForPeople"]
+__all__ = ["TrialViews"]
 
 _logger: Final = logging.getLogger("stepwatch")
 
 
-class TrialForPeople(LiveRun):
+class TrialViews(LiveRun):
     """What a trial offers to people rather than to rules.
 
     Pictures need matplotlib, and tables pandas: the extra `report`. Neither is imported before.

@@ -13,7 +13,7 @@ from hook_layer.configuration.places import job_root
 
 __all__ = [
     "CONFIGURATION_FILE",
-    "JobPlaces",
+    "JobPaths",
     "absolute_output_path",
     "bucket_of",
     "checked_job_name",
@@ -35,7 +35,7 @@ _RANDOM_BYTES: Final = 3
 
 
 @dataclass(frozen=True)
-class JobPlaces:
+class JobPaths:
     """The places of one job.
 
     Attributes:
@@ -47,7 +47,7 @@ class JobPlaces:
     root: str
 
     @classmethod
-    def of(cls, output_path: str, job_name: str) -> JobPlaces:
+    def of(cls, output_path: str, job_name: str) -> JobPaths:
         """Return the places of a job below an output path.
 
         Args:

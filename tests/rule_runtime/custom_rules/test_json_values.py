@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.custom_rules.kept_values import UnkeepableError, kept, restored
+from rule_runtime.custom_rules.json_values import UnkeepableError, kept, restored
 
 _LEAVES = (
     st.none()

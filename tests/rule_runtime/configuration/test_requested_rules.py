@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rule_runtime.configuration.asked_rules import PROBLEMS, AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import PROBLEMS, AskedRule, asked_rules
 
 
 def entry(name: Any = "Mine", **members: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from rule_runtime.cli.completing import complete_rule
+from rule_runtime.cli.completion import complete_rule
 from rule_runtime.cli.evaluation import class_name
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import parameters_text, rules_table

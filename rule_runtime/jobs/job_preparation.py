@@ -19,27 +19,27 @@ from hook_layer.configuration.configuration_file import (
 from hook_layer.configuration.hook_json import parse_hook_configuration
 from hook_layer.hook_options import VALUE_LIMITS
 from rule_runtime.configuration.actions import as_actions, listed_actions
-from rule_runtime.configuration.asked_rules import PACK
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.ranks import Ranks, include_workers
+from rule_runtime.configuration.requested_rules import PACK
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_placed_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
-from rule_runtime.jobs.job_wishes import JobWishes
-from rule_runtime.jobs.other_than_expected import other_place, unsent_messages
-from rule_runtime.jobs.pack_rules import unsaved_for_deployed
-from rule_runtime.jobs.places import (
+from rule_runtime.jobs.job_options import JobOptions
+from rule_runtime.jobs.job_paths import (
     CONFIGURATION_FILE,
-    JobPlaces,
+    JobPaths,
     absolute_output_path,
     bucket_of,
     checked_job_name,
     is_in_s3,
     unique_job_name,
 )
+from rule_runtime.jobs.pack_rules import unsaved_for_deployed
 from rule_runtime.jobs.prepared_job import Checkpoint, PreparedJob
 from rule_runtime.jobs.requirements import SaidBy, collections_said_by, saved_for_rules
+from rule_runtime.jobs.sdk_differences import other_place, unsent_messages
 from rule_runtime.trial.run_files import named_run
 
 if TYPE_CHECKING:
@@ -121,14 +121,14 @@ def prepare(
     now = clock()
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
-    wishes = JobWishes.of(rules, hook_config, actions)
-    configuration = _configuration(wishes, output, tensorboard, ranks)
-    needs = wishes.needs(configuration.rules)
+    options = JobOptions.of(rules, hook_config, actions)
+    configuration = _configuration(options, output, tensorboard, ranks)
+    needs = options.needs(configuration.rules)
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
     job = PreparedJob(
         job_name=name,
         output_path=output,
-        places=JobPlaces.of(hook_output, name),
+        places=JobPaths.of(hook_output, name),
         configuration=configuration,
         environment=MappingProxyType({_SWITCH: "0"}),
         checkpoint=Checkpoint.of(checkpoint_s3_uri, checkpoint_local_path),
@@ -138,18 +138,18 @@ def prepare(
     )
     aws = Aws(session)
     _check_regions(job, aws)
-    return job if configuration.hook is None else _stored(job, wishes, needs, aws)
+    return job if configuration.hook is None else _stored(job, options, needs, aws)
 
 
 def _configuration(
-    wishes: JobWishes, output: str, tensorboard: object, ranks: Ranks
+    options: JobOptions, output: str, tensorboard: object, ranks: Ranks
 ) -> DebugConfiguration:
     """Return what the hook is asked for, without what rules need beyond it."""
     configuration = DebugConfiguration.of(
         output,
-        hook_config=wishes.hook_config,
-        rules=wishes.rules,
-        actions=wishes.actions,
+        hook_config=options.hook_config,
+        rules=options.rules,
+        actions=options.actions,
         tensorboard=tensorboard,
     )
     hook, who = configuration.hook, {"include_workers": include_workers(ranks)}
@@ -174,15 +174,15 @@ def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
 
 
 def _stored(
-    job: PreparedJob, wishes: JobWishes, needs: Sequence[RuleNeeds], aws: Aws
+    job: PreparedJob, options: JobOptions, needs: Sequence[RuleNeeds], aws: Aws
 ) -> PreparedJob:
     """Return the job with a hook as it is stored for it."""
-    document = _checked_document(job, wishes)  # before any file is uploaded
-    said_by = collections_said_by(wishes.hook_config, wishes.rules)
+    document = _checked_document(job, options)  # before any file is uploaded
+    said_by = collections_said_by(options.hook_config, options.rules)
     job = _with_needs(_with_sources(job, aws), needs, said_by)
-    job = _with_warnings(job, document, is_for_deployed=wishes.is_for_deployed)
-    job = replace(job, session=aws.session, asks_to_stop=wishes.asks_to_stop)
-    _store_document(job, _checked_document(job, wishes), aws)
+    job = _with_warnings(job, document, is_for_deployed=options.is_for_deployed)
+    job = replace(job, session=aws.session, asks_to_stop=options.asks_to_stop)
+    _store_document(job, _checked_document(job, options), aws)
     return replace(
         job,
         environment=MappingProxyType({OWN_VARIABLE: job.places.configuration}),
@@ -191,20 +191,20 @@ def _stored(
     )
 
 
-def _checked_document(job: PreparedJob, wishes: JobWishes) -> dict[str, Any]:
+def _checked_document(job: PreparedJob, options: JobOptions) -> dict[str, Any]:
     """Return the configuration as the hook reads it.
 
     Raises:
         HookConfigurationError: The hook would refuse it.
     """
     document = {"TrainingJobName": job.job_name, **job.configuration.to_json(job.job_name)}
-    if not wishes.is_for_deployed:
+    if not options.is_for_deployed:
         members = document.setdefault("DebugRuleConfigurations", [])
         for member in members:
             # Notices distinguish rules that the user named from those of a pack.
-            if (of_pack := wishes.of_packs.get(member["RuleConfigurationName"])) is not None:
+            if (of_pack := options.of_packs.get(member["RuleConfigurationName"])) is not None:
                 member[PACK] = of_pack.pack
-    elif (asked := as_actions(wishes.actions)) is not None:
+    elif (asked := as_actions(options.actions)) is not None:
         asked.update_training_job_prefix_if_not_specified(job.job_name)
         document["Actions"] = [dict(each.action_parameters) for each in listed_actions(asked)]
     if job.checkpoint is not None:

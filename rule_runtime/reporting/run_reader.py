@@ -19,7 +19,7 @@ from rule_runtime.engine.outcome import Evidence
 from rule_runtime.reporting.files_of_run import MAX_WORKERS, FilesOfRun
 from rule_runtime.reporting.finding_plot import watch_finding
 from rule_runtime.reporting.run_history import RunHistory
-from rule_runtime.reporting.statistics_of_values import MAX_VALUE_BYTES
+from rule_runtime.reporting.value_statistics import MAX_VALUE_BYTES
 from rule_runtime.trial.merged_shards import merged_by_step
 from rule_runtime.trial.run_files import named_run, read_end_marker
 from rule_runtime.trial.step_index import iter_step_files, list_index_files

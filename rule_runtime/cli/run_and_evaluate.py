@@ -37,7 +37,7 @@ from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at
 
 if TYPE_CHECKING:
-    from rule_runtime.cli.running import WatchedSession
+    from rule_runtime.cli.watched_session import WatchedSession
 
 __all__ = ["evaluate", "run"]
 
@@ -150,7 +150,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     129 and 143: SIGHUP and SIGTERM. After a signal, the saved steps are evaluated.
     """
     with mistakes():
-        from rule_runtime.cli.running import (  # noqa: PLC0415 - loads numpy
+        from rule_runtime.cli.watched_session import (  # noqa: PLC0415 - loads numpy
             BY_SIGNAL,
             RunOptions,
             WatchedSession,

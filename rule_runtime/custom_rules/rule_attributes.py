@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rule_runtime.custom_rules.kept_values import UnkeepableError, kept, restored
+from rule_runtime.custom_rules.json_values import UnkeepableError, kept, restored
 from rule_runtime.trial.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
-from rule_runtime.cli.watching import await_next_run, sparkline, wait_for_run, watch_run
+from rule_runtime.cli.watch import await_next_run, sparkline, wait_for_run, watch_run
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder

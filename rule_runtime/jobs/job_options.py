@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rule_runtime.configuration.debug_rule import Rule
     from rule_runtime.configuration.packs import Pack
 
-__all__ = ["JobWishes"]
+__all__ = ["JobOptions"]
 
 
 @dataclass(frozen=True)
-class JobWishes:
+class JobOptions:
     """What a job's owner asks for.
 
     Attributes:
@@ -42,8 +42,8 @@ class JobWishes:
     @classmethod
     def of(
         cls, rules: Iterable[object] | str | Pack | None, hook_config: object, actions: object
-    ) -> JobWishes:
-        """Return the wishes that `prepare` was given.
+    ) -> JobOptions:
+        """Return the options that `prepare` was given.
 
         Raises:
             TypeError: Something among the rules is neither a rule nor a pack.
