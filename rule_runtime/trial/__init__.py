@@ -1,4 +1,4 @@
-"""Reading what a training run saved."""
+"""Reads what a training run saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors belong to a collection, from the collections files that the workers wrote."""
+"""Finds the tensors of a collection from the collections files of the workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEFAULT_REGEXES: Final = {
     "losses": ("[Ll]oss_(?!input).*output",),
     "weights": ("^(?!gradient).*weight",),
 }
-"""What the built-in collections hold where no collections file says otherwise (PyTorch's)."""
+"""Patterns of the built-in collections for files that define none (as in PyTorch)."""
 
 _PARALLEL_GETS: Final = 8
 
@@ -42,12 +42,11 @@ _logger = logging.getLogger(__name__)
 class CollectionReader:
     """The collections files of a trial.
 
-    A file names the tensors that its worker had seen when it was written, so it may be written
-    again with more of them; `load(worker, again=True)` reads it anew.
+    A worker rewrites its file when it sees more tensors; `load(worker, again=True)` rereads it.
 
     Attributes:
         matcher: Searches for the collections' regular expressions.
-        workers_seen: The workers that the last listing showed.
+        workers_seen: The workers in the last listing.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,13 +56,13 @@ class CollectionReader:
         self._files: dict[str, CollectionsFile | None] = {}
 
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
-        """Return a worker's collections file, None if it does not exist or cannot be parsed."""
+        """Return a worker's collections file; None if it does not exist or cannot be parsed."""
         if again or self._files.get(worker) is None:
             self._files[worker] = self._read(collections_key(worker))
         return self._files[worker]
 
     def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:
-        """Return the collections files of workers, several read at a time; those that exist."""
+        """Return the existing collections files of workers; reads several at a time."""
         wanted = sorted(workers)
         if len(wanted) <= 1 or not is_remote(self._store):
             files = [self.load(worker, again=again) for worker in wanted]
@@ -80,7 +79,7 @@ class CollectionReader:
         return found
 
     def num_workers(self, workers: Iterable[str]) -> int | None:
-        """Return how many workers write by the first file of some; None if they have none."""
+        """Return the number of writing workers from the first existing file; None without any."""
         files = map(self.load, workers)
         return next((file.num_workers for file in files if file is not None), None)
 
@@ -99,10 +98,9 @@ def members(
 ) -> set[str]:
     """Return the tensors that belong to a collection.
 
-    A tensor belongs if the file names it, or if one of the collection's regular expressions is
-    found in its name: the names hold only what had been seen when the file was written. A
-    collection that the file lacks is empty: `weights` in a run of XGBoost, whose tensors are called
-    `feature_importance/weight/...`.
+    A tensor belongs if the file names it, or if its name matches one of the collection's regular
+    expressions. The file names only tensors that existed when it was written. A collection missing
+    from the file is empty, such as `weights` in a run of XGBoost.
     """
     entry = None if file is None else file.collections.get(collection)
     patterns = () if entry is None else entry.include_regex

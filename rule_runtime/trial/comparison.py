@@ -1,4 +1,4 @@
-"""Comparing two trials by the statistics of what both saved."""
+"""Compares two trials by the statistics of the tensors that both saved."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class TensorDifference:
 
     Attributes:
         tensor: Its name.
-        num_common: Number of steps, times workers, at which both saved it.
-        first_step: The first mode step of these at which it differs; None if it never does.
+        num_common: Number of (step, worker) pairs at which both saved it.
+        first_step: The first of these mode steps at which it differs; None if it never does.
         mode: The name of that step's mode; empty if it never differs.
-        largest: The largest relative difference of a statistic; inf where one alone is finite.
-        not_comparable: Statistics that somewhere only one of them has: the other saved neither the
-            values nor this.
+        largest: The largest relative difference of a statistic; inf if only one is finite.
+        not_comparable: Statistics that only one trial has at some step: the other saved neither
+            values nor the statistic.
     """
 
     tensor: str
@@ -42,14 +42,14 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two trials have in common, and what not.
+    """The differences between two trials.
 
     Attributes:
         only_in_first: Names of tensors that only the first saved.
         only_in_second: Names of tensors that only the second saved.
         not_in_common: Names of tensors that both saved, but never at the same step.
-        differences: Of the others, those that differ first at the top; of those that do so at the
-            same step, the one that was captured first, which is the order of execution.
+        differences: The other tensors, sorted by the first step that differs, then by execution
+            order.
     """
 
     only_in_first: Sequence[str]
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """True if both saved the same tensors, and these do not differ where both have them."""
+        """True if both saved the same tensors and no common value differs."""
         has_others = self.only_in_first or self.only_in_second or self.not_in_common
         return not has_others and all(each.first_step is None for each in self.differences)
 
@@ -73,12 +73,12 @@ def compare_trials(
 ) -> Comparison:
     """Compare the statistics of the tensors that two trials saved at the same steps of a mode.
 
-    Two numbers a and b differ by |a - b| / max(|a|, |b|); what is below 1e-12 counts as zero. What
-    one trial did not save is no difference.
+    The relative difference of a and b is |a - b| / max(|a|, |b|). Numbers below 1e-12 count as
+    zero. A statistic that only one trial saved is no difference.
 
     Args:
         first: A trial.
-        second: Another.
+        second: The other trial.
         regex: Regular expressions; a tensor's name must match at least one of them.
         tolerance: Relative difference up to which two numbers are the same.
 
@@ -110,7 +110,7 @@ def compare_trials(
 
 
 def _captured(trial: Trial) -> Mapping[str, int]:
-    """Return the places of a trial's tensors in the order in which its hook captured them."""
+    """Return the positions of a trial's tensors in the order in which its hook captured them."""
     blocks = [
         file.index.statistics.tensors
         for file in trial.step_files()
@@ -141,7 +141,7 @@ class _Statistics:
     """The statistics of one trial's rows.
 
     Attributes:
-        has_values: Whether they were computed from values [rows]; reductions have no size.
+        has_values: Whether they come from values [rows]; reductions have no size.
         has_non_finite: Whether the counts include an element that is not finite [rows].
     """
 
@@ -157,13 +157,12 @@ class _Statistics:
 def _relative(
     name: str, first: _Statistics, second: _Statistics
 ) -> tuple[npt.NDArray[np.float64], bool]:
-    """Return |a - b| / max(|a|, |b|) [rows], and whether some row cannot be compared.
+    """Return |a - b| / max(|a|, |b|) [rows], and whether any row cannot be compared.
 
-    It is 0 where both are NaN, inf where one is because no element is finite, and 0 where one is
-    not known.
+    The result is 0 if both are NaN or one is unknown, and inf if only one has no finite element.
     """
     a, b = first.column(name), second.column(name)
-    if name in _COUNTS:  # reductions show only whether there is any
+    if name in _COUNTS:  # reductions show only whether there are any
         is_exact = first.has_values & second.has_values
         a, b = (np.where(is_exact, each, np.sign(each)) for each in (a, b))
     with np.errstate(invalid="ignore"):
@@ -177,7 +176,7 @@ def _relative(
 def _lacks(
     numbers: npt.NDArray[np.float64], own: _Statistics, other: _Statistics
 ) -> npt.NDArray[np.bool_]:
-    """Return where a number is unknown, not NaN because no element is finite [rows]."""
+    """Return where a number is unknown [rows]. NaN without finite elements is known."""
     is_known = own.has_non_finite & (own.has_values | ~other.has_non_finite)
     lacking: npt.NDArray[np.bool_] = np.isnan(numbers) & ~is_known & (own.column("size") != 0)
     return lacking

@@ -1,4 +1,4 @@
-"""Lists tensors that a run stores with their first rows only, or one instead of many."""
+"""Lists tensors stored with only their first rows, and tensors merged into one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_NAMED: Final = 3
 
 
 class CutValues:
-    """Gathers what was cut or merged, from index files in the order of their steps."""
+    """Collects truncated and merged tensors from index files in step order."""
 
     def __init__(self) -> None:
         self._merged: dict[str, int] = {}
@@ -28,10 +28,10 @@ class CutValues:
         self._steps: dict[str, int] = {}
 
     def add(self, files: Iterable[StepFile]) -> None:
-        """Take in index files.
+        """Add index files.
 
         Args:
-            files: The files; those of the same step follow each other.
+            files: The files; files of one step are adjacent.
         """
         for file in files:
             for found in () if file.index is None else _cut_in(file.index):
@@ -43,7 +43,7 @@ class CutValues:
             self._merged |= {} if file.index is None else file.index.merged
 
     def __str__(self) -> str:
-        """Return what was cut or merged as one line, empty for nothing."""
+        """Return one line about truncated and merged tensors; empty if there are none."""
         return "; ".join(filter(None, (self._cut_text(), self._merged_text())))
 
     def _merged_text(self) -> str:
@@ -69,7 +69,7 @@ class CutValues:
 
     @classmethod
     def of_one_step(cls, store: Store) -> CutValues:
-        """Return what was cut at one step of a run, for two requests."""
+        """Return what was truncated at one step of a run; makes two requests."""
         found = cls()
         last = deque(islice(list_index_files(store), _LISTED_AT_ONCE), maxlen=1)
         found.add(load_step_files(store, [key for key, _ in last]))

@@ -1,4 +1,4 @@
-"""What a trial cannot answer; names and texts are those of the original client."""
+"""Errors of a trial, with the names and texts of the original client."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _HAS_REDUCTIONS: Final = (
 
 
 class TrialError(PicklableError):
-    """Base of every error of a trial."""
+    """Base class of all errors of a trial."""
 
 
 class SMDebugNotImplementedError(TrialError, NotImplementedError):
-    """A method that the original client has no more."""
+    """A method that the original client removed."""
 
 
 class SMDebugValueError(TrialError, ValueError):
-    """A value that a method does not take."""
+    """A value that a method does not accept."""
 
 
 class InvalidCollectionConfiguration(TrialError, ValueError):  # noqa: N818
-    """A collection that names neither tensors nor a regular expression."""
+    """A collection with neither tensors nor a regular expression."""
 
     def __init__(self, c_name: str) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class StepNotYetAvailable(TrialError, LookupError):  # noqa: N818
 
 
 class StepUnavailable(TrialError, LookupError):  # noqa: N818
-    """The step was passed and nothing was saved at it."""
+    """The run is past the step and saved nothing at it."""
 
     def __init__(self, step: int, mode: ModeKeys) -> None:
         super().__init__(f"Step {step} of mode {mode.name} is not available as it was not saved")
@@ -71,9 +71,9 @@ class StepUnavailable(TrialError, LookupError):  # noqa: N818
 
 
 class TensorUnavailableForStep(TrialError, LookupError):  # noqa: N818
-    """The tensor has no value at the step, and so not the `reduction` that was asked for.
+    """The tensor has no value at the step, and so no `reduction`.
 
-    The original names the reduction as if it was a tensor; its other texts are kept.
+    The original's text calls the reduction a tensor; its other texts are the same.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TensorUnavailableForStep(TrialError, LookupError):  # noqa: N818
 
 
 class ShapeUnavailableForStep(TrialError, LookupError):  # noqa: N818
-    """The tensor's shape is not known at the step."""
+    """The tensor's shape at the step is unknown."""
 
     def __init__(self, tname: str, step: int, mode: ModeKeys = ModeKeys.GLOBAL) -> None:
         super().__init__(
@@ -118,7 +118,7 @@ class TensorUnavailable(TrialError, LookupError):  # noqa: N818
 
 
 class CollectionUnavailable(TrialError, LookupError):  # noqa: N818
-    """No worker has the collection, and its name is very likely a misspelling."""
+    """No worker has the collection, and its name is probably misspelled."""
 
     def __init__(self, c_name: str, meant: str) -> None:
         super().__init__(f"there is no collection {c_name!r}; did you mean {meant!r}?")
@@ -134,7 +134,7 @@ class InvalidWorker(TrialError, ValueError):  # noqa: N818
 
 
 class NoMoreData(TrialError, EOFError):  # noqa: N818
-    """Training ended before the step came."""
+    """Training ended before the step."""
 
     def __init__(self, step: int, mode: ModeKeys, last_step: int) -> None:
         super().__init__(
@@ -147,7 +147,7 @@ class NoMoreData(TrialError, EOFError):  # noqa: N818
 
 
 class MissingCollectionFiles(TrialError, FileNotFoundError):  # noqa: N818
-    """Training ended and not every worker wrote its collections file."""
+    """Training ended, and some workers wrote no collections file."""
 
     def __init__(self) -> None:
         super().__init__("Training job has ended. All the collection files could not be loaded")

@@ -1,4 +1,4 @@
-"""Reading tensors out of event files by ranged reads, neighbouring ranges together."""
+"""Reads tensors from event files with ranged reads; joins neighbouring ranges."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hook_layer.storage.base import Store
 __all__ = ["MAX_RECORD_BYTES", "TensorReader", "iter_tensors", "read_tensors"]
 
 MAX_RECORD_BYTES: Final = 2 << 30
-"""Longest record that is read for a rule: no reader of protocol buffers takes a longer message."""
+"""Longest record that is read; protocol buffers allow no longer message."""
 
 _MAX_GAP_BYTES: Final = 1 << 16
-"""Bytes that are read in vain rather than by another request."""
+"""Bytes that are read and dropped to save a request."""
 
 _MAX_READ_BYTES: Final = 1 << 24
-"""Ranges are not joined beyond this; a larger tensor is read by a request of its own."""
+"""Longest joined range; a larger tensor gets its own request."""
 
 
 def read_tensors(
@@ -31,11 +31,11 @@ def read_tensors(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the values of tensors of one index file, by name.
 
-    Names without a value are left out. Of a name that was written twice the last value counts.
+    Names without a value are omitted. If a name was written twice, the last value counts.
 
     Raises:
         ObjectNotFoundError: If the event file does not exist.
-        RecordError: If a record is damaged, or is not the tensor that the index says it is.
+        RecordError: If a record is damaged, or does not match the index.
     """
     return dict(iter_tensors(store, index, names))
 
@@ -45,18 +45,17 @@ def iter_tensors(
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield name and value of tensors of one index file, in the order of the event file.
 
-    Small neighbours are read together; the memory needed is that of the largest tensor, or 16 MiB.
+    Small neighbours are read together. It needs memory for the largest tensor, or 16 MiB.
 
     Args:
         store: The trial's root.
-        index: The index file that says where the values are.
+        index: The index file with the positions of the values.
         names: Names as stored.
-        max_record_bytes: Longest record to be read; None for no limit.
+        max_record_bytes: Longest record to read; None for no limit.
 
     Raises:
         ObjectNotFoundError: If the event file does not exist.
-        RecordError: If a record is damaged or too long, or is not the tensor that the index says
-            it is.
+        RecordError: If a record is damaged, too long, or does not match the index.
     """
     wanted = frozenset(names)
     locations = {row[0]: row for row in index.locations if row[0] in wanted}
@@ -78,19 +77,19 @@ def iter_tensors(
         for row in group:
             part = slice(row.start - first, row.start - first + row.length)
             yield row.name, _value(data[part], row, file, checksums.get(row.name))
-        del data  # before the next is read
+        del data  # frees it before the next read
 
 
 class TensorReader:
-    """Reads one tensor at many steps, whose files are much alike.
+    """Reads one tensor at many steps with similar files.
 
-    May be used by several threads at a time.
+    It is thread-safe.
     """
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
         self._name = name
-        # Each is replaced as a whole, so that no thread sees a half of it.
+        # Each is replaced as a whole, so no thread sees a partial update.
         self._location: tuple[tuple[TensorLocation, ...], TensorLocation | None] = ((), None)
         self._row: tuple[tuple[str, ...], int] = ((), -1)
         self._layout: RecordLayout | None = None
@@ -100,10 +99,10 @@ class TensorReader:
 
         Raises:
             ObjectNotFoundError: If the event file does not exist.
-            RecordError: If the record is damaged, or is not the tensor that the index says it is.
+            RecordError: If the record is damaged, or does not match the index.
         """
         locations, row = self._location
-        if index.locations is not locations:  # files that were read together share what is equal
+        if index.locations is not locations:  # files that were read together share equal objects
             found = [row for row in index.locations if row.name == self._name]
             row = found[-1] if found else None
             self._location = (index.locations, row)
@@ -160,7 +159,7 @@ def _checksums(index: IndexFile, names: Collection[str]) -> dict[str, int | None
     block = index.statistics
     if block is None:
         return {}
-    if len(names) == 1:  # one tensor of many steps: no need to go through all of them
+    if len(names) == 1:  # one tensor of many steps: avoids scanning all of them
         (name,) = names
         return {name: block.crc32c[block.tensors.index(name)]} if name in block.tensors else {}
     rows = zip(block.tensors, block.crc32c, strict=True)
@@ -168,7 +167,7 @@ def _checksums(index: IndexFile, names: Collection[str]) -> dict[str, int | None
 
 
 def _coalesced(locations: Iterable[TensorLocation]) -> Iterator[list[TensorLocation]]:
-    """Yield the locations in groups that are worth one request each."""
+    """Yield the locations in groups that one request reads."""
     group: list[TensorLocation] = []
     end = 0
     for row in sorted(locations, key=itemgetter(1)):

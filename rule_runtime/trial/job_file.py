@@ -1,4 +1,4 @@
-"""Reading `job.json`, which names a run and says what it asks for."""
+"""Reads `job.json`: the name of a run and its configured rules."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _logger: Final = logging.getLogger("stepwatch")
 
 @lru_cache(maxsize=64)
 def _warn_once(problem: str) -> None:
-    _logger.warning("%s", problem)  # watchers read the file again and again
+    _logger.warning("%s", problem)  # watchers reread the file often
 
 
 def read_job_file(store: Store) -> JobFile | None:
-    """Return a trial's `job.json`; None when it has none, as those of the original client.
+    """Return a trial's `job.json`; None if it has none, as with the original client.
 
     Raises:
-        JobFileError: It is no job file.
-        StorageError: It cannot be read now.
+        JobFileError: The file is damaged.
+        StorageError: The file cannot be read.
     """
     try:
         return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
@@ -40,11 +40,11 @@ def read_job_file(store: Store) -> JobFile | None:
 
 
 def usable_job_file(store: Store, report: Callable[[str], None] = _warn_once) -> JobFile | None:
-    """Return a trial's `job.json`; a damaged file is reported, and counts as missing.
+    """Return a trial's `job.json`; a damaged file is reported and counts as missing.
 
     Args:
         store: The trial's root.
-        report: Called with the problem of a damaged file; by default it is logged once.
+        report: Called with the problem of a damaged file; by default, logs it once.
     """
     try:
         return read_job_file(store)

@@ -1,4 +1,4 @@
-"""Which rows of an index file's statistics a selection of tensors means, worked out once."""
+"""Maps a selection of tensors to rows of an index file's statistics; caches the result."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Layout", "Layouts", "SelectionKey", "tensor_rows"]
 _MAX_LAYOUTS: Final = 128
 
 SelectionKey = tuple[tuple[str, ...], tuple[str, ...]]
-"""Names of collections, and regular expressions."""
+"""Names of collections and regular expressions."""
 
 
 def tensor_rows(block: Sequence[str], others: Iterable[str]) -> dict[str, int]:
-    """Return by tensor its row in a file's statistics; -1 without one.
+    """Return the row of each tensor in a file's statistics; -1 for a tensor without a row.
 
-    The statistics of a reduction's record are not those of the tensor.
+    Statistics of a stored reduction are not those of its tensor.
 
     Args:
         block: Names of the rows of the statistics.
-        others: Further names that the file has of tensors or their reductions.
+        others: Further tensors, or reductions of tensors, in the file.
     """
     rows = {name: at for at, name in enumerate(block) if base_tensor_name(name) == name}
     for name in (*others, *block):
@@ -38,7 +38,7 @@ def tensor_rows(block: Sequence[str], others: Iterable[str]) -> dict[str, int]:
 
 
 class Layout:
-    """The tensors of an index file, and which rows of its statistics a selection means."""
+    """The tensors of an index file, with a cache of selections."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Layout:
         self._selections: dict[SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
 
     def select(self, key: SelectionKey) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
-        """Return names and block rows of a selection; row -1 for a tensor without one.
+        """Return the names and statistics rows of a selection; row -1 for a tensor without one.
 
         Args:
             key: Collections and regular expressions; all tensors if both are empty.
@@ -81,14 +81,14 @@ class Layout:
         return chosen, np.array([self._rows[name] for name in chosen], dtype=np.intp)
 
     def _collections_file(self) -> CollectionsFile | None:
-        # New names came up, so the file may name more tensors than when it was read. Once for all
-        # selections: each reading is a request.
+        # New tensors appeared, so the collections file may have grown. Read it once for all
+        # selections, because each read is a request.
         again, self._is_read_anew = not self._is_read_anew, True
         return self._collections.load(self._worker, again=again)
 
 
 class Layouts:
-    """The layouts of the index files that were looked at last."""
+    """The layouts of the index files that were used last."""
 
     def __init__(self, collections: CollectionReader) -> None:
         self._collections = collections
@@ -102,7 +102,7 @@ class Layouts:
     ) -> Layout:
         """Return the layout of an index file."""
         last = self._last.get(worker)
-        # A file shares with the one before it what is equal in both.
+        # Consecutive files share equal objects.
         if last is not None and last[0] is block and last[1] is locations:
             return last[2]
         key = (worker, block, tuple([row.name for row in locations]))

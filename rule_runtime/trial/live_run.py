@@ -1,4 +1,4 @@
-"""Finds the files and steps of one run while they are being saved, or afterwards."""
+"""Finds the files and steps of one run, during or after training."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _logger: Final = logging.getLogger("stepwatch")
 
 
 class LiveRun:
-    """The files and steps of one run, and which of the steps are complete.
+    """The files and steps of one run, and which steps are complete.
 
-    A step is complete once every worker wrote it or went on to a later one, and all are once the
-    training has ended. A worker that writes no more would keep all steps incomplete: of more
-    incomplete steps than `SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW` the older half is taken as complete.
+    A step is complete once every worker wrote it or a later step. All steps are complete once the
+    training ended. A worker that stops writing would block all later steps: when more than
+    `SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW` steps are incomplete, the older half counts as complete.
 
     Attributes:
         store: The trial's root.
-        range_steps: Global steps that are looked at.
-        loaded_all_steps: True once the training has ended and all of it was found.
-        dynamic_refresh: False to keep queries from looking for new files.
-        event_file_retries: How often an event file is looked for again that is not there yet.
+        range_steps: Global steps to read.
+        loaded_all_steps: True once the training ended and all its files were found.
+        dynamic_refresh: False to stop queries from looking for new files.
+        event_file_retries: Number of retries for an event file that does not exist yet.
     """
 
     def __init__(
@@ -64,49 +64,49 @@ class LiveRun:
         self._num_declared: int | None = None
         self._given_up = -1
         self._mode_to_global: dict[ModeKeys, dict[int, int]] = {}
-        # Under the original's name, because published rules read it.
+        # The name is the original's, because published rules read it.
         self._global_to_mode: dict[int, tuple[ModeKeys, int]] = {}
 
     # ------------------------------------------------------------------ finding files
 
     def refresh(self) -> None:
-        """Look for files that have come since, with one listing."""
+        """Look for new files with one listing."""
         self._look(may_wait=False)
 
     def refresh_data(self) -> None:
-        """Look for files that have come since, under the original client's name."""
+        """Look for new files; the original client's name for `refresh`."""
         self.refresh()
 
     def refresh_tensor(self, tname: str, steps: object = None) -> None:
-        """Look for files that have come since."""
+        """Look for new files."""
         del tname, steps
         self.refresh()
 
     def maybe_refresh(self, name: str | None = None) -> None:
-        """Look for new files unless all are known or `dynamic_refresh` is off.
+        """Look for new files, unless all are known or `dynamic_refresh` is off.
 
-        When the training has ended meanwhile and files may still be on their way, it waits as long
-        as `SMDEBUG_TRAINING_END_DELAY_REFRESH` says, 1 s by default, and looks once more.
+        After the training ended, files may still be in transit: it waits for
+        `SMDEBUG_TRAINING_END_DELAY_REFRESH` seconds (default 1) and looks once more.
         """
         del name
         if self.dynamic_refresh and not self.loaded_all_steps:
             self._look(may_wait=True)
 
     def wait_for_files(self) -> None:
-        """Wait a moment and look for files that have come since, also within `no_refresh`."""
+        """Wait a moment and look for new files, also within `no_refresh`."""
         self._sleep(_POLL_SECONDS)
         with refresh(self):
             self.maybe_refresh()
 
     def _look(self, *, may_wait: bool) -> None:
-        # The marker is written last: what is listed after it was seen is nearly always all.
+        # The marker is written last: a listing after it is almost always complete.
         marker = read_end_marker(self.store)
         is_last = marker is not None and self._is_own(marker)
         self._take_in(self._index.refresh(is_last=is_last))
         if marker is None or self.loaded_all_steps or not self._is_own(marker):
             return
         _logger.info("Training has ended, will refresh one final time in %s sec.", self._end_delay)
-        # What was found already need not be waited for.
+        # Do not wait if everything was found already.
         if may_wait and not self._index.has_all(marker.sequences):
             self._sleep(self._end_delay)
             self._take_in(self._index.refresh(is_last=True))
@@ -123,7 +123,7 @@ class LiveRun:
         self._give_up_steps()
 
     def _is_own(self, marker: EndMarker) -> bool:
-        """Return whether a marker ends this run, not one before it in the same folder."""
+        """Return whether a marker ends this run, not an earlier one in the same folder."""
         run = self._index.run
         return None in {marker.run_id, run} or marker.run_id == run
 
@@ -135,7 +135,7 @@ class LiveRun:
 
     @property
     def has_begun(self) -> bool:
-        """True once anything of a run was found."""
+        """True once any file of a run was found."""
         return self._index.is_open or bool(self.worker_set)
 
     @property
@@ -145,18 +145,18 @@ class LiveRun:
     # ------------------------------------------------------------------ steps
 
     def steps(self, mode: Mode = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """Return the saved steps, sorted; of GLOBAL the global steps of all modes.
+        """Return the saved steps, sorted; for GLOBAL the global steps of all modes.
 
         Args:
             mode: The mode whose steps are counted.
-            show_incomplete_steps: True to see steps that a worker may still write.
+            show_incomplete_steps: True to include steps that a worker may still write.
         """
         mode = as_mode(mode)
         self.maybe_refresh()
         return self.complete_steps(self._all_steps(mode), show_incomplete_steps)
 
     def complete_steps(self, steps: Mapping[int, int], show_incomplete: bool) -> list[int]:
-        """Return steps, given with their global steps, sorted; without those not complete yet."""
+        """Return the complete steps, sorted; `steps` holds pairs of step and global step."""
         if show_incomplete or self.loaded_all_steps:
             return sorted(steps)
         is_complete = self.completeness()
@@ -195,7 +195,7 @@ class LiveRun:
         """Return whether a step can be read, may still come, or will never come.
 
         Raises:
-            TypeError: If the step is no number.
+            TypeError: If the step is not a number.
         """
         check_step(step)
         mode = as_mode(mode)
@@ -213,7 +213,7 @@ class LiveRun:
     def wait_for_steps(self, required_steps: Iterable[int], mode: Mode = ModeKeys.GLOBAL) -> None:
         """Wait until steps can be read, also within `no_refresh`.
 
-        While nothing at all is found, a warning is logged at once and every minute.
+        While no file at all exists, it logs a warning at once and every minute.
 
         Raises:
             StepUnavailable: If a step was passed without being saved.
@@ -253,7 +253,7 @@ class LiveRun:
 
     @property
     def num_workers(self) -> int:
-        """How many workers write; as many as were seen if nothing says so."""
+        """The number of writing workers; the number of seen workers if no file states it."""
         if self._index.num_workers:
             return self._index.num_workers
         if self._num_declared is None:
@@ -267,7 +267,7 @@ class LiveRun:
 
     @property
     def worker_set(self) -> set[str]:
-        """The workers that are known so far."""
+        """The workers known so far."""
         return {*self.workers_seen, *self._collection_reader.workers_seen}
 
     @property
@@ -286,30 +286,30 @@ class LiveRun:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What was wrong with index files that could not be parsed, by key."""
+        """Problems of index files that could not be parsed, by key."""
         return dict(self._index.problems)
 
     @property
     def last_complete_step(self) -> int:
-        """The last global step whose files are all there; -1 if there is none."""
+        """The last complete global step; -1 if there is none."""
         return max(filter(self.completeness(), self._files), default=-1)
 
     @property
     def last_index_token(self) -> str | None:
         """Key of the last index file of the last complete step, None if there is none.
 
-        The original lists only later files, and loses those that arrive late. Here the token only
-        shows how far the run was found.
+        The original lists only later files, and loses files that arrive late. Here the token only
+        shows the progress of the run.
         """
         workers, step = self.worker_set, self.last_complete_step
         return index_key(step, max(workers)) if workers and step >= 0 else None
 
     def is_complete(self, global_step: int) -> bool:
-        """Return whether nothing can be missing from a saved step any more."""
+        """Return whether no file of a saved step can be missing any more."""
         return self.completeness()(global_step)
 
     def completeness(self) -> Callable[[int], bool]:
-        """Return a function that says whether a global step is complete, as known by now."""
+        """Return a function that tests whether a global step is complete, as known now."""
         if self.loaded_all_steps or not self._files:
             is_loaded = self.loaded_all_steps
             return lambda _: is_loaded
@@ -318,11 +318,11 @@ class LiveRun:
         return lambda step: passed >= step or len(files.get(step, ())) >= num_workers
 
     def has_gone_on(self, file: StepFile) -> bool:
-        """Return whether a worker has written all that belongs to one of its steps."""
+        """Return whether a worker wrote all files of one of its steps."""
         return self.loaded_all_steps or self._index.last_step_of(file.worker) > file.step
 
     def _give_up_steps(self) -> None:
-        """Take steps as complete that have waited too long for a worker."""
+        """Mark steps as complete that waited too long for a worker."""
         if self.loaded_all_steps or len(self._files) <= self._window:
             return
         is_complete = self.completeness()
@@ -339,7 +339,7 @@ class LiveRun:
 
 
 def _setting(name: str, default: int) -> int:
-    """Return what a variable of the environment says that the original client reads, too."""
+    """Return an environment variable that the original client also reads."""
     text = os.environ.get(name, "").strip()
     if not text:
         return default

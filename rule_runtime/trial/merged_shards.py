@@ -27,7 +27,7 @@ _MAX_REMEMBERED: Final = 64
 def with_merged_shards(files: Mapping[str, StepFile]) -> Mapping[str, StepFile]:
     """Return the index files of a step with one row for each tensor that is divided among ranks.
 
-    The row is in the file of the first worker that has a part. The files lack the values of parts:
+    The row is in the file of the first worker with a part. The values of parts are removed, because
     they are not those of the tensor.
     """
     if not any(_has_shards(file) for file in files.values()):
@@ -42,7 +42,7 @@ def with_merged_shards(files: Mapping[str, StepFile]) -> Mapping[str, StepFile]:
 
 
 def merged_by_step(files: Iterable[StepFile]) -> list[StepFile]:
-    """Return index files of several steps with one row for each tensor that is divided."""
+    """Return index files of several steps with one row for each divided tensor."""
     steps: dict[int, dict[str, StepFile]] = {}
     for file in sorted(files, key=lambda file: (file.step, file.worker)):
         steps.setdefault(file.step, {})[file.worker] = file
@@ -72,11 +72,11 @@ def _described(index: IndexFile | None) -> _Described:
 
 @dataclass(frozen=True, eq=False)
 class _MergedBlock:
-    """The rows of one file's statistics once parts are merged; K of them.
+    """The K rows of one file's statistics after parts are merged.
 
     Attributes:
-        rows: Row of each in the file as it was stored [K].
-        places: Which of them are whole tensors, merged [M].
+        rows: Row of each in the stored file [K].
+        places: Positions of merged tensors among them [M].
         numbers: Numbers of these tensors [M].
         tensors: Names [K].
         dtypes: Types [K].
@@ -94,10 +94,10 @@ class _MergedBlock:
 
 
 class _Merging:
-    """Maps the rows of a step's files to the tensors that they are parts of; reused for many steps.
+    """Maps the rows of a step's files to whole tensors; reused for many steps.
 
     Attributes:
-        blocks: The rows of each file once parts are merged [F].
+        blocks: The rows of each file after parts are merged [F].
     """
 
     def __init__(self, described: tuple[_Described, ...]) -> None:
@@ -106,7 +106,7 @@ class _Merging:
         parts: list[tuple[int, int, int]] = []
         blocks = []
         for at, rows in enumerate(described):
-            own: dict[int, int] = {}  # rows that stand for a tensor whose first part they are
+            own: dict[int, int] = {}  # rows of tensors whose first part is in this file
             others: set[int] = set()
             for row, (name, shard) in enumerate(zip(rows.tensors, rows.shards, strict=False)):
                 if shard is None or shard.part is None:
@@ -160,7 +160,7 @@ _merging: Final = lru_cache(maxsize=_MAX_REMEMBERED)(_Merging)
 def _merged(
     index: IndexFile | None, block: _MergedBlock, statistics: npt.NDArray[np.float64]
 ) -> IndexFile | None:
-    """Return a file with the rows of whole tensors instead of those of their parts."""
+    """Return a file with rows of whole tensors instead of rows of their parts."""
     if index is None or index.statistics is None or not block.divided:
         return index
     stored = index.statistics
@@ -180,7 +180,7 @@ def _merged(
     )
 
 
-# Readers work out once what files mean whose lists are the same objects.
+# Readers process files with the same list objects only once.
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)

@@ -1,4 +1,4 @@
-"""Statistics of tensors whose index file has none: files of the original client."""
+"""Computes statistics for index files without any, such as those of the original client."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FROM_REDUCTIONS: Final = {
     "abs_mean": ("mean", True),
     "l1": ("sum", True),
 }
-"""Statistics that a stored reduction gives exactly.
+"""Statistics that equal a stored reduction.
 
-Not among them: `std`, which PyTorch computes of the sample and numpy of the population; `l1` and
-`l2`, which are norms of a matrix in some frameworks and of the flat tensor in others.
+`std` is excluded: PyTorch uses the sample and numpy the population. `l1` and `l2` are excluded:
+some frameworks use matrix norms.
 """
 
 
@@ -39,27 +39,26 @@ def computed_statistics(
     *,
     on_loss: Callable[[Exception], None] | None = None,
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the statistics of tensors, each [C], from their values, else from their reductions.
+    """Return the statistics of tensors, each [C], from their values, otherwise from reductions.
 
-    What neither shows is NaN. Values come first: reductions cover all elements, not only the
-    finite ones.
+    Unknown statistics are NaN. Values come first, because reductions include non-finite elements.
 
     Args:
         store: The trial's root.
-        index: The index file that says where values and reductions are.
+        index: The index file with the positions of values and reductions.
         names: Names of the tensors.
-        on_loss: Called with why an event file could not be read, or not to its end; what is lost is
-            NaN then. Unless given, a file that does not exist is NaN without a word.
+        on_loss: Called with the reason if an event file is missing or damaged; lost statistics are
+            NaN. By default, a missing file gives NaN silently.
 
     Raises:
-        RecordError: If the event file is damaged, or a record is longer than `MAX_RECORD_BYTES`,
-            and no `on_loss` is given.
+        RecordError: Without `on_loss`, if the event file is damaged or a record is longer than
+            `MAX_RECORD_BYTES`.
     """
     wanted = list(names)
     rows: dict[str, npt.NDArray[np.float64]] = {}
     for name, value in _read(store, index, wanted, on_loss):
         rows[name] = tensor_statistics(value)
-        del value  # before the next is read: all tensors may be more than the memory holds
+        del value  # frees it before the next read: all tensors together may not fit in memory
     rest = [name for name in wanted if name not in rows]
     if rest:
         records = {
@@ -105,8 +104,8 @@ def _from_reductions(
         reduction_tensor_name(name, reduction, absolute=absolute) in reductions
         for reduction, absolute in _FROM_REDUCTIONS.values()
     )
-    # Each of these propagates NaN, so a NaN in any of them means that there is at least one. The
-    # maximum and the minimum show an infinity of their own sign only, sums and means show both.
+    # These propagate NaN, so NaN in one means at least one NaN element. Maximum and minimum show
+    # only an infinity of their own sign, sums and means show both.
     if stored_count:
         row["nan"] = float(len(known) < stored_count)
         if any(math.isinf(value) for value in known):

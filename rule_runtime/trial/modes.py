@@ -1,4 +1,4 @@
-"""Modes as they are given by people: as `ModeKeys`, or by their names."""
+"""Converts names of modes to `ModeKeys`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Mode: TypeAlias = "ModeKeys | str"
 
 
 def as_mode(mode: Mode) -> ModeKeys:
-    """Return a mode that is given as it is or by its name.
+    """Return a mode, given as it is or by name.
 
     Args:
         mode: The mode, or its name in any case: `TRAIN`, `eval`.

@@ -1,11 +1,10 @@
-"""Regular expressions out of files, matched against tensor names in bounded time.
+"""Matches regular expressions from files against tensor names in bounded time.
 
-Python's `re` tries every way in which a pattern can match before it gives up, which for some
-patterns are more than anybody can wait for: `(a|aa)+$` on forty letters `a` and a `!`. It has no
-timeout. So the ways are counted from the parse tree before a pattern is used: a choice multiplies
-them, a repetition multiplies them by the length of the name, and a repetition of something that
-can itself match in several ways, which would multiply them without end, is refused. What a user
-types in a process of his own is his own business.
+Python's `re` has no timeout and backtracks: `(a|aa)+$` on forty letters `a` and a `!` takes almost
+forever. So a bound on the number of ways to match is computed from the parse tree before a pattern
+is used. A choice multiplies the number, and a repetition multiplies it by the length of the name. A
+repetition of something ambiguous is refused. Patterns that users type in their own process are not
+checked.
 """
 
 from __future__ import annotations
@@ -20,37 +19,37 @@ from rule_runtime.trial.pattern_complexity import AmbiguousPatternError, Ways, w
 __all__ = ["MAX_NAME_LENGTH", "MAX_PATTERN_LENGTH", "NameMatcher", "PatternError", "check_pattern"]
 
 MAX_PATTERN_LENGTH: Final = 256
-"""Longest pattern; the limit of the training API as well."""
+"""Longest pattern; also the limit of the training API."""
 
 MAX_NAME_LENGTH: Final = 512
-"""Longer tensor names are found by no pattern, only by being named."""
+"""Longest tensor name that patterns can match; longer names must be given in full."""
 
 _TYPICAL_NAME_LENGTH: Final = 100
 _MAX_WAYS: Final = 1e7
-"""Ways to match a name of that length; `re` takes some 10 ns for each."""
+"""Ways to match a name of that length; `re` needs about 10 ns for each."""
 
 _ALL_WAYS: Final = 1e9
-"""The same for all patterns and names that one matcher sees."""
+"""Limit for all patterns and names of one matcher."""
 
 _WAYS_OF_A_PATTERN: Final = 1e5
-"""What analysing a pattern costs, in the same unit."""
+"""Cost of analysing a pattern, in the same unit."""
 
 
 class PatternError(ValueError):
-    """A pattern out of a file that is not valid, or could take too long."""
+    """A pattern from a file that is invalid or could take too long."""
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse a pattern that no matcher takes.
+    """Refuse a pattern that no matcher accepts.
 
     Raises:
-        PatternError: If it is too long, not valid, or could take too long on some name.
+        PatternError: If it is too long, invalid, or could take too long on some name.
     """
     _analysed(pattern)
 
 
 class NameMatcher:
-    """Searches for patterns in tensor names, each pair once, with a bound on the time of all."""
+    """Searches for patterns in tensor names with a bound on the total time; caches results."""
 
     def __init__(self) -> None:
         self._ways_left = _ALL_WAYS

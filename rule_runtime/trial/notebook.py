@@ -1,7 +1,7 @@
-"""How trials, tensors and collections look in a notebook.
+"""HTML views of trials, tensors and collections for notebooks.
 
-All that is shown is in memory already: a cell that ends with a trial costs no request. Names come
-out of files and are escaped. No colour is set, so that it reads on light and on dark ground.
+The views use only data in memory, so showing a trial makes no request. Names from files are
+escaped. No colours are set, so the views work in light and dark themes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MAX_TENSORS: Final = 20
-"""Tensors, or collections, that are shown; of the others only how many they are."""
+"""Most tensors or collections shown; for the rest, only their number is shown."""
 
 _FACTS: Final = ("shape", "type", "steps")
 _MAX_CELL: Final = 80
@@ -41,7 +41,7 @@ _LINE: Final = "border-bottom:1px solid rgba(128,128,128,.4)"
 def trial_html(
     title: str, facts: Mapping[str, str], tensors: Sequence[tuple[str, Mapping[str, str]]]
 ) -> str:
-    """Return a trial as HTML: what it is, and its first tensors."""
+    """Return a trial as HTML: its facts and its first tensors."""
     rows = [(name, *(of[key] for key in _FACTS)) for name, of in tensors[:MAX_TENSORS]]
     table = _table(("tensor", *_FACTS), rows, num_rows=int(facts["tensors"])) if rows else ""
     return _title(f"Trial {title}") + _table((), list(facts.items())) + table
@@ -57,11 +57,11 @@ def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -
 def tensor_description(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, Any]:
-    """Return shape and type of a tensor in its last file, and its steps, as JSON.
+    """Return the steps of a tensor, and its last shape and type, as JSON.
 
     Returns:
         `shape`, a list or None, `type`, a text or None, and `steps`: of each mode `count`, `first`
-        and `last`.
+        last` per mode.
     """
     shape, dtype = None, None
     index = None if newest is None else newest.index
@@ -85,7 +85,7 @@ def tensor_description(
 def tensor_facts(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, str]:
-    """Return what `tensor_description` does as texts for people."""
+    """Return `tensor_description` as texts."""
     described = tensor_description(name, steps, newest)
     shape = "" if described["shape"] is None else str(described["shape"])
     return {"shape": shape, "type": described["type"] or "", "steps": steps_text(steps)}
@@ -107,14 +107,14 @@ def collections_html(collections: Mapping[str, TrialCollection]) -> str:
 
 
 class CollectionsByName(dict[str, "TrialCollection"]):
-    """Collections by name, which a notebook shows as a table."""
+    """Collections by name; notebooks show them as a table."""
 
     def _repr_html_(self) -> str:
         return collections_html(self)
 
 
 def steps_text(steps: Mapping[ModeKeys, Iterable[int]]) -> str:
-    """Return the number, first and last step of each mode, without the name of GLOBAL."""
+    """Return the number, first and last step of each mode; omits the name GLOBAL."""
     texts = []
     for mode, of_mode in sorted(steps.items(), key=lambda item: int(item[0].value)):
         ordered = sorted(of_mode)
@@ -133,7 +133,7 @@ def _statistics(file: StepFile, name: str) -> list[tuple[str, str]]:
 
 
 def few(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     rest = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + rest
 

@@ -1,4 +1,4 @@
-"""Opening a trial by its path."""
+"""Opens a trial by its path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Range: TypeAlias = "tuple[int | None, int | None]"
 
 
 class LocalTrial(Trial):
-    """The trial in a folder of this machine; for the arguments see `create_trial`."""
+    """A trial in a local folder; for the arguments see `create_trial`."""
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
@@ -42,7 +42,7 @@ class LocalTrial(Trial):
 
 
 class S3Trial(Trial):
-    """The trial under a prefix of a bucket; for the arguments see `create_trial`."""
+    """A trial under a prefix of a bucket; for the arguments see `create_trial`."""
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
@@ -74,24 +74,24 @@ def create_trial(
     index_mode: bool = True,
     cache: bool = False,
 ) -> Trial:
-    """Open the trial at a folder or an `s3://` URI; where it holds nothing yet, a warning says so.
+    """Open the trial at a folder or an `s3://` URI; logs a warning if nothing is stored there.
 
     Args:
         path: Folder or URI of the trial's root, or of a session with one run.
-        name: Name of the trial; the last part of the path unless given.
+        name: Name of the trial; by default, the last part of the path.
         profiler: Not supported; must be False.
-        output_dir: Taken for compatibility; trials are only read.
+        output_dir: Accepted for compatibility; trials are read only.
         range_steps: Global steps to look at, from the first to before the second; None for no
             limit.
-        parallel: Taken for compatibility; what is far away is read in parallel always.
-        check: Taken for compatibility; checksums are verified wherever there are any.
-        index_mode: Taken for compatibility; trials are read by their index always.
-        cache: True to keep the values that were read in memory.
+        parallel: Accepted for compatibility; remote files are always read in parallel.
+        check: Accepted for compatibility; existing checksums are always verified.
+        index_mode: Accepted for compatibility; trials are always read by their index.
+        cache: True to keep values that were read in memory.
 
     Raises:
-        TypeError: If the range is no pair of steps.
-        ValueError: If `profiler` is asked for, or the path is empty or a file, or the range is
-            empty or negative, or there is no store for the URI, or it is a session of several runs.
+        TypeError: If the range is not a pair of steps.
+        ValueError: If `profiler` is set, the path is empty, a file or a session of several runs,
+            the range is empty or negative, or no store supports the URI.
         StorageError: If the storage cannot be read.
     """
     del output_dir, parallel, check, index_mode
@@ -121,7 +121,7 @@ def trial_store(path: str | os.PathLike[str]) -> Store:
     """Return the root of the trial at a folder or a URI, checked as `create_trial` does.
 
     Raises:
-        ValueError: If the path is empty or a file, or there is no store for the URI.
+        ValueError: If the path is empty or a file, or no store supports the URI.
     """
     text = os.fspath(path).strip()
     _check_path(text)
@@ -136,7 +136,7 @@ def _check_path(text: str) -> None:
 
 
 def _check_folder(folder: str, given: str) -> None:
-    """Refuse what can never be the folder of a trial."""
+    """Refuse a path that cannot be the folder of a trial."""
     if not folder.strip():
         raise ValueError(
             f"create_trial: the path is empty: {given!r}; give the folder that the hook writes to, "
@@ -149,7 +149,7 @@ def _check_folder(folder: str, given: str) -> None:
 
 
 def _announce(name: str, path: str, range_steps: _Range | None) -> None:
-    """Check a range, and log as the original does which trial is read."""
+    """Check a range, and log which trial is read, as the original does."""
     must = (
         f"create_trial: range_steps is {range_steps!r}, but must be (begin, end) with "
         "0 <= begin < end; None for no limit"
@@ -167,6 +167,6 @@ def _announce(name: str, path: str, range_steps: _Range | None) -> None:
 def _is_pair_of_steps(given: object) -> bool:
     return (
         isinstance(given, (tuple, list))
-        and len(given) in {0, 2}  # () is no limit, too
+        and len(given) in {0, 2}  # () also means no limit
         and all(isinstance(step, (Real, type(None))) for step in given)
     )

@@ -1,7 +1,7 @@
-"""Other trials than the one that is judged: which may be read, and where their steps are.
+"""Opens other trials for comparison and finds matching steps in them.
 
-Which other trial a rule reads may be written in a job's own configuration, and so by anybody who
-may start a job. So only trials beside the judged one can be read.
+A job's configuration can name the other trial, so anyone who may start a job could choose it. So
+only trials in the same folder can be read.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ __all__ = ["OtherTrial", "OtherTrialError", "open_other_trial"]
 
 _OUTPUT_FOLDER: Final = "debug-output"
 _MAX_PROBES: Final = 256
-"""Index files of the other trial that are read to find one step of a mode."""
+"""Index files of the other trial that are read at most to find one step of a mode."""
 
 _Place = tuple[ModeKeys, int]
 """Mode and step within the mode."""
 
 
 class OtherTrialError(ValueError):
-    """Another trial that does not exist, or may not be read."""
+    """The other trial does not exist, or must not be read."""
 
 
 def open_other_trial(root: str, *, beside: str) -> OtherTrial:
-    """Return another trial than the judged one.
+    """Return another trial for comparison.
 
     Args:
-        root: Its path or URI; or the name of a job that writes beside the judged one.
-        beside: Root of the judged trial.
+        root: Its path or URI, or the name of a job that writes to the same folder.
+        beside: Root of the evaluated trial.
 
     Raises:
-        OtherTrialError: If it is the judged trial, may not be read, or holds no step.
-        StorageError: If the storage fails otherwise than by a missing object.
+        OtherTrialError: If it is the evaluated trial, must not be read, or holds no step.
+        StorageError: If the storage fails, except for a missing object.
     """
     text = root.strip()
     uri = _beside(text, beside) if "/" not in text else text
@@ -71,8 +71,8 @@ class OtherTrial:
     def files(self, mode: ModeKeys, mode_step: int, step: int) -> list[StepFile]:
         """Return the index files of the same step, of all workers; empty if it has no such step.
 
-        The same is the step of the same mode and number in that mode; the same global step where
-        one of the two runs does not distinguish modes.
+        Steps match by mode and mode step. They match by global step if one of the runs does not
+        distinguish modes.
         """
         files = self._files_of(step)
         place = _place(files)
@@ -89,13 +89,13 @@ class OtherTrial:
         return [file for file in files if file.index is not None and file.index.run == self._run]
 
     def _search(self, mode: ModeKeys, mode_step: int) -> int | None:
-        """Return the global step of a step of a mode: both grow together, so halve the range."""
+        """Return the global step of a mode step, by bisection: both grow together."""
         if self._steps is None:
             self._steps = sorted({name.step for _, name in list_index_files(self.store)})
         low, high, probes = 0, len(self._steps), _MAX_PROBES
         while low < high and probes > 0:
             middle = (low + high) // 2
-            # Steps of other modes cannot be compared: take the next one of this mode.
+            # Steps of other modes cannot be compared: use the next step of this mode.
             for at in range(middle, high):
                 probes -= 1
                 place = self._place_of(self._steps[at])
@@ -123,7 +123,7 @@ def _place(files: list[StepFile]) -> _Place | None:
 
 
 def _beside(name: str, uri: str) -> str:
-    """Return the root of a job's trial, laid out as the judged one is."""
+    """Return the root of another job's trial, with the layout of the evaluated one."""
     folder, tail = _folder_of_jobs(uri)
     if folder is None or name in ("", ".", ".."):
         raise OtherTrialError(
@@ -133,9 +133,9 @@ def _beside(name: str, uri: str) -> str:
 
 
 def _folder_of_jobs(uri: str) -> tuple[str | None, str]:
-    """Return the folder that holds the job of a trial, and what follows the job's name.
+    """Return the folder that holds a trial's job, and the path after the job's name.
 
-    None for a trial in the root of a bucket or file system: it has no sibling.
+    None for a trial in the root of a bucket or file system, which has no siblings.
     """
     scheme, _, path = uri.partition("://")
     parts = path.strip("/").split("/")

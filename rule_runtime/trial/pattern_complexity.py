@@ -1,4 +1,4 @@
-"""In how many ways a regular expression can match, as a bound that depends on the text's length."""
+"""Bounds the number of ways in which a regular expression can match a text."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Final
 
 __all__ = ["AmbiguousPatternError", "Ways", "ways_of"]
 
-# The parser is where `re` itself gets its tree from; its module was renamed in Python 3.11.
+# `re` uses this parser itself; Python 3.11 renamed its module.
 _parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 _MANY: Final = 8
-"""More repetitions than this are treated as if there were no limit."""
+"""More repetitions than this count as unlimited."""
 
 _Node = tuple[Any, Any]
 
 
 class AmbiguousPatternError(ValueError):
-    """A pattern whose ways to match grow exponentially, or cannot be counted."""
+    """A pattern with exponentially many ways to match, or none that can be counted."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Ways:
     """A bound: `factor` times the number of ways to choose `degree` positions in order.
 
     Attributes:
-        factor: Independent of the text.
+        factor: Constant factor, independent of the text.
         degree: Number of repetitions that may end anywhere.
     """
 
@@ -39,7 +39,7 @@ class Ways:
 
     @property
     def is_one(self) -> bool:
-        """True if there is one way only, or none."""
+        """True if there is at most one way."""
         return self.factor <= 1 and self.degree == 0
 
     def __mul__(self, other: Ways) -> Ways:
@@ -49,29 +49,29 @@ class Ways:
         return Ways(self.factor + other.factor, max(self.degree, other.degree))
 
     def at(self, length: int) -> float:
-        """Return the bound for a search in a text, which may begin anywhere too."""
+        """Return the bound for a search, which can begin anywhere in a text."""
         choices = self.degree + 1
         return self.factor * (length + 1.0) ** choices / math.factorial(choices)
 
 
 def ways_of(pattern: str) -> Ways:
-    """Return in how many ways a pattern can match.
+    """Return the bound on the ways in which a pattern can match.
 
     Raises:
-        AmbiguousPatternError: If there is no bound that is a power of the text's length.
+        AmbiguousPatternError: If no power of the text's length is a bound.
     """
     return _of_sequence(_parser.parse(pattern), is_last=True)
 
 
 def _of_sequence(nodes: Sequence[_Node], *, is_last: bool) -> Ways:
-    """Return the ways of nodes one after the other; `is_last` if nothing follows them."""
+    """Return the bound for a sequence of nodes; `is_last` if nothing follows them."""
     items = list(nodes)
     total = Ways()
     for at, (op, argument) in enumerate(items):
         ways = _of_node(str(op), argument, is_last=is_last and at == len(items) - 1)
         if ways.degree and "REPEAT" in str(op):
-            # It can go on only where the literal behind it stands; `weight` cannot stand at more
-            # than every sixth place.
+            # A repetition can end only where the next literal occurs: at most at every sixth place
+            # for `weight`.
             ways *= Ways(1 / _period(items[at + 1 :]))
         total *= ways
     return total
@@ -115,12 +115,12 @@ def _of_repeat(low: int, high: int, body: Any, *, is_last: bool) -> Ways:
         raise AmbiguousPatternError(
             "what it repeats without limit can match the same text in several ways"
         )
-    # What ends the pattern matches at once, however long it could go on.
+    # The end of the pattern matches at once; longer repetitions are not tried.
     return Ways() if is_last or low == high else Ways(1.0, 1)
 
 
 def _first_characters(branch: Sequence[_Node]) -> frozenset[str] | None:
-    """Return the characters that a branch can begin with, None if they are not just a few."""
+    """Return the possible first characters of a branch; None if there are too many."""
     if not len(branch):
         return None
     op, argument = branch[0]
@@ -137,6 +137,6 @@ def _first_characters(branch: Sequence[_Node]) -> frozenset[str] | None:
 
 
 def _period(nodes: Sequence[_Node]) -> int:
-    """Return the least distance of two places where the literal that comes first can stand."""
+    """Return the least distance between two occurrences of the first literal."""
     text = [argument for op, argument in takewhile(lambda node: str(node[0]) == "LITERAL", nodes)]
     return next((p for p in range(1, len(text)) if text[p:] == text[:-p]), max(len(text), 1))

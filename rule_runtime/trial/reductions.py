@@ -1,4 +1,4 @@
-"""Reductions of a tensor to one number, with the names that the original client uses."""
+"""Reduces a tensor to one number, with the reduction names of the original client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
     "l1": lambda tensor: np.abs(tensor).sum(),
     "l2": lambda tensor: np.sqrt(np.square(np.abs(tensor)).sum()),
 }
-"""Norms are those of the flat tensor; std and variance are those of the population."""
+"""Norms of the flat tensor; std and variance of the population."""
 
 
 def check_reduction(reduction: str) -> None:
@@ -45,7 +45,7 @@ def reduction_from_statistics(
 ) -> float | None:
     """Return a reduction computed from statistics; None if they do not determine it.
 
-    Statistics describe the finite elements, so a tensor with other elements has no reduction.
+    Statistics cover only finite elements, so a tensor with other elements has no reduction.
     """
     size = statistics.get("size", math.nan)
     if statistics.get("nan") != 0 or statistics.get("inf") != 0 or not size > 0:

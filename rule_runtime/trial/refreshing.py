@@ -1,4 +1,4 @@
-"""Whether queries of trials look for new files: `with no_refresh(trial): ...`."""
+"""Turns the search for new files on or off: `with no_refresh(trial): ...`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _Trials = TypeVar("_Trials", bound="LiveRun | Sequence[LiveRun]")
 
 @contextmanager
 def no_refresh(trials: _Trials) -> Iterator[_Trials]:
-    """Keep queries from looking for new files, so that all of them see the same steps.
+    """Stop queries from looking for new files, so that all of them see the same steps.
 
-    Afterwards every trial does what it did before; the original switches the refresh on.
+    Afterwards, each trial has its previous setting; the original switches the refresh on.
 
     Args:
-        trials: A trial, or several.
+        trials: One or more trials.
     """
     with _switched(trials, is_on=False):
         yield trials
@@ -32,10 +32,10 @@ def no_refresh(trials: _Trials) -> Iterator[_Trials]:
 def refresh(trials: _Trials) -> Iterator[_Trials]:
     """Let queries look for new files, also within `no_refresh`.
 
-    Afterwards every trial does what it did before; the original switches the refresh off.
+    Afterwards, each trial has its previous setting; the original switches the refresh off.
 
     Args:
-        trials: A trial, or several.
+        trials: One or more trials.
     """
     with _switched(trials, is_on=True):
         yield trials

@@ -1,4 +1,4 @@
-"""Reads from a trial's root which run it holds, and whether the run has ended."""
+"""Reads which run a folder holds, and whether the run has ended."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _logger: Final = logging.getLogger(__name__)
 
 
 def current_run(store: Store) -> str | None:
-    """Return the RunId of the run that a folder is about; None for files of the original client.
+    """Return the RunId of the run in a folder; None for files of the original client.
 
-    It is the one that `job.json` names, else the newest among the index files.
+    It is the RunId in `job.json`, otherwise the newest RunId of the index files.
     """
     run = named_run(store)
     if run is not None:
@@ -31,7 +31,7 @@ def current_run(store: Store) -> str | None:
 
 
 def named_run(store: Store) -> str | None:
-    """Return the RunId that `job.json` names, None if it names none."""
+    """Return the RunId in `job.json`; None if there is none."""
     job = usable_job_file(store)
     return None if job is None else job.run_id
 
@@ -52,16 +52,16 @@ def newest_run(files: Iterable[StepFile]) -> str | None:
 
 
 def last_sequences(store: Store, run: str | None) -> Mapping[str, int] | None:
-    """Return the number of each worker's last index file, None where no end marker says it."""
+    """Return the sequence number of each worker's last index file; None without an end marker."""
     marker = read_end_marker(store)
     return marker.sequences if marker is not None and marker.run_id == run else None
 
 
 def read_end_marker(store: Store) -> EndMarker | None:
-    """Return the end marker, None while there is none.
+    """Return the end marker; None if there is none yet.
 
-    One of a content that is no end marker's ends a run all the same, as it does for the original's
-    reader, which looks at no content.
+    A marker with invalid content also ends a run, because the original's reader ignores the
+    content.
     """
     try:
         return read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)

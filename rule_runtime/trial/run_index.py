@@ -1,4 +1,4 @@
-"""All index files of one run, found while they are being written: who passed which step."""
+"""Finds all index files of one run while they are written, and the last complete step."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ __all__ = ["StepIndex"]
 _logger: Final = logging.getLogger("stepwatch")
 
 _FOREIGN_LOOKED_AT: Final = 16
-"""Files of another run, for each worker, that a refresh looks at again: they may be overwritten."""
+"""Files of other runs, per worker, that a refresh checks again: they may be overwritten."""
 
 
 class StepIndex:
-    """All index files of one run, found bit by bit while they are being written.
+    """Finds the index files of one run incrementally.
 
-    A listing starts after the last step whose files are all there, so it stays short in a long
-    run. Files without a sequence number do not show which step that is: they are always listed from
-    the beginning, and each is read once. Files that arrive late are found, too.
+    A listing starts after the last complete step, so it stays short in a long run. Files without
+    sequence numbers are always listed from the beginning, but each is read once. Files that arrive
+    late are found, too.
 
     Args:
         store: The trial's root.
-        range_steps: Steps to look at, from the first to before the second; None for no limit.
-        run: RunId of the run, None for files without one; by default the run that the folder is
-            about. Files of other runs are left out.
+        range_steps: Steps to read, from the first to before the second; None for no limit.
+        run: RunId of the run; None for files without one. By default, the run of the folder. Files
+            of other runs are ignored.
 
     Attributes:
         files: The run's files by step and worker.
-        problems: What was wrong with files that could not be parsed, by key.
-        run: RunId of the run, None before it is known.
+        problems: Problems of files that could not be parsed, by key.
+        run: RunId of the run; None while it is unknown.
         is_open: True once the run is known.
-        end: The step before which to look; None for no limit.
+        end: First step that is not read; None for no limit.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class StepIndex:
 
     @property
     def num_workers(self) -> int:
-        """Number of workers that the files name; 0 if they name none."""
+        """Number of workers that the files state; 0 if they state none."""
         return self._num_workers
 
     def has_all(self, sequences: Mapping[str, int]) -> bool:
@@ -82,11 +82,10 @@ class StepIndex:
         )
 
     def refresh(self, *, is_last: bool = False) -> list[StepFile]:
-        """Find and read the files that have come since; return those of this run in step order.
+        """Find and read new files; return those of this run in step order.
 
         Args:
-            is_last: True once the run has ended: what other runs left behind is looked at again
-                too.
+            is_last: True once the run has ended: files of other runs are checked again, too.
         """
         if not self.is_open:
             return self._open()
@@ -103,25 +102,24 @@ class StepIndex:
         return [file for file in load_step_files(self._store, keys) if self._take(file)]
 
     def _open(self) -> list[StepFile]:
-        """Find out which run the folder is about, and take in its files."""
+        """Find out which run the folder holds, and add its files."""
         self.run = named_run(self._store)
         if self.run is not None:
             self.is_open = True
             return self.refresh()
         files = load_step_files(self._store, self._unread_keys())
         if not files:
-            return []  # no file yet names the run
+            return []  # no file names the run yet
         self.run, self.is_open = newest_run(files), True
         return [file for file in files if self._take(file)]
 
     def passed_step(self, num_workers: int) -> int:
-        """Return the step up to which every worker's files are known; -1 if there is none."""
+        """Return the last step up to which every worker's files are known; -1 if there is none."""
         if not self._workers or len(self._workers) < num_workers:
             return -1
         if self._are_all_numbered:
             return min(worker.passed_step for worker in self._workers.values())
-        # Files may come in any order: those before the last step that all wrote are late, or never
-        # come.
+        # Files can arrive in any order: those before the last common step are late or lost.
         return max((s for s, files in self.files.items() if len(files) >= num_workers), default=-1)
 
     def last_step_of(self, worker: str) -> int:
@@ -130,7 +128,7 @@ class StepIndex:
 
     @property
     def _are_all_numbered(self) -> bool:
-        """True if numbers say whether a file is missing; before a range nobody knows them."""
+        """True if sequence numbers show missing files; a range hides the numbers before it."""
         return not self._begin and all(w.is_sequenced for w in self._workers.values())
 
     def _unread_keys(self) -> list[str]:
@@ -146,10 +144,10 @@ class StepIndex:
         return keys
 
     def _overwritten_keys(self) -> list[str]:
-        """Return keys that held files of another run and may hold this run's by now.
+        """Return keys that held files of another run and may hold this run's now.
 
-        Those are, of each worker, the next ones behind its last file, and all before it if one of
-        its files is missing.
+        For each worker, these are the keys right after its last file, and all earlier keys if a
+        file is missing.
         """
         behind: dict[str, int] = {}
         keys = []
@@ -212,7 +210,7 @@ class _WorkerFiles:
         if sequence is None:
             self.is_sequenced = False
         elif sequence > self._contiguous:
-            # The numbers that it skips never come, so it follows on what is before them.
+            # Skipped numbers never come, so it directly follows the earlier files.
             self._ahead[max(sequence - skipped, self._contiguous + 1)] = sequence, step
         while (following := self._ahead.pop(self._contiguous + 1, None)) is not None:
             self._contiguous, its_step = following

@@ -1,4 +1,4 @@
-"""Refuses folders in which no step is saved."""
+"""Refuses folders without saved steps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["check_has_steps", "no_steps"]
 
 
 def check_has_steps(path: str) -> None:
-    """Refuse a path at which no run has saved a step.
+    """Refuse a path without saved steps.
 
     Raises:
-        ValueError: No step is stored there, or it is no path of a trial.
+        ValueError: No step is stored there, or the path is not a trial's.
         StorageError: The storage cannot be read.
     """
     from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
@@ -21,5 +21,5 @@ def check_has_steps(path: str) -> None:
 
 
 def no_steps(path: str) -> str:
-    """Return the message for a path at which no run has saved a step."""
+    """Return the message for a path without saved steps."""
     return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"

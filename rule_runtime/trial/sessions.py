@@ -1,4 +1,4 @@
-"""The runs of a session, found by the session's folder."""
+"""Finds the runs of a session by the session's folder."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["StoredRun", "one_run_at", "read_session", "runs_at", "runs_of"]
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run that is stored.
+    """A stored run.
 
     Attributes:
-        name: Its name in its session; empty where it was given by its own folder.
+        name: Its name in the session; empty if the path is the run's own folder.
         path: Folder or URI of the trial's root.
     """
 
@@ -33,7 +33,7 @@ class StoredRun:
 
 
 def read_session(store: Store) -> SessionFile | None:
-    """Return what `session.json` says; None where there is none, as in the folder of a run.
+    """Return the content of `session.json`; None if there is none, as in a run's folder.
 
     Raises:
         SessionFileError: The file is damaged, or another version of Stepwatch wrote it.
@@ -47,12 +47,12 @@ def read_session(store: Store) -> SessionFile | None:
 
 
 def runs_of(path: str, store: Store, session: SessionFile) -> list[StoredRun]:
-    """Return the runs of a session, also those that began after `session.json` was last written.
+    """Return the runs of a session, including runs newer than the last `session.json`.
 
     Args:
-        path: Folder or URI of the session, as the paths of its runs are to begin.
+        path: Folder or URI of the session, the prefix of the runs' paths.
         store: The folder.
-        session: What its `session.json` says.
+        session: Content of its `session.json`.
     """
     root = path.rstrip("/")
     runs = [StoredRun(run.name, run.uri or f"{root}/{run.name}") for run in session.runs]
@@ -68,10 +68,10 @@ def runs_of(path: str, store: Store, session: SessionFile) -> list[StoredRun]:
 
 
 def runs_at(path: str) -> list[StoredRun]:
-    """Return the runs of the session at a path; of the folder of a run that run alone.
+    """Return the runs of the session at a path; for a run's folder, that run.
 
     Raises:
-        ValueError: There is no store for the URI, or the session has no run.
+        ValueError: No store supports the URI, or the session has no run.
         SessionFileError: `session.json` is damaged, or another version of Stepwatch wrote it.
         StorageError: The storage cannot be read.
     """
@@ -86,11 +86,11 @@ def runs_at(path: str) -> list[StoredRun]:
 
 
 def one_run_at(path: str) -> str:
-    """Return the folder of the one run of a session; of a run the folder itself.
+    """Return the folder of a session's only run; for a run, its own folder.
 
     Raises:
-        ValueError: As of `runs_at`, or the session has several runs.
-        SessionFileError: As of `runs_at`.
+        ValueError: See `runs_at`, or the session has several runs.
+        SessionFileError: See `runs_at`.
         StorageError: The storage cannot be read.
     """
     runs = runs_at(path)

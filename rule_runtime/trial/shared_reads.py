@@ -1,4 +1,4 @@
-"""A stored run as several readers go through it side by side: each object is read once."""
+"""Caches the objects of a stored run for several readers, so that each is read once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rule_runtime.trial.step_index import StepFileCache
 __all__ = ["SharedReads"]
 
 _KEPT_FILE_BYTES: Final = 64 << 20
-"""Length of the index files that are kept, parsed."""
+"""Bytes of parsed index files that are cached."""
 _KEPT_BYTES: Final = 64 << 20
-"""Bytes of other objects that are kept."""
+"""Bytes of other objects that are cached."""
 _MAX_RANGES: Final = 4096
 _MAX_MISSING: Final = 4096
 _LISTED: Final = (INDEX_PREFIX, COLLECTIONS_PREFIX)
@@ -25,15 +25,14 @@ _Range = tuple[int, int | None]
 
 
 class SharedReads:
-    """A store that keeps what was read last, for others who read the same a moment later.
+    """A store with a cache for several readers of the same run.
 
-    What is there is looked at once: objects that come afterwards are not seen, and neither is what
-    replaces one that was read. So this is for a run that is judged as it is now, and not for one
-    that is followed. The memory needed is bounded: what was not read for longest is forgotten, and
-    read again when somebody asks for it. Not for several threads, but for reading ahead.
+    It sees each object once: later or replaced objects are not seen. So use it to evaluate a run in
+    its current state, not to follow one. The cache has a fixed size, and drops the least recently
+    used objects. It is not thread-safe, except for reading ahead.
 
     Attributes:
-        num_bytes_read: How many bytes were read from the store so far.
+        num_bytes_read: Number of bytes read from the store so far.
         step_files: The index files that were parsed.
     """
 
@@ -48,19 +47,19 @@ class SharedReads:
 
     @property
     def uri(self) -> str:
-        """Where the store is, ending in "/"."""
+        """URI of the store, ending in "/"."""
         return self._store.uri
 
     @property
     def num_bytes_kept(self) -> int:
-        """How many bytes of files are kept."""
+        """Number of bytes of cached files."""
         return self.step_files.num_bytes + self._range_bytes
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them.
 
         Raises:
-            ObjectNotFoundError: No object has this key, or none had when it was asked for before.
+            ObjectNotFoundError: No object has this key, or had none when first requested.
             StorageError: The store fails.
         """
         if key in self._missing:
@@ -77,12 +76,12 @@ class SharedReads:
                 self._missing[key] = str(error)
             raise
         self.num_bytes_read += len(data)
-        if not key.startswith(INDEX_PREFIX):  # those are kept parsed
+        if not key.startswith(INDEX_PREFIX):  # those are cached parsed
             self._keep(wanted, data)
         return data
 
     def _keep(self, wanted: tuple[str, _Range], data: bytes) -> None:
-        if len(data) > _KEPT_BYTES // 4:  # one of these would push all the others out
+        if len(data) > _KEPT_BYTES // 4:  # one of these would evict all others
             return
         self._ranges[wanted] = data
         self._range_bytes += len(data)
@@ -91,7 +90,7 @@ class SharedReads:
             self._range_bytes -= len(oldest)
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in byte order."""
         if prefix not in _LISTED:
             return self._store.list(prefix, after)
         if prefix not in self._listings:
@@ -107,16 +106,16 @@ class SharedReads:
         return self._store.size(key)
 
     def put(self, key: str, data: Buffers) -> None:  # noqa: ARG002 - as every store
-        """Refuse: what is written would not be seen."""
+        """Refuse: readers would not see the written object."""
         raise _refused(key)
 
     def delete(self, key: str) -> None:
-        """Refuse: what is removed would still be seen."""
+        """Refuse: readers would still see the removed object."""
         raise _refused(key)
 
 
 class _Listing:
-    """The keys of a listing, taken from the store as far as somebody has asked."""
+    """The keys of a listing, read from the store on demand."""
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store = store
@@ -138,7 +137,7 @@ class _Listing:
         try:
             key = next(self._rest, None)
         except StorageError:
-            self._rest = None  # it continues there, should somebody ask once more
+            self._rest = None  # it continues there for later readers
             raise
         if key is not None:
             self._keys.append(key)

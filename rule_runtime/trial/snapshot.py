@@ -1,4 +1,4 @@
-"""Copying a run, also one that continues, so that the copy can be read as the run itself can."""
+"""Copies a run, also during training, so that the copy can be read like the run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _PIECE_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was copied.
+    """The result of a copy.
 
     Attributes:
-        num_files: Index files, one a step and worker, that the copy has now.
-        num_new: How many of these it had not before.
-        has_ended: Whether the training had ended.
+        num_files: Index files in the copy, one per step and worker.
+        num_new: How many of these are new.
+        has_ended: Whether the training has ended.
     """
 
     num_files: int
@@ -50,22 +50,22 @@ def copy_run(
     on_start: Callable[[int], None] = lambda _: None,
     on_copied: Callable[[str], None] = lambda _: None,
 ) -> Snapshot:
-    """Copy a run to where it can be read; what was copied before is not copied again.
+    """Copy a run; files that were copied before are not copied again.
 
-    Each index file is copied after its event file. The end marker, if there was one at the
-    beginning, is copied last. So readers of the copy see only whole steps.
+    Each index file is copied after its event file. The end marker, if it existed at the beginning,
+    is copied last. So readers of the copy see only whole steps.
 
     Args:
         source: The trial's root.
-        target: Where the copy goes.
-        first_step: Global step from which on to copy.
-        last_step: Global step up to which to copy; None for all.
-        on_start: Called with the number of index files that must be copied.
-        on_copied: Called with the key of each that has been.
+        target: Store of the copy.
+        first_step: First global step to copy.
+        last_step: Last global step to copy; None for all.
+        on_start: Called with the number of index files to copy.
+        on_copied: Called with the key of each copied file.
 
     Raises:
-        ValueError: The copy would lie within another run's, or the source holds no step.
-        StorageError: Something cannot be read or written.
+        ValueError: The copy would be inside another run, or the source holds no step.
+        StorageError: A file cannot be read or written.
     """
     _check_target(source, target)
     end_marker = _get(source, END_MARKER)
@@ -98,13 +98,13 @@ def _check_target(source: Store, target: Store) -> None:
 
 def _copy_step(source: Store, target: AppendStore, file: tuple[str, IndexName]) -> str:
     key, name = file
-    _copy(source, target, event_key(name.step, name.worker))  # none where only shapes were saved
+    _copy(source, target, event_key(name.step, name.worker))  # none if only shapes were saved
     _copy(source, target, key)
     return key
 
 
 def _copy(source: Store, target: AppendStore, key: str) -> None:
-    """Copy an object, a large one in pieces; nothing happens when there is none."""
+    """Copy an object, a large one in pieces; does nothing if it does not exist."""
     try:
         data = source.get(key, 0, _PIECE_BYTES)
     except ObjectNotFoundError:

@@ -1,4 +1,4 @@
-"""The index files of a trial: listing them, and loading them in parallel."""
+"""Lists the index files of a trial and loads them in parallel."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _logger = logging.getLogger(__name__)
 
 _PARALLEL_GETS: Final = 8
 _LEAST_FILE_BYTES: Final = 1 << 10
-"""What a file that could not be parsed, or holds nearly nothing, counts as."""
+"""Minimum size in the cache of a small or damaged file."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepFile:
-    """One index file: what one worker wrote at one step.
+    """One index file: the data of one worker at one step.
 
     Attributes:
         key: Key relative to the trial's root.
         step: Global step.
         worker: Name of the worker.
-        index: The parsed file, None if it could not be parsed.
-        problem: Why it could not be parsed, else None.
-        num_bytes: Length of the file, 0 if it could not be parsed.
+        index: The parsed file; None if it could not be parsed.
+        problem: Why it could not be parsed; otherwise None.
+        num_bytes: Size of the file; 0 if it could not be parsed.
     """
 
     key: str
@@ -54,13 +54,13 @@ class StepFile:
 
 
 class StepFileCache:
-    """Keeps the parsed index files that were used last.
+    """Caches the parsed index files that were used last.
 
     Args:
-        max_bytes: Length of the files that are kept.
+        max_bytes: Maximum total size of cached files.
 
     Attributes:
-        num_bytes: Length of the files that are kept now.
+        num_bytes: Total size of cached files.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -69,14 +69,14 @@ class StepFileCache:
         self._files: OrderedDict[str, StepFile] = OrderedDict()
 
     def get(self, key: str) -> StepFile | None:
-        """Return a file, None if it is not kept."""
+        """Return a file; None if it is not cached."""
         found = self._files.get(key)
         if found is not None:
             self._files.move_to_end(key)
         return found
 
     def keep(self, file: StepFile) -> None:
-        """Keep a file as the one that was used last."""
+        """Cache a file as the most recently used."""
         before = self._files.pop(file.key, None)
         self._files[file.key] = file
         self.num_bytes += _length(file) - (0 if before is None else _length(before))
@@ -94,16 +94,15 @@ def load_step_files(store: Store, keys: Iterable[str]) -> list[StepFile]:
 
 
 def iter_step_files(store: Store, keys: Iterable[str]) -> Iterator[StepFile]:
-    """Yield index files in the order of their keys' steps, reading a few of them ahead.
+    """Yield index files in the step order of their keys, reading a few of them ahead.
 
-    Objects that do not exist are left out, and so are keys that are no index file's, with a
-    warning. A file that cannot be parsed, or is longer than `MAX_INDEX_BYTES`, is yielded with its
-    problem: anyone who follows a job continues. Beside the one that is being parsed, no more than
-    eight files are in memory unparsed. Each key is read once.
+    Missing objects are skipped, and other keys are skipped with a warning. A file that cannot be
+    parsed, or is longer than `MAX_INDEX_BYTES`, is yielded with its problem. At most eight unparsed
+    files are read ahead. Each key is read once.
     """
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
-    # `SharedReads` keeps what it parsed for others who read the same a moment later.
+    # `SharedReads` caches parsed files for its other readers.
     cache: StepFileCache = getattr(store, "step_files", StepFileCache(0))
     kept = {key: file for key in ordered if (file := cache.get(key)) is not None}
     unread = [key for key in ordered if key not in kept]
@@ -120,7 +119,7 @@ def iter_step_files(store: Store, keys: Iterable[str]) -> Iterator[StepFile]:
 
 
 def _contents(store: Store, keys: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the files' contents in order; of a store far away while the next are being read."""
+    """Yield the contents of files in order; a remote store reads ahead."""
     if len(keys) <= 1 or not is_remote(store):
         yield from (_read(store, key) for key in keys)
         return
@@ -134,13 +133,13 @@ def _contents(store: Store, keys: Sequence[str]) -> Iterator[bytes | None]:
 
 
 def list_index_files(store: Store, *, after_step: int = -1) -> Iterator[tuple[str, IndexName]]:
-    """Yield key and name of every index file of a later step, in step order, by one listing.
+    """Yield key and name of every index file of later steps, in step order, by one listing.
 
     Args:
         store: The trial's root.
-        after_step: Files of this step and earlier ones are left out.
+        after_step: Files up to this step are skipped.
     """
-    # The keys of one step differ in the worker only, and no worker's name sorts before this one.
+    # The keys of one step differ only in the worker, and no worker's name sorts before this one.
     after = None if after_step < 0 else index_key(after_step, "!")
     for key in store.list(INDEX_PREFIX, after=after):
         name = _index_name(key)
@@ -149,11 +148,11 @@ def list_index_files(store: Store, *, after_step: int = -1) -> Iterator[tuple[st
 
 
 def is_remote(store: Store) -> bool:
-    """Return whether a request to the store costs so much time that several should be under way."""
+    """Return whether requests to the store are slow enough to make them in parallel."""
     return not store.uri.startswith(("memory:", "file:"))
 
 
-@lru_cache(maxsize=4096)  # a key is listed first and read then
+@lru_cache(maxsize=4096)  # a key is listed, then read
 def _index_name(key: str) -> IndexName | None:
     try:
         name = parse_index_key(key)
@@ -161,7 +160,7 @@ def _index_name(key: str) -> IndexName | None:
         _logger.warning("ignored an object among the index files: %s", error)
         return None
     if index_key(name.step, name.worker) != key:
-        # It lies in another step's folder, where no reader would look for it by its step.
+        # It is in another step's folder, where no reader would find it by its step.
         _logger.warning("ignored an index file in the wrong folder: %s", key)
         return None
     return name

@@ -1,12 +1,12 @@
-"""What a rule sees of one step: statistics as vectors, values only when asked for.
+"""The view of one step for rules: statistics as vectors, values on demand.
 
 Shape legend: R = selected rows, one for each (tensor, worker).
 
-From a step a rule gets to earlier ones of the same run and to the same step of other trials; their
-values are read when they are asked for, so that a rule's memory need not hold any.
+From a step, a rule can reach earlier steps of the run and the same step of other trials. Values are
+read on demand, so rules need not keep them.
 
-The tensors of a step are nearly always those of the step before, so what a selection means is
-worked out once for each distinct tuple of names (`layout.py`) and then is an array of row numbers.
+Consecutive steps mostly have the same tensors. So a selection is resolved once for each distinct
+tuple of names (`layout.py`) and is then an array of row numbers.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 __all__ = ["StepReader", "StepView", "TensorRows"]
 
 _RECENT_BYTES: Final = 16 << 20
-"""Length of the index files that are kept, for rules that compare a step with those before it."""
+"""Size of the cached index files, for rules that compare a step with earlier ones."""
 
 _Fact = TypeVar("_Fact")
 
 
 class _Named(Protocol):
-    """A collection in full, known by its name."""
+    """A whole collection, given by its name."""
 
     @property
     def name(self) -> str:
@@ -49,13 +49,13 @@ class _Named(Protocol):
 
 
 class StepView:
-    """One step of a run, as every worker wrote it, with its tensors.
+    """One step of a run with its tensors, as every worker wrote it.
 
     Args:
-        reader: What the steps of the trial share.
+        reader: State that the steps of the trial share.
         step: Global step.
-        files: Its index files by worker, parsed, sorted, at least one.
-        num_workers: How many workers write in this run.
+        files: Its parsed index files by worker, sorted; at least one.
+        num_workers: Number of writing workers in this run.
 
     Attributes:
         step: Global step.
@@ -88,7 +88,7 @@ class StepView:
 
     @property
     def time(self) -> float | None:
-        """When the first worker began the step, in seconds since 1970; None if no file has it."""
+        """Time when the first worker began the step, in seconds since 1970; None if unknown."""
         times = [index_of(file).time for file in self._files.values()]
         return min((time for time in times if time is not None), default=None)
 
@@ -106,7 +106,7 @@ class StepView:
         return self._index_of(worker).stage
 
     def value_bytes(self, worker: str) -> dict[str, int]:
-        """Return how many bytes the record of each tensor of a worker has; without one, none.
+        """Return the size in bytes of the record of each tensor that a worker saved; empty if none.
 
         Raises:
             InvalidWorker: If no such worker wrote this step.
@@ -115,20 +115,20 @@ class StepView:
 
     @property
     def store(self) -> Store:
-        """The trial's root, which is only read."""
+        """The trial's root, for reading only."""
         return self._reader.store
 
     def tensors(
         self, *, collections: Iterable[str | _Named] = (), regex: Iterable[str] = ()
     ) -> TensorRows:
-        """Select tensors of this step; the union where both are given, all where neither is.
+        """Select tensors of this step: the union of both conditions, all tensors without any.
 
         Args:
             collections: Names of collections, or one name; a rule's `self.collections`.
-            regex: Regular expressions, searched for in the tensors' names, or one.
+            regex: Regular expressions, or one, that are searched for in the tensors' names.
 
         Raises:
-            CollectionUnavailable: If a name of a collection is misspelled.
+            CollectionUnavailable: If the name of a collection is misspelled.
         """
         key = (_texts(collections), _texts(regex))
         for name in key[0]:
@@ -144,7 +144,7 @@ class StepView:
         return TensorRows(self._reader, parts)
 
     def fact(self, kind: Callable[[StepView], _Fact]) -> _Fact:
-        """Return what is known about this step, computed once for all rules.
+        """Return a fact about this step, computed once for all rules.
 
         Args:
             kind: A class of `rule_runtime.facts`, or any function of a step.
@@ -154,11 +154,11 @@ class StepView:
         return cast("_Fact", self._facts[kind])
 
     def value(self, name: str, worker: str | None = None) -> npt.NDArray[Any]:
-        """Return the value of a tensor, read from the event file.
+        """Return the value of a tensor from the event file.
 
         Args:
             name: Name of the tensor.
-            worker: Whose; None for the first worker that saved it.
+            worker: Name of the worker; None for the first worker that saved it.
 
         Raises:
             InvalidWorker: If no such worker wrote this step.
@@ -190,7 +190,7 @@ class StepView:
         return error
 
     def values(self, names: Iterable[str], worker: str) -> dict[str, npt.NDArray[Any]]:
-        """Return the values of tensors of one worker, of those that have one.
+        """Return the existing values of tensors of one worker.
 
         Neighbours are read together.
 
@@ -203,9 +203,9 @@ class StepView:
     def iter_values(
         self, names: Iterable[str], worker: str
     ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield name and value of tensors of one worker that have one, in the order of the file.
+        """Yield name and value of tensors of one worker in file order; skips those without one.
 
-        The memory needed is that of the largest of them, or 16 MiB, if none is kept.
+        It needs memory for the largest of them, or 16 MiB, if you keep none.
 
         Raises:
             InvalidWorker: If no such worker wrote this step.
@@ -222,23 +222,23 @@ class StepView:
             return
 
     def collections_file(self, worker: str) -> CollectionsFile | None:
-        """Return what a worker says of its collections, None if it said nothing that can be read.
+        """Return a worker's collections file; None if it does not exist or cannot be read.
 
-        Costs a request at the first step that is asked about, and as long as there is no file.
+        It makes a request at the first step, and at each step while there is no file.
         """
         return self._reader.collections.load(worker)
 
     def earlier(self, number: int) -> StepView | None:
         """Return an earlier step of the same run; None if none of this step's workers wrote it.
 
-        Costs a request for each worker, unless the step was looked at just before.
+        It makes a request per worker, unless the step is cached.
 
         Args:
             number: Its global step.
 
         Raises:
-            ValueError: If it is no earlier step.
-            StorageError: If the storage fails otherwise than by a missing object.
+            ValueError: If the step is not earlier.
+            StorageError: If the storage fails, except for a missing object.
         """
         if not 0 <= number < self.step:
             raise ValueError(f"step {number} is no step before step {self.step}")
@@ -254,18 +254,18 @@ class StepView:
     def in_other_trial(self, root: str) -> StepView | None:
         """Return the same step of another trial, as all of its workers wrote it.
 
-        The same is the step of the same mode and number in that mode; the same global step where
-        one of the two runs does not distinguish modes.
+        Steps match by mode and mode step. They match by global step if one of the runs does not
+        distinguish modes.
 
         Args:
-            root: Path or URI of the other trial, or the name of a job that writes beside this one.
+            root: Path or URI of the other trial, or the name of a job in the same folder.
 
         Returns:
             The step; None if the other trial does not have it.
 
         Raises:
-            OtherTrialError: If the other trial does not exist, or may not be read.
-            StorageError: If the storage fails otherwise than by a missing object.
+            OtherTrialError: If the other trial does not exist, or must not be read.
+            StorageError: If the storage fails, except for a missing object.
         """
         try:
             trial, reader = self._reader.other(root)
@@ -289,7 +289,7 @@ def _texts(given: Iterable[str | _Named]) -> tuple[str, ...]:
 
 
 class StepReader:
-    """Makes views of steps and keeps what they share."""
+    """Creates views of steps and keeps their shared state."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -307,11 +307,11 @@ class StepReader:
         return StepView(self, step, with_merged_shards(by_worker), num_workers=num_workers)
 
     def other(self, root: str) -> tuple[OtherTrial, StepReader]:
-        """Return another trial, and what makes views of its steps.
+        """Return another trial, and the reader of its steps.
 
         Raises:
-            OtherTrialError: If it does not exist, or may not be read.
-            StorageError: If the storage fails otherwise than by a missing object.
+            OtherTrialError: If it does not exist, or must not be read.
+            StorageError: If the storage fails, except for a missing object.
         """
         if root not in self._others:
             trial = open_other_trial(root, beside=self.store.uri)
@@ -319,11 +319,11 @@ class StepReader:
         return self._others[root]
 
     def num_workers(self) -> int | None:
-        """Return how many workers write by their collections files, None if none exists."""
+        """Return the number of writing workers from the collections files; None if none exists."""
         return self.collections.num_workers(self.collections.workers())
 
     def layout(self, file: StepFile) -> Layout:
-        """Return what the names of an index file's tensors mean."""
+        """Return the layout of an index file's tensors."""
         index = index_of(file)
         block = () if index.statistics is None else index.statistics.tensors
         return self._layouts.get(file.worker, block, index.locations)
@@ -331,7 +331,7 @@ class StepReader:
     def computed(
         self, file: StepFile, names: tuple[str, ...], column: str
     ) -> npt.NDArray[np.float64]:
-        """Return a statistic that the index does not hold, from the stored values or reductions."""
+        """Return a statistic that the index lacks, from the stored values or reductions."""
         cached_key, rows = self._computed
         if cached_key != file.key:
             rows = {}

@@ -1,4 +1,4 @@
-"""The request that a run stops, as it is stored beside its tensors."""
+"""Reads the request to stop a run, stored beside its tensors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _logger: Final = logging.getLogger(__name__)
 
 
 def read_stop_request(store: Store, run: str | None) -> StopFile | None:
-    """Return the request that a run stops, None where nobody asked for it.
+    """Return the request to stop a run; None if there is none.
 
     Args:
         store: The trial's root.
-        run: RunId of the run; requests to others do not count.
+        run: RunId of the run; requests for other runs do not count.
     """
     try:
         request = read_small(store, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)

@@ -1,8 +1,8 @@
-"""How a collection was saved, as its worker wrote it; attributes are those of the original's.
+"""The stored settings of a collection, with the original's attributes.
 
-The hook's own classes check what people give; what a file holds is taken as it is, and is read
-without a hook being installed. What changes a setting is of the hook's classes alone, for a stored
-run changes no more: `set_save_config`, `merge_default_save_config`.
+The classes accept files as they are and need no hook; only the hook's own classes validate
+settings. A stored run never changes, so `set_save_config` and `merge_default_save_config` exist
+only in the hook's classes.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ _NORMS: Final = {"l1": "l1", "l2": "l2", "l1_norm": "l1", "l2_norm": "l2"}
 
 
 class StoredSettings(ABC):
-    """What a collections file holds, and its JSON."""
+    """The content of a collections file and its JSON."""
 
     @classmethod
     @abstractmethod
     def from_dict(cls, params: Any) -> Self | None:
-        """Return the settings of a mapping of their fields, as `to_json_dict` gives them."""
+        """Return the settings of a mapping, as from `to_json_dict`."""
 
     @abstractmethod
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields as the collections file has them."""
+        """Return the fields as in the collections file."""
 
     @classmethod
     def from_json(cls, json_str: str) -> Self | None:
-        """Return the settings of the text that `to_json` gives.
+        """Return the settings from the text of `to_json`.
 
         Raises:
-            ValueError: It is no JSON, or a key is no mode.
-            TypeError: It is no object.
+            ValueError: The text is not JSON, or a key is not a mode.
+            TypeError: The JSON is not an object.
         """
         return cls.from_dict(json.loads(json_str))
 
     def to_json(self) -> str:
-        """Return `to_json_dict()` as a text."""
+        """Return `to_json_dict()` as JSON text."""
         return json.dumps(self.to_json_dict())
 
 
 @dataclass(frozen=True)
 class StoredSaveConfigMode(StoredSettings):
-    """When a collection was saved in one mode; steps are counted within it.
+    """Steps at which a collection was saved in one mode; steps are counted within it.
 
     Attributes:
-        save_interval: Every so many steps.
-        start_step: First step for the interval.
-        end_step: First step that the interval no longer saves; None for no such step.
-        save_steps: Steps that are saved in any case.
+        save_interval: Interval of saved steps.
+        start_step: First step of the interval.
+        end_step: First step after the interval; None for no end.
+        save_steps: Steps that are always saved.
     """
 
     save_interval: int = _DEFAULT_INTERVAL
@@ -76,7 +76,7 @@ class StoredSaveConfigMode(StoredSettings):
 
     @classmethod
     def of(cls, members: object) -> StoredSaveConfigMode | None:
-        """Return what a file says of a mode; what is no whole number is as if it was not there."""
+        """Return the settings of a mode in a file; ignores values that are not integers."""
         if not isinstance(members, dict):
             return None
         listed = members.get("save_steps")
@@ -94,9 +94,9 @@ class StoredSaveConfigMode(StoredSettings):
         params: Mapping[str, Any] | StoredSaveConfigMode | None,
         default_values: Mapping[str, Any] | None = None,
     ) -> StoredSaveConfigMode | None:
-        """Return the settings of a mapping of the four fields; settings and None give themselves.
+        """Return the settings of a mapping of the four fields; returns settings and None unchanged.
 
-        `default_values` are the fields that count where `params` lacks one.
+        `default_values` replace fields that `params` lacks.
         """
         if params is None or isinstance(params, StoredSaveConfigMode):
             return params
@@ -111,7 +111,7 @@ class StoredSaveConfigMode(StoredSettings):
         return is_due or step_num in self.save_steps
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields as the collections file has them."""
+        """Return the fields as in the collections file."""
         return {
             "save_interval": self.save_interval,
             "save_steps": list(self.save_steps),
@@ -122,17 +122,17 @@ class StoredSaveConfigMode(StoredSettings):
 
 @dataclass(frozen=True)
 class StoredSaveConfig(StoredSettings):
-    """When a collection was saved.
+    """Steps at which a collection was saved.
 
     Attributes:
-        mode_save_configs: That of each mode, None where the file says nothing of it.
+        mode_save_configs: Settings of each mode; None for modes missing from the file.
     """
 
     mode_save_configs: dict[ModeKeys, StoredSaveConfigMode | None]
 
     @classmethod
     def of(cls, members: dict[str, Any] | None) -> StoredSaveConfig | None:
-        """Return what a file says by the names of modes, None if it says nothing."""
+        """Return the settings in a file, by names of modes; None if it has none."""
         if members is None:
             return None
         return cls({m: StoredSaveConfigMode.of(members.get(m.name)) for m in ModeKeys})
@@ -141,9 +141,9 @@ class StoredSaveConfig(StoredSettings):
     def from_dict(
         cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> StoredSaveConfig | None:
-        """Return the settings of a mapping by modes or their names; None gives None.
+        """Return the settings of a mapping by modes or their names; returns None for None.
 
-        `default_values` are fields that count where those of a mode lack one.
+        `default_values` replace fields that a mode lacks.
         """
         if params is None:
             return None
@@ -155,7 +155,7 @@ class StoredSaveConfig(StoredSettings):
 
     @classmethod
     def parse(cls, obj: object) -> StoredSaveConfig:
-        """Return settings as such: None is the default, one mode's settings are those of all."""
+        """Return settings: None gives the default, settings of one mode apply to all modes."""
         if isinstance(obj, StoredSaveConfig):
             return obj
         if obj is None or isinstance(obj, StoredSaveConfigMode):
@@ -163,26 +163,26 @@ class StoredSaveConfig(StoredSettings):
         return cls.from_dict(_mapping("obj", obj)) or cls.parse(None)
 
     def get_save_config(self, mode: Mode) -> StoredSaveConfigMode | None:
-        """Return when the collection was saved in a mode, None if the file does not say it."""
+        """Return the settings of a mode; None if the file has none."""
         return self.mode_save_configs[as_mode(mode)]
 
     def should_save_step(self, mode: Mode, step_num: int) -> bool:
-        """Return whether a step of a mode is saved; False if the file says nothing of the mode."""
+        """Return whether a step of a mode is saved; False if the file does not mention the mode."""
         config = self.get_save_config(mode)
         return config is not None and config.should_save_step(step_num)
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return one entry for each mode by its name, as the collections file has them."""
+        """Return one entry per mode by its name, as in the collections file."""
         configs = self.mode_save_configs.items()
         return {mode.name: config and config.to_json_dict() for mode, config in configs}
 
 
 @dataclass(frozen=True)
 class StoredReductionConfig(StoredSettings):
-    """Which reductions were saved of a collection's tensors, and whether their values were.
+    """The reductions that were saved of a collection's tensors, and whether values were saved.
 
     Attributes:
-        names: The reductions as the file names them: `mean`, `abs_l2_norm`.
+        names: Names of the reductions in the file, such as `mean` or `abs_l2_norm`.
         save_raw_tensor: Whether values were saved.
         save_shape: Whether shapes were saved.
     """
@@ -193,7 +193,7 @@ class StoredReductionConfig(StoredSettings):
 
     @classmethod
     def of(cls, members: dict[str, Any] | None) -> StoredReductionConfig | None:
-        """Return what a file says, None if it says nothing."""
+        """Return the settings in a file; None if it has none."""
         if members is None:
             return None
         names = members.get("reductions")
@@ -206,17 +206,17 @@ class StoredReductionConfig(StoredSettings):
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any] | None) -> StoredReductionConfig | None:
-        """Return the settings of a mapping of the three fields; None gives None."""
+        """Return the settings of a mapping of the three fields; returns None for None."""
         return cls.of(None if params is None else dict(_mapping("params", params)))
 
     @property
     def reductions(self) -> list[str]:
-        """Those that are no norms, of the values."""
+        """The reductions of values, without norms."""
         return self._of_kind(is_absolute=False, is_norm=False)
 
     @property
     def abs_reductions(self) -> list[str]:
-        """Those that are no norms, of the absolute values."""
+        """The reductions of absolute values, without norms."""
         return self._of_kind(is_absolute=True, is_norm=False)
 
     @property
@@ -230,7 +230,7 @@ class StoredReductionConfig(StoredSettings):
         return self._of_kind(is_absolute=True, is_norm=True)
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields as the collections file has them."""
+        """Return the fields as in the collections file."""
         return {
             "save_raw_tensor": self.save_raw_tensor,
             "reductions": ",".join(self.names),

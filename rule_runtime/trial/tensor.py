@@ -1,4 +1,4 @@
-"""One tensor of a trial over all its steps, with the methods of the original client's `Tensor`."""
+"""One tensor of a trial over all its steps, with the methods of the original's `Tensor`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Tensor"]
 
 _PARALLEL_READS: Final = 10
-"""As many connections as a boto3 client keeps."""
+"""Number of connections that a boto3 client keeps."""
 _KINDS_OF_NUMBERS: Final = frozenset("biufc")
 _REDUCTIONS_OF_NOTHING: Final = frozenset({"sum", "prod", "l1", "l2"})
 
@@ -44,8 +44,7 @@ _Read = TypeVar("_Read")
 class Tensor(TensorSteps):
     """One tensor of a trial.
 
-    Steps are counted in the mode that a method is given. Without a worker, the first one by name
-    is meant.
+    Steps are counted in the given mode. The default worker is the first one by name.
 
     Attributes:
         cache: True if values are kept in memory.
@@ -56,16 +55,16 @@ class Tensor(TensorSteps):
         self.cache = trial.cache
         self._cached: dict[tuple[int, str], npt.NDArray[Any]] = {}
         self._reader = TensorReader(trial.store, name)
-        # Files that were read together share what is equal, so it is looked through once.
+        # Files that were read together share equal objects; process each once.
         self._reductions: tuple[tuple[TensorLocation, ...], dict[str, tuple[str, bool]]] = ((), {})
 
     def value(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> npt.NDArray[Any]:
-        """Return the tensor's value at a step, as an array that may be changed.
+        """Return the tensor's value at a step, as a writable array.
 
         Raises:
-            TypeError: If the step is no number.
+            TypeError: If the step is not a number.
             StepUnavailable: If the step was not saved.
             StepNotYetAvailable: If the step may still come.
             InvalidWorker: If the worker did not save the tensor at the step.
@@ -83,7 +82,7 @@ class Tensor(TensorSteps):
     def step(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> NoReturn:
-        """Raise an error: the original had this method once."""
+        """Raise an error: the original removed this method."""
         del step_num, mode, worker
         raise SMDebugNotImplementedError(
             "step method has been removed. Please use tensor.value "
@@ -93,7 +92,7 @@ class Tensor(TensorSteps):
     def values(
         self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> dict[int, npt.NDArray[Any]]:
-        """Return the tensor's values at all its steps, by step; the arrays may be changed.
+        """Return the tensor's values at all its steps, by step, as writable arrays.
 
         Raises:
             InvalidWorker: If the worker did not save the tensor at one of the steps.
@@ -114,7 +113,7 @@ class Tensor(TensorSteps):
     def shape(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> tuple[int, ...]:
-        """Return the tensor's shape at a step; the value is read only if no index file has it.
+        """Return the tensor's shape at a step; reads the value only if no index file has the shape.
 
         Raises:
             ShapeUnavailableForStep: If neither shape nor value was saved.
@@ -143,23 +142,23 @@ class Tensor(TensorSteps):
         worker: str | None = None,
         abs: bool = False,  # noqa: A002 - the original's keyword
     ) -> Any:
-        """Return a reduction: as stored, else from the statistics, else from the value.
+        """Return a reduction: as stored, otherwise from the statistics, otherwise from the value.
 
-        Statistics are good to a relative error of 1e-5, and cost no request; they are left aside
-        where some elements are not finite. Of no elements sum, l1 and l2 are 0, prod is 1, and all
-        others are NaN.
+        Statistics have a relative error up to 1e-5 and need no request; they are not used if some
+        elements are not finite. Without elements, sum, l1 and l2 are 0, prod is 1, and all others
+        are NaN.
 
         Args:
             step_num: The step, counted in `mode`.
             reduction_name: One of min, max, mean, median, std, variance, sum, prod, l1, l2.
             mode: The mode.
-            worker: Whose; None for the first worker by name.
+            worker: Name of the worker; None for the first one by name.
             abs: True for the reduction of the absolute values.
 
         Raises:
-            SMDebugValueError: If there is no such reduction; a ValueError, too.
-            ValueError: If the elements are no numbers.
-            TensorUnavailableForStep: If nothing that was saved contains it.
+            SMDebugValueError: If there is no such reduction; also a ValueError.
+            ValueError: If the elements are not numbers.
+            TensorUnavailableForStep: If no saved data contains it.
         """
         mode = as_mode(mode)
         file = self._file(step_num, mode, worker)
@@ -191,20 +190,20 @@ class Tensor(TensorSteps):
     def reduction_values(
         self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> dict[tuple[str, bool], npt.NDArray[Any]]:
-        """Return the stored reductions by (name, of absolute values)."""
+        """Return the stored reductions by (name, whether of absolute values)."""
         file = self._file(step_num, as_mode(mode), worker)
         names = self._reduction_names(file)
         found = self._read_reductions(file, names)
         return {names[stored_name]: _own(value) for stored_name, value in found.items()}
 
-    # ------------------------------------------------------------------ how it looks
+    # ------------------------------------------------------------------ notebook views
 
     def facts(self) -> dict[str, str]:
-        """Return the newest shape and type of the tensor, and its steps, for people to read."""
+        """Return the tensor's newest shape and type, and its steps, as readable text."""
         return tensor_facts(self.name, self._modes, self._newest())
 
     def description(self) -> dict[str, Any]:
-        """Return the newest shape and type of the tensor, and its steps, as JSON: see `facts`."""
+        """Return the tensor's newest shape and type, and its steps, as JSON."""
         return tensor_description(self.name, self._modes, self._newest())
 
     def __repr__(self) -> str:
@@ -223,7 +222,7 @@ class Tensor(TensorSteps):
     # ------------------------------------------------------------------ reading
 
     def _read(self, file: StepFile) -> npt.NDArray[Any] | None:
-        """Return the value at a step, None if it was not saved; an event file may be waited for."""
+        """Return the value at a step; None if it was not saved. It may wait for an event file."""
         return self._patiently(file, lambda: self._read_now(file))
 
     def _read_own(self, file: StepFile) -> npt.NDArray[Any] | None:
@@ -235,7 +234,7 @@ class Tensor(TensorSteps):
         return value.copy() if self.cache else _own(value)
 
     def _read_all(self, files: list[StepFile]) -> list[npt.NDArray[Any] | None]:
-        """Return the value of each step as the caller's own, None where it was not saved."""
+        """Return the value of each step as a writable array; None if it was not saved."""
         if len(files) <= 1 or not is_remote(self.trial.store):
             return [self._read_own(file) for file in files]
         with ThreadPoolExecutor(max_workers=min(_PARALLEL_READS, len(files))) as pool:
@@ -275,7 +274,7 @@ class Tensor(TensorSteps):
         return self._read_reductions(file, [stored_name]).get(stored_name)
 
     def _reduction_names(self, file: StepFile) -> dict[str, tuple[str, bool]]:
-        """Return the stored reductions: name of the record -> (reduction, of absolute values)."""
+        """Return the stored reductions: record name -> (reduction, whether of absolute values)."""
         locations = () if file.index is None else file.index.locations
         looked_at, names = self._reductions
         if locations is not looked_at:
@@ -301,7 +300,7 @@ class Tensor(TensorSteps):
         return None if known is None else np.float64(known)
 
     def _patiently(self, file: StepFile, read: Callable[[], _Read]) -> _Read | None:
-        """Read out of an event file, which may come after its index file where others upload it."""
+        """Read from an event file; retries, because it may be uploaded after its index file."""
         for _ in range(self.trial.event_file_retries):
             with suppress(ObjectNotFoundError):
                 return read()
@@ -314,5 +313,5 @@ class Tensor(TensorSteps):
 
 
 def _own(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array that may be changed: the same one, or a copy of what a file's bytes hold."""
+    """Return a writable array: a copy if it is backed by a file's bytes."""
     return value if value.flags.writeable else value.copy()

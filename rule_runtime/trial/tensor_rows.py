@@ -1,4 +1,4 @@
-"""Some tensors of a step as rows: names, workers, shapes and statistics, each as one vector.
+"""Tensors of a step as rows: names, workers, shapes and statistics as vectors.
 
 Shape legend: R = selected rows, one for each (tensor, worker).
 """
@@ -24,11 +24,11 @@ Part = tuple[StepFile, tuple[str, ...], npt.NDArray[np.intp]]
 
 
 class TensorRow(NamedTuple):
-    """One statistic of a tensor of one worker.
+    """One statistic of one tensor of one worker.
 
     Attributes:
         name: Name of the tensor.
-        worker: Whose.
+        worker: Name of the worker.
         value: The statistic.
     """
 
@@ -38,7 +38,7 @@ class TensorRow(NamedTuple):
 
 
 class TensorRows:
-    """The statistics of some tensors of a step, one row for each (tensor, worker).
+    """The statistics of tensors of a step, one row for each (tensor, worker).
 
     Attributes:
         names: Name of each row's tensor [R].
@@ -66,7 +66,7 @@ class TensorRows:
         return tuple(zip(self.names, self.workers, strict=True))
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """Return one statistic of every row [R]; NaN where it is not known.
+        """Return one statistic of every row [R]; NaN if unknown.
 
         Args:
             name: One of `STATISTICS_COLUMNS`.
@@ -84,7 +84,7 @@ class TensorRows:
         return np.concatenate(vectors) if vectors else np.empty(0)
 
     def largest(self, statistic: str) -> TensorRow | None:
-        """Return the row whose statistic is the largest; None if it is known of no row.
+        """Return the row with the largest statistic; None if all are unknown.
 
         Args:
             statistic: One of `STATISTICS_COLUMNS`, such as `l2`.
@@ -95,24 +95,24 @@ class TensorRows:
         return self._extreme(statistic, largest=True)
 
     def smallest(self, statistic: str) -> TensorRow | None:
-        """Return the row whose statistic is the smallest; see `largest`."""
+        """Return the row with the smallest statistic; see `largest`."""
         return self._extreme(statistic, largest=False)
 
     def _extreme(self, statistic: str, *, largest: bool) -> TensorRow | None:
         values = self.column(statistic)
-        if np.isnan(values).all():  # also of no rows
+        if np.isnan(values).all():  # also for no rows
             return None
         at = worst(self, values, largest=largest)
         return TensorRow(self.names[at], self.workers[at], float(values[at]))
 
     def select(self, rows: npt.ArrayLike) -> TensorRows:
-        """Return some of the rows, in the order in which they are named.
+        """Return some of the rows, in the given order.
 
         Args:
             rows: A mask [R] of booleans, or positions of rows.
 
         Raises:
-            ValueError: If the mask is not of the rows' length.
+            ValueError: If the length of the mask is not R.
             IndexError: If there is no such row.
         """
         chosen = np.asarray(rows)
@@ -134,12 +134,12 @@ class TensorRows:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
-        """Shape of each row's tensor [R]; None where the index does not have it."""
+        """Shape of each row's tensor [R]; None if the index does not have it."""
         return tuple(shape for part in self._parts for shape in _shapes(part))
 
     @property
     def dtypes(self) -> tuple[str | None, ...]:
-        """Type that each row's tensor had when it was captured [R]; None if the index lacks it."""
+        """Type of each row's tensor at capture [R]; None if the index lacks it."""
         return tuple(dtype for part in self._parts for dtype in _dtypes(part))
 
     @property
@@ -157,7 +157,7 @@ class TensorRows:
         if block is None:
             return self._reader.computed(file, names, name)
         vector = _known(block.values, block.columns, rows, name)
-        if not np.count_nonzero(np.isnan(vector)):  # nothing lacks where nothing is NaN
+        if not np.count_nonzero(np.isnan(vector)):  # nothing is missing without NaN
             return vector
         size = _known(block.values, block.columns, rows, "size")
         unknown = np.isnan(size)
@@ -180,9 +180,9 @@ def index_of(file: StepFile) -> IndexFile:
 
 
 def worst(rows: TensorRows, values: npt.ArrayLike, *, largest: bool) -> int:
-    """Return the row of the extreme value; of equal ones the first by tensor, then by worker.
+    """Return the row of the extreme value; for ties, the first by tensor, then by worker.
 
-    So the order in which tensors were saved does not matter.
+    So the result does not depend on the order in which tensors were saved.
 
     Args:
         rows: The rows [R].

@@ -1,4 +1,4 @@
-"""The statistics of a tensor, defined as in the index file's statistics block.
+"""Computes the statistics of a tensor, as defined for the index file's statistics block.
 
 Shape legend: N = number of elements, F = number of finite elements, C = number of columns.
 """
@@ -17,17 +17,16 @@ from hook_layer.format.index import STATISTICS_COLUMNS
 __all__ = ["tensor_statistics"]
 
 _CHUNK: Final = 1 << 20
-"""Elements that are converted to float64 at a time; it bounds the extra memory."""
+"""Elements converted to float64 at a time; it bounds the extra memory."""
 
 
 def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the statistics of one tensor [C], in the order of `STATISTICS_COLUMNS`.
 
-    `size`, `nan` and `inf` count elements. The others describe the finite elements, are computed in
-    float64, and are NaN if there is no finite element. `std` is that of the population, by the
-    corrected two-pass algorithm of Chan, Golub and LeVeque (1983), which stays exact if the mean is
-    large. Complex tensors have the norms of their magnitudes, and no min, max, mean or std. Strings
-    only have a size.
+    `size`, `nan` and `inf` count elements. The other statistics cover the finite elements in
+    float64, and are NaN without any. `std` is that of the population, by the corrected two-pass
+    algorithm of Chan, Golub and LeVeque (1983), which stays exact for a large mean. Complex tensors
+    have the norms of their magnitudes, but no min, max, mean or std. Strings only have a size.
     """
     row = dict.fromkeys(STATISTICS_COLUMNS, math.nan)
     row["size"] = float(tensor.size)
@@ -59,7 +58,7 @@ def _of_numbers(flat: npt.NDArray[Any]) -> dict[str, float]:
 
 def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[str, float]:
     """Return mean, std and norms."""
-    # Division by a power of two is exact, and keeps squares within the range of float64.
+    # Division by a power of two is exact and keeps squares within the range of float64.
     unit = math.ldexp(1.0, math.frexp(magnitude)[1] - 1) if magnitude else 1.0
     total, l1, squares = 0.0, 0.0, 0.0
     for x in _finite_chunks(flat, unit):
@@ -67,7 +66,7 @@ def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[
         l1 += float(np.abs(x).sum())
         squares += float(np.dot(x, x))
     mean = total / num_finite
-    # The rounding error of the mean is removed, so that a constant tensor has a std of 0.
+    # Subtract the rounding error of the mean, so that a constant tensor has a std of 0.
     residual, squares_about_mean = 0.0, 0.0
     for x in _finite_chunks(flat, unit):
         distance = np.subtract(x, mean, out=x)

@@ -1,4 +1,4 @@
-"""At which steps of a trial a tensor was saved."""
+"""Finds the steps of a trial at which a tensor was saved."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["StepState", "TensorGroup", "TensorSteps", "check_step"]
 
 
 def check_step(step: object) -> None:
-    """Refuse what is no number, which no step could be equal to."""
-    if not isinstance(step, (int, Real)):  # most are int, which is checked fast
+    """Refuse a step that is not a number."""
+    if not isinstance(step, (int, Real)):  # most are int: a fast check
         raise TypeError(f"{step!r} is no step; give a whole number")
 
 
@@ -65,11 +65,11 @@ class TensorGroup:
 
 
 class TensorSteps:
-    """At which steps, and by whom, a tensor was saved.
+    """The steps at which a tensor was saved, and the workers that saved it.
 
     Attributes:
         name: Its name.
-        original_name: Its name in the framework, None if that was not saved.
+        original_name: Its name in the framework; None if that was not saved.
         trial: The trial.
     """
 
@@ -81,13 +81,13 @@ class TensorSteps:
         self._merged = TensorGroup()
 
     def join(self, group: TensorGroup) -> None:
-        """Add a group of files that hold this tensor, or a reduction of it."""
+        """Join a group of files that hold this tensor, or a reduction of it."""
         if group not in self._groups:
             self._groups.append(group)
 
     @property
     def _all(self) -> TensorGroup:
-        """All files that hold the tensor; merged again only after a new file."""
+        """All files that hold the tensor; rebuilt only after a new file."""
         if len(self._groups) == 1:
             return self._groups[0]
         if self._merged.num_files != sum(group.num_files for group in self._groups):
@@ -107,7 +107,7 @@ class TensorSteps:
         return self._all.modes
 
     def is_saved(self, mode: ModeKeys, global_step: int | None) -> bool:
-        """Return whether the tensor was saved in a mode, GLOBAL for any, and at a step if given."""
+        """Return whether the tensor was saved in a mode (GLOBAL: any) and, if given, at a step."""
         is_in_mode = mode is ModeKeys.GLOBAL or mode in self._modes
         return is_in_mode and (global_step is None or global_step in self._files)
 
@@ -120,7 +120,7 @@ class TensorSteps:
     def prev_steps(
         self, step: int, n: int | None = None, mode: Mode = ModeKeys.GLOBAL
     ) -> list[int]:
-        """Return the last `n` saved steps, or all, up to a step, that step included."""
+        """Return the last `n` saved steps, or all, up to and including a step."""
         check_step(step)
         steps = self.steps(mode)
         steps = steps[: bisect_right(steps, step)]
@@ -130,7 +130,7 @@ class TensorSteps:
         """Return the workers that saved the tensor at a step, sorted.
 
         Raises:
-            TensorUnavailableForStep: If none did.
+            TensorUnavailableForStep: If no worker did.
         """
         mode = as_mode(mode)
         files = self._files.get(self._global_step(step_num, mode))
@@ -159,11 +159,11 @@ class TensorSteps:
         return files[worker]
 
     def _whole(self, file: StepFile) -> StepFile:
-        """Return a file of the tensor's with the statistics of all its parts, if it has one."""
+        """Return a file of the tensor with the statistics of all its parts, if it has one."""
         return with_merged_shards(dict(sorted(self._files[file.step].items())))[file.worker]
 
     def _refuse(self, step_num: int, mode: ModeKeys) -> None:
-        """Raise what fits for a step without this tensor, unless it has come just now."""
+        """Raise the error for a step without this tensor, unless it has just arrived."""
         state = self.trial.has_passed_step(step_num, mode)
         if self._global_step(step_num, mode) in self._files:
             return

@@ -1,9 +1,9 @@
-"""The content of index files as one table.
+"""Builds one table from the content of index files.
 
 Shape legend: R = rows of the table, one for each (step, tensor, worker); F = files.
 
-The tensors of a file are nearly always those of the file before, so which of its rows belong into
-the table is worked out once for each distinct tuple of names.
+Consecutive files mostly have the same tensors, so the mapping to table rows is computed once for
+each distinct tuple of names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["TABLE_COLUMNS", "VALUE", "TidyTable", "check_columns", "tidy_table"]
 _logger: Final = logging.getLogger("stepwatch")
 
 VALUE: Final = "value"
-"""The column with the value of tensors that have one element."""
+"""The column with the value of one-element tensors."""
 
 TABLE_COLUMNS: Final = (VALUE, *STATISTICS_COLUMNS)
 
@@ -40,10 +40,10 @@ _OF_VALUE: Final = ("size", "nan", "inf", "min")
 """Statistics that determine the value of a one-element tensor, except the sign of Inf."""
 
 _CODES: Final = ("steps", "mode_steps", "modes", "workers", "tensors")
-"""Members of a table with one number a row."""
+"""Members of a table with one number per row."""
 
 _MAX_SCALAR_BYTES: Final = 512
-"""No record of one element is longer than this and twice its name."""
+"""Longest record of one element, without twice the length of its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class TidyTable:
 
 
 def check_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of columns as they are."""
+    """Return names of columns after a check."""
     wanted = tuple(names)
     for name in wanted:
         if name not in TABLE_COLUMNS:
@@ -92,16 +92,15 @@ def tidy_table(
 ) -> TidyTable:
     """Return the statistics in files; shards of a tensor are merged.
 
-    Event files are read only for what the index does not hold: the statistics of files of the
-    original client, and the sign of an infinite value. What one of them has lost is NaN, with
-    a warning.
+    Event files are read only if the index lacks data: for files of the original client, and for the
+    sign of an infinite value. Lost values are NaN, with a warning.
     """
     return _Collector(store, sorted(names), check_columns(columns)).table(merged_by_step(files))
 
 
 @dataclass
 class _Collector:
-    """Gathers the numbers file by file."""
+    """Collects the numbers file by file."""
 
     store: Store
     names: Sequence[str]
@@ -112,7 +111,7 @@ class _Collector:
     def __post_init__(self) -> None:
         self._codes = {name: code for code, name in enumerate(self.names)}
         has_value = VALUE in self.columns
-        # A set's order would differ from process to process.
+        # The order of a set would vary between processes.
         wanted = dict.fromkeys((*self.columns, *(_OF_VALUE if has_value else ()), "size"))
         self._read_columns = tuple(name for name in wanted if name != VALUE)
 
@@ -151,7 +150,7 @@ class _Collector:
 
     def _layout(self, index: IndexFile) -> _Layout:
         block = () if index.statistics is None else index.statistics.tensors
-        # Files parsed one after the other share what is equal, and all of them are kept.
+        # Files that are parsed in sequence share equal objects, and all are kept.
         key = (id(block), id(index.locations), id(index.shapes))
         if key not in self._layouts:
             others = [row.name for row in index.locations] + [row.name for row in index.shapes]
@@ -196,7 +195,7 @@ class _Collector:
             numbers[missing[name]] = row[picked]
 
     def _warn_of_loss(self, index: IndexFile, error: Exception) -> None:
-        """Warn of an event file, once."""
+        """Warn about an event file, once."""
         if index.event_file_name not in self._reported:
             self._reported.add(index.event_file_name)
             _logger.warning("%s; what the table cannot have of it is NaN", error)
@@ -210,7 +209,7 @@ class _Collector:
     def _values(
         self, table: TidyTable, indexes: list[IndexFile], of_row: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """Return the values of the rows whose tensor has one element [R]."""
+        """Return the values of the rows with one-element tensors [R]."""
         is_scalar = table.columns["size"] == 1
         values = np.where(is_scalar, table.columns["min"], np.nan)
         for at in np.flatnonzero(is_scalar & (table.columns["inf"] == 1)):
@@ -240,9 +239,9 @@ class _Collector:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """Tensors of a file by their codes, their rows of its statistics, and what they were read of.
+    """The tensors of a file by their codes, with their rows in its statistics.
 
-    `kept` keeps alive what identifies the layout.
+    `kept` keeps the objects alive that identify the layout.
     """
 
     codes: npt.NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""A trial: the tensors of one run, as they were saved or while they are being saved.
+"""The tensors of one run, readable during and after training.
 
 The methods and their keywords are those of the original client's `Trial`.
 """
@@ -42,18 +42,18 @@ _Regex: TypeAlias = "str | Sequence[_Regex]"
 
 
 class Trial(TrialViews):
-    """The tensors of one run; two of the same name and path are equal.
+    """The tensors of one run; two trials with the same name and path are equal.
 
     Args:
         store: The trial's root.
         name: Name of the trial.
-        range_steps: Global steps to look at, from the first to before the second.
-        cache: True to keep the values that were read in memory.
-        sleep: Waits a number of seconds.
+        range_steps: Global steps to read, from the first to before the second.
+        cache: True to keep values that were read in memory.
+        sleep: Waits for a number of seconds.
 
     Attributes:
         name: Name of the trial.
-        path: Where it is.
+        path: Its path or URI.
         cache: True if values are kept in memory.
     """
 
@@ -96,7 +96,7 @@ class Trial(TrialViews):
         last, group = self._last_added
         block = () if index.statistics is None else index.statistics.tensors
         last_block = () if last.statistics is None else last.statistics.tensors
-        # Files parsed one after the other share what is equal.
+        # Files that are parsed in sequence share equal objects.
         is_alike = index.locations is last.locations and block is last_block
         if not (is_alike and index.shapes == last.shapes):
             group = self._group_of(index, block)
@@ -119,7 +119,7 @@ class Trial(TrialViews):
 
     @property
     def global_step_to_tensors_map(self) -> dict[int, set[str]]:
-        """The names of the tensors that were saved at each global step, by step."""
+        """The names of the tensors that were saved at each global step."""
         names: dict[int, set[str]] = {}
         for group in self._groups.values():
             for step in group.files:
@@ -154,7 +154,7 @@ class Trial(TrialViews):
         """Return names of saved tensors, sorted.
 
         Args:
-            show_prefixed_tensors: True to see names that begin with `smdebug_` too.
+            show_prefixed_tensors: True to include names that begin with `smdebug_`.
             step: Only tensors of this step, counted in `mode`.
             mode: Only tensors of this mode; GLOBAL for all.
             regex: Regular expressions; the name must match at least one of them.
@@ -162,8 +162,8 @@ class Trial(TrialViews):
 
         Raises:
             ValueError: If both a regular expression and a collection are given.
-            TypeError: If the collection is no collection.
-            re.error: If `regex` is no regular expression.
+            TypeError: If the collection is neither a collection nor a name.
+            re.error: If `regex` is not a regular expression.
             PatternError: If a regular expression of the collection could take too long.
         """
         if regex is not None and collection is not None:
@@ -184,7 +184,7 @@ class Trial(TrialViews):
         return sorted(names)
 
     def tensors(self, **selection: Any) -> list[str]:
-        """Return names of tensors as `tensor_names` does, under another name of the original."""
+        """Return the names of tensors; the original's other name for `tensor_names`."""
         return self.tensor_names(**selection)
 
     def collections(self) -> CollectionsByName:
@@ -193,16 +193,17 @@ class Trial(TrialViews):
         return CollectionsByName(self._merged_collections(None))
 
     def collection(self, coll_name: str) -> TrialCollection:
-        """Return a collection; one that no worker wrote is empty, or without files built in."""
+        """Return a collection; if no worker wrote it, the built-in or an empty one."""
         self.maybe_refresh()
         found = self._merged_collections(coll_name).get(coll_name)
         if found is not None:
             return found
-        if self._collections:  # as read just now: it is in none of them
+        if self._collections:  # just read: it is in none of them
             return TrialCollection(coll_name)
         return built_in_collection(coll_name, self._tensors, self._collection_reader.matcher)
 
-    # ------------------------------------------------------------------ what a model is given
+    # ------------------------------------------------------------------ inputs and outputs of a
+    # model
 
     def inputs(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
         """Return the model's inputs at a step: the tensors of the collection `inputs`."""
@@ -222,7 +223,7 @@ class Trial(TrialViews):
         names = self.tensor_names(
             show_prefixed_tensors=True, step=step, mode=mode, regex=regex, collection=collection
         )
-        # With the mode, which the original forgets.
+        # Pass the mode, which the original forgets.
         return [self.tensor(name).value(step, mode) for name in sorted(names, key=_number_in)]
 
     # ------------------------------------------------------------------ collections
@@ -250,13 +251,13 @@ class Trial(TrialViews):
         return merged_collections(files, self._tensors, self._collection_reader.matcher)
 
     def _collection_files(self, wanted: str | None) -> list[CollectionsFile]:
-        """Return the collections files as they were when index files came last.
+        """Return the collections files as of the newest index files.
 
-        A worker writes its file again, with what its next steps have, so each is read again when
-        some have come, and once more at the end.
+        A worker rewrites its file when later steps add tensors. So each file is read again after
+        new steps, and once more at the end.
 
         Args:
-            wanted: The collection that is asked for; None for all.
+            wanted: The requested collection; None for all.
         """
         reader, has_ended = self._collection_reader, self.loaded_all_steps
         is_old = self._are_collections_old and self._may_have_grown(wanted)
@@ -265,17 +266,17 @@ class Trial(TrialViews):
             self._collections = reader.load_all(workers, again=True)
             self._are_collections_old, self._has_final_collections = False, has_ended
         elif self.dynamic_refresh and not has_ended:
-            # A file that was not there, or not yet as a whole, may come after the steps.
+            # A file that was missing or partial may appear after the steps.
             self._collections = reader.load_all(self.worker_set or reader.workers())
         return self._collections
 
     def _may_have_grown(self, wanted: str | None) -> bool:  # noqa: ARG002
-        """Return whether a collection may have more tensors than when index files came before."""
+        """Return whether a collection may have gained tensors since the last index files."""
         return True
 
 
 def _patterns(regex: _Regex | None) -> Iterator[str]:
-    """Yield regular expressions out of one, or lists of them within each other."""
+    """Yield regular expressions from one, or from nested lists."""
     if isinstance(regex, str):
         yield regex
     else:
@@ -284,6 +285,6 @@ def _patterns(regex: _Regex | None) -> Iterator[str]:
 
 
 def _number_in(name: str) -> tuple[int, str]:
-    """Return what tensors of a model are ordered by: the number at the end of the name."""
+    """Return the sort key of a model's tensors: the number at the end of the name."""
     number = re.search(r"_([0-9]{1,18})$", name)
     return (0 if number is None else int(number[1]), name)

@@ -1,4 +1,4 @@
-"""The collections of a trial, as all its workers wrote them."""
+"""The collections of a trial, merged from all its workers."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _logger: Final = logging.getLogger(__name__)
 
 @dataclass
 class TrialCollection(StoredSettings):
-    """A collection as a trial knows it; attributes are those of the original's `Collection`.
+    """A collection of a trial, with the attributes of the original's `Collection`.
 
-    What changes a collection is of the hook's `Collection` alone, for a stored run changes no more:
-    `include`, `add_tensor_name`, `remove_tensor_name`.
+    A stored run never changes, so `include`, `add_tensor_name` and `remove_tensor_name` exist only
+    in the hook's `Collection`.
 
     Attributes:
         name: Its name.
-        include_regex: Regular expressions; each member's name matches at least one of them.
-        tensor_names: Its tensors: those that the workers named, and those saved so far in whose
-            name a regular expression is found.
-        reduction_config: Which reductions were saved; None if no file says it.
-        save_config: When it was saved in which mode; None if no file says it.
+        include_regex: Regular expressions that select members by name.
+        tensor_names: Its tensors: those listed by workers, and saved tensors whose names match a
+            regular expression.
+        reduction_config: The saved reductions; None if no file states them.
+        save_config: When each mode was saved; None if no file states it.
         save_histogram: Whether histograms are exported to TensorBoard.
     """
 
@@ -53,11 +53,11 @@ class TrialCollection(StoredSettings):
     save_histogram: bool = True
 
     def has_tensor_name(self, tname: str) -> bool:
-        """Return whether a tensor belongs to it."""
+        """Return whether the collection contains a tensor."""
         return tname in self.tensor_names
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields as the collections file has them."""
+        """Return the fields as in the collections file."""
         return {
             "name": self.name,
             "include_regex": list(self.include_regex),
@@ -69,13 +69,13 @@ class TrialCollection(StoredSettings):
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> TrialCollection:
-        """Return the collection of an entry of a collections file.
+        """Return the collection from an entry of a collections file.
 
         Args:
-            params: The entry, as `to_json_dict` gives it.
+            params: The entry, as from `to_json_dict`.
 
         Raises:
-            TypeError: It is no mapping, or has no name.
+            TypeError: The entry is not a mapping, or has no name.
         """
         if not isinstance(params, Mapping) or not isinstance(params.get("name"), str):
             raise TypeError(f"params={params!r:.200} must be a dict with the name of a collection")
@@ -102,10 +102,10 @@ class TrialCollection(StoredSettings):
 
 
 def collection_name(collection: object) -> str:
-    """Return the name of a collection that is given by its name or as an object.
+    """Return the name of a collection, given by name or as an object.
 
     Args:
-        collection: The name, or anything with one: a `TrialCollection`, a hook's `Collection`.
+        collection: The name, or an object with a name: a `TrialCollection`, a hook's `Collection`.
 
     Raises:
         TypeError: If it is neither.
@@ -119,7 +119,7 @@ def collection_name(collection: object) -> str:
 def collection_members(
     files: Sequence[CollectionsFile], collection: str, names: Collection[str], matcher: NameMatcher
 ) -> set[str]:
-    """Return the tensors that belong to a collection of any worker."""
+    """Return the tensors that belong to a collection in any worker's file."""
     found: set[str] = set()
     for file in files or (None,):
         found |= members(file, collection, names, matcher)
@@ -151,7 +151,7 @@ def merged_collections(
 
 
 def built_in_collection(name: str, names: Collection[str], matcher: NameMatcher) -> TrialCollection:
-    """Return a collection that no worker wrote: as it is built in, else empty."""
+    """Return a collection that no worker wrote: the built-in one, otherwise an empty one."""
     patterns = list(DEFAULT_REGEXES.get(name, ()))
     return TrialCollection(name, patterns, _matched((), name, names, matcher))
 

@@ -1,4 +1,4 @@
-"""A trial for people: tables, pictures, and how it looks in a notebook."""
+"""Tables, plots and notebook views of a trial."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _logger: Final = logging.getLogger("stepwatch")
 
 
 class TrialViews(LiveRun):
-    """What a trial offers to people rather than to rules.
+    """Methods of a trial that return tables, plots and HTML.
 
-    Pictures need matplotlib, and tables pandas: the extra `report`. Neither is imported before.
+    Plots need matplotlib, and tables pandas: the extra `report`. Both are imported lazily.
     """
 
     _tensors: Mapping[str, Tensor]
 
     def step_files(self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> list[StepFile]:
-        """Return the index files of the saved steps that are complete, by step and worker.
+        """Return the index files of the complete steps, by step and worker.
 
         Args:
-            mode: Of this mode only; GLOBAL for all.
-            worker: Of this worker only; None for all.
+            mode: Only this mode; GLOBAL for all.
+            worker: Only this worker; None for all.
 
         Raises:
             InvalidWorker: If there is no such worker.
@@ -76,21 +76,21 @@ class TrialViews(LiveRun):
         regex: str | Sequence[str] | None = None,
         collection: str | TrialCollection | None = None,
     ) -> list[str]:
-        """Return names of saved tensors, sorted: those that fit whatever is given.
+        """Return the names of saved tensors that match all given conditions, sorted.
 
         Args:
             regex: Regular expressions; the name must match at least one of them.
             collection: A collection that the tensor must belong to, or its name.
 
         Raises:
-            TypeError: If the collection is no collection.
-            re.error: If `regex` is no regular expression.
+            TypeError: If the collection is neither a collection nor a name.
+            re.error: If `regex` is not a regular expression.
         """
         if collection is None:
             names = self._trial.tensor_names()
         else:
             members = self._trial.collection(collection_name(collection)).tensor_names
-            with no_refresh(self):  # the collection has looked for new files already
+            with no_refresh(self):  # the collection already looked for new files
                 names = [name for name in self._trial.tensor_names() if name in members]
         if regex is not None:
             patterns = [regex] if isinstance(regex, str) else regex
@@ -108,18 +108,18 @@ class TrialViews(LiveRun):
     ) -> Any:
         """Return a table with one row for each (step, tensor, worker), in that order.
 
-        It has the columns `step` (global), `mode`, `mode_step`, `worker`, `tensor`, and one for
-        each statistic. It is made of the index files: event files are read only where those hold no
-        statistics (files of the original client), and for the sign of an infinite `value`. What one
-        of them has lost is NaN, with a warning.
+        The columns are `step` (global), `mode`, `mode_step`, `worker`, `tensor`, and one per
+        statistic. The data comes from index files. Event files are read only for the sign of an
+        infinite `value`, and if the index has no statistics (original client). Lost values are NaN,
+        with a warning.
 
         Args:
             regex: Regular expressions; a tensor's name must match at least one of them.
             collection: A collection that the tensor must belong to, or its name.
             statistics: Some of value size nan inf min max mean std abs_mean l1 l2; None for all.
-                `value` is that of tensors with one element, and NaN for others.
-            mode: Steps of this mode only; GLOBAL for all.
-            worker: Of this worker only; None for all.
+                `value` is NaN for tensors with more than one element.
+            mode: Only steps of this mode; GLOBAL for all.
+            worker: Only this worker; None for all.
 
         Returns:
             A pandas.DataFrame.
@@ -139,7 +139,7 @@ class TrialViews(LiveRun):
         if collection is not None and not names:
             chosen = collection_name(collection) + (f" that match {regex!r}" if regex else "")
             _logger.warning("No tensors from the collection %s were saved", chosen)
-        with no_refresh(self):  # one look for new files is enough
+        with no_refresh(self):  # look for new files only once
             files = self.step_files(mode, worker)
         table = tidy_table(self.store, files, names, columns)
         return pd.DataFrame(
@@ -153,67 +153,67 @@ class TrialViews(LiveRun):
             }
         )
 
-    # ------------------------------------------------------------------ pictures
+    # ------------------------------------------------------------------ plots
 
     def plot(
         self,
         tensors: OneTensor | Iterable[OneTensor] | None = None,
         **options: Any,
     ) -> Figure:
-        """Draw a number of tensors over the steps; see `rule_runtime.plotting.plot_tensors`."""
+        """Plot a statistic of tensors over the steps; see `rule_runtime.plotting.plot_tensors`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_tensors(self._trial, tensors, **options)
 
     def plot_collection(self, name: str, regex: str = ".*", **options: Any) -> Figure:
-        """Draw the tensors of a collection; see `rule_runtime.plotting.plot_collection`."""
+        """Plot the tensors of a collection; see `rule_runtime.plotting.plot_collection`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_collection(self._trial, name, regex, **options)
 
     def plot_metrics(self, **options: Any) -> Figure:
-        """Draw the metrics of XGBoost; see `rule_runtime.plotting.plot_metrics`."""
+        """Plot the metrics of XGBoost; see `rule_runtime.plotting.plot_metrics`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_metrics(self._trial, **options)
 
     def plot_feature_importance(self, importance_type: str = "weight", **options: Any) -> Figure:
-        """Draw importances; see `rule_runtime.plotting.plot_feature_importance`."""
+        """Plot importances; see `rule_runtime.plotting.plot_feature_importance`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_feature_importance(self._trial, importance_type, **options)
 
     def plot_average_shap(self, **options: Any) -> Figure:
-        """Draw average SHAP values; see `rule_runtime.plotting.plot_average_shap`."""
+        """Plot average SHAP values; see `rule_runtime.plotting.plot_average_shap`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_average_shap(self._trial, **options)
 
     def plot_full_shap(self, **options: Any) -> Figure:
-        """Draw the SHAP values of all rows; see `rule_runtime.plotting.plot_full_shap`."""
+        """Plot the SHAP values of all rows; see `rule_runtime.plotting.plot_full_shap`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_full_shap(self._trial, **options)
 
     def plot_activations(self, tensor: OneTensor, **options: Any) -> Figure:
-        """Draw a layer's outputs as images; see `rule_runtime.plotting.plot_activations`."""
+        """Plot a layer's outputs as images; see `rule_runtime.plotting.plot_activations`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_activations(self._trial, tensor, **options)
 
     def plot_kernels(self, tensor: OneTensor, **options: Any) -> Figure:
-        """Draw kernels over the steps; see `rule_runtime.plotting.plot_kernels`."""
+        """Plot kernels over the steps; see `rule_runtime.plotting.plot_kernels`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_kernels(self._trial, tensor, **options)
 
     def create_xgboost_report(self, out_dir: str | os.PathLike[str]) -> XgboostReportPaths:
-        """Write a report about XGBoost; see `rule_runtime.reporting.xgboost_report`."""
+        """Write a report about an XGBoost run; see `rule_runtime.reporting.xgboost_report`."""
         from rule_runtime.reporting import xgboost_report  # noqa: PLC0415 - needs matplotlib
 
         return xgboost_report.create_xgboost_report(self._trial, out_dir)
 
-    # ------------------------------------------------------------------ how it looks
+    # ------------------------------------------------------------------ notebook views
 
     def __repr__(self) -> str:
         return (

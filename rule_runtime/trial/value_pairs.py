@@ -1,4 +1,4 @@
-"""Values of the tensors of a step, or of two steps, a few tensors at a time."""
+"""Reads tensor values of one step or of two steps, a few tensors at a time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def value_pairs(
 ) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
     """Yield name and both values of the tensors that a worker saved at both steps.
 
-    Neighbours in the event file are read together. The memory needed is twice that of the largest
-    tensor, or twice 16 MiB.
+    Neighbours in the event file are read together. It needs memory for twice the largest tensor, or
+    twice 16 MiB.
 
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
@@ -55,9 +55,9 @@ def _pairs_of(
 
 
 def row_values(step: StepView, rows: TensorRows) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Yield position and value of those rows whose value was saved, one tensor after the other.
+    """Yield position and value of the rows whose value was saved, one tensor at a time.
 
-    The memory needed is that of the largest tensor, or 16 MiB, if none is kept.
+    It needs memory for the largest tensor, or 16 MiB, if you keep none.
 
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
