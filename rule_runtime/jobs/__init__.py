@@ -1,4 +1,4 @@
-"""A training job as its owner sees it: `prepare` before it starts, `DebugJob` from then on.
+"""Prepares a training job with `prepare`, and follows it with `DebugJob`.
 
     from rule_runtime.jobs import DebugJob, prepare
 
@@ -6,8 +6,8 @@
     ...  # start the job on any platform, with `prepared.environment`
     prepared.job().wait_for_rules()
 
-What a name needs is imported when it is first asked for, and boto3 when the first request to AWS is
-made: jobs in folders need neither an account nor boto3.
+Names are imported lazily, and boto3 at the first request to AWS. Jobs in local folders need neither
+an AWS account nor boto3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests to AWS, of one session; the only place here that knows boto3."""
+"""Makes requests to AWS in one boto3 session; the only module here that imports boto3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Aws", "AwsRequestError", "Session"]
 
 Session: TypeAlias = "boto3.Session"
-"""A session of boto3, which need not be installed."""
+"""A boto3 session; boto3 may be missing."""
 
 _S3: Final = "s3://"
 _REGION_HEADER: Final = "x-amz-bucket-region"
@@ -28,11 +28,11 @@ _FORBIDDEN: Final = frozenset(
 
 
 class AwsRequestError(OSError):
-    """A request that AWS refused, or that could not be made.
+    """AWS refused a request, or could not be reached.
 
     Attributes:
-        code: Code of the error; the kind of failure where AWS was not reached.
-        headers: Headers of the answer.
+        code: Error code; the kind of failure if AWS was not reached.
+        headers: Headers of the response.
     """
 
     def __init__(self, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
@@ -42,15 +42,15 @@ class AwsRequestError(OSError):
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether the right to make the request is missing."""
+        """Return whether the permission for the request is missing."""
         return self.code in _FORBIDDEN
 
 
 class Aws:
-    """What can be asked of an AWS account, with clients that are made when first needed.
+    """An AWS account, with clients that are created on demand.
 
     Args:
-        session: A boto3 session; None for the credentials and the Region of this environment.
+        session: A boto3 session; None for the credentials and Region of the environment.
     """
 
     def __init__(self, session: Session | None = None) -> None:
@@ -59,18 +59,18 @@ class Aws:
 
     @property
     def region(self) -> str | None:
-        """Region of the session; None if nothing says one."""
+        """Region of the session; None if it has none."""
         region: str | None = self._session().region_name
         return region
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the session has credentials, or finds some."""
+        """Whether the session has or finds credentials."""
         return self._session().get_credentials() is not None
 
     @property
     def session(self) -> Session | None:
-        """The session; None while nothing was asked."""
+        """The session; None before the first request."""
         return self._made
 
     def call(self, service: str, operation: str, /, **arguments: Any) -> Any:
@@ -79,10 +79,10 @@ class Aws:
         Args:
             service: Name of the service, e.g. `sagemaker`.
             operation: Name of the client's method.
-            **arguments: Members of the request.
+            **arguments: Parameters of the request.
 
         Raises:
-            AwsRequestError: It was refused, or could not be made.
+            AwsRequestError: AWS refused the request, or could not be reached.
         """
         _require_boto3()
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - jobs in folders need none
@@ -104,7 +104,7 @@ class Aws:
         return self._clients[service]
 
     def open_store(self, uri: str) -> Store:
-        """Return the store at a path or URI, in S3 with the rights of the session."""
+        """Return the store at a path or URI; uses the session's permissions for S3."""
         if not uri.startswith(_S3):
             return open_store(uri)
         from hook_layer.storage.s3 import S3Store  # noqa: PLC0415 - needs boto3
@@ -114,7 +114,7 @@ class Aws:
     def region_of_bucket(self, bucket: str) -> str | None:
         """Return the Region of a bucket; None if unknown.
 
-        S3 returns it even without rights on the bucket.
+        S3 returns it even without permissions on the bucket.
         """
         try:
             answer = self.call("s3", "head_bucket", Bucket=bucket)
@@ -128,7 +128,7 @@ class Aws:
             _require_boto3()
             import boto3  # noqa: PLC0415 - jobs in folders need none
 
-            # boto3 does not read the variable in which platforms say the Region.
+            # Platforms set the Region in a variable that boto3 does not read.
             self._made = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
         return self._made
 

@@ -1,4 +1,4 @@
-"""Addresses of pages of the AWS console."""
+"""Builds URLs of pages in the AWS console."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ PARTITION_DOMAINS: Final = {
     "aws-cn": "console.amazonaws.cn",
     "aws-us-gov": "console.amazonaws-us-gov.com",
 }
-"""Where the console is, by partition; infra has the same names in `lambdas.contracts.console`."""
+"""Domain of the console by partition; `lambdas.contracts.console` has the same names."""
 
 _PARTITIONS: Final = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 
 
 def partition_of(region: str) -> str:
-    """Return the partition of a Region, as it stands in ARNs."""
+    """Return the partition of a Region, as in ARNs."""
     found = (partition for prefix, partition in _PARTITIONS.items() if region.startswith(prefix))
     return next(found, "aws")
 
 
 def training_job_page(region: str, name: str) -> str:
-    """Return the address of the page of a training job."""
+    """Return the URL of a training job's page."""
     job = quote(name, safe="")
     return f"https://{_host(region)}/sagemaker/home?region={region}#/jobs/{job}"
 
 
 def log_group_page(region: str, log_group: str) -> str:
-    """Return the address of the page of a log group."""
+    """Return the URL of a log group's page."""
     page = f"https://{_host(region)}/cloudwatch/home?region={region}"
     return f"{page}#logsV2:log-groups/log-group/{_in_fragment(log_group)}"
 
 
 def log_events_page(region: str, log_group: str, pattern: str = "", *, stream: str = "") -> str:
-    """Return the address of the page of those events of a log group that a filter lets through.
+    """Return the URL of the events of a log group that match a filter.
 
     Args:
         region: Region of the log group.
         log_group: Its name.
         pattern: A filter pattern of CloudWatch Logs; empty for all events.
-        stream: Name of the log stream; empty for all of them.
+        stream: Name of the log stream; empty for all.
     """
     page = f"{log_group_page(region, log_group)}/log-events"
     if stream:
@@ -57,7 +57,7 @@ def log_events_page(region: str, log_group: str, pattern: str = "", *, stream: s
 
 
 def _in_fragment(text: str) -> str:
-    # The console quotes a text twice, and writes "$" for "%".
+    # The console quotes text twice, and replaces "%" by "$".
     return quote(quote(text, safe=""), safe="").replace("%", "$")
 
 

@@ -1,7 +1,7 @@
-"""The files of custom rules: those of this machine go where the deployment runs them from.
+"""Uploads local files of custom rules to where the deployment runs them.
 
-A deployment runs only the files that anyone who deployed it pinned by their SHA-256. So a file of
-this machine is uploaded if it is one of those, and to the key that it is pinned under.
+A deployment runs only files that its deployer pinned by SHA-256. So a local file is uploaded only
+if it is pinned, to the pinned key.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["with_placed_sources"]
 def with_placed_sources(
     rules: Sequence[Rule], deployment: Deployment | None, aws: Aws
 ) -> tuple[Rule, ...]:
-    """Return rules whose files lie where they are run from.
+    """Return the rules with sources that the evaluators can run.
 
     Args:
-        rules: The rules; those of the deployment and files in S3 stay as they are.
-        deployment: The deployment; asked only if a file of this machine is among them. None for
-            a job of this machine, whose files are named by absolute paths.
+        rules: The rules; deployed rules and files in S3 stay unchanged.
+        deployment: The deployment; asked only if a rule has a local file. None for a local job,
+            whose files get absolute paths.
         aws: The account.
 
     Raises:
-        ValueError: A file does not exist, or is none that the deployment runs.
-        DeploymentError: There is no deployment, or it may not be looked at.
+        ValueError: A file does not exist, or the deployment does not run it.
+        DeploymentError: There is no deployment, or you may not describe it.
         StorageError: A file cannot be uploaded.
     """
     return tuple(_placed(rule, deployment, aws) for rule in rules)

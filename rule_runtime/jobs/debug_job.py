@@ -1,4 +1,4 @@
-"""A job from its submission on, as its owner sees it."""
+"""A submitted training job with its rules' statuses, tensors and logs."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ _STOP_REASON: Final = "its owner called DebugJob.stop()"
 
 
 class DebugJob:
-    """A training job, from its submission on.
+    """A submitted training job.
 
-    Whether the job runs on SageMaker, elsewhere, or by `stepwatch run` in a folder: the verdicts
-    come from the results that the evaluators leave beside its tensors
-    (`rule-output/<rule>/status.json`), so `s3:GetObject` on the job's folder and `s3:ListBucket`
-    are all that is needed, beside `sagemaker:DescribeTrainingJob` for jobs of SageMaker. Those of
-    SageMaker's own Debugger come from its description of the job.
+    The job runs on SageMaker, on another platform, or in a local folder (`stepwatch run`). Verdicts
+    come from the evaluators' result files beside the tensors (`rule-output/<rule>/status.json`).
+    This needs `s3:GetObject` on the job's folder and `s3:ListBucket`, and
+    `sagemaker:DescribeTrainingJob` for SageMaker jobs. Verdicts of SageMaker Debugger's own rules
+    come from the job's description.
 
     Args:
         name: Name of the job.
-        output_path: Where its output goes below, as it was prepared; None to ask SageMaker.
-        configuration: URI of the hook's configuration, where it is not in the job's folder.
-        earlier_run: RunId of a run in the folder that is not meant.
-        rule_sources: Files of custom rules that may be run here, where the job is in a folder.
-        stage: The deployment that judges the job; asked for log groups, and for the names of its
-            rules where the job asks for none.
-        session: A boto3 session; None for the credentials and the Region of this environment.
-        clock: Seconds since the epoch.
+        output_path: Output path as prepared; None to ask SageMaker.
+        configuration: URI of the hook's configuration, if it is not in the job's folder.
+        earlier_run: RunId of an earlier run in the folder, which is ignored.
+        rule_sources: Files of custom rules that may run locally, for a job in a local folder.
+        stage: Stage of the deployment that evaluates the job; used for log groups, and for the
+            names of the deployed rules if the job configures none.
+        session: A boto3 session; None for the credentials and Region of the environment.
+        clock: Returns seconds since the epoch.
         sleep: Waits for a number of seconds.
 
     Raises:
-        ValueError: No output path is given, and SageMaker runs no job of this name or is not asked.
+        ValueError: No output path is given, and SageMaker has no such job or cannot be asked.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class DebugJob:
 
     @property
     def debug_output(self) -> str:
-        """Where the job's tensors lie, ending in "/"."""
+        """URI of the job's tensors, ending in "/"."""
         return self._files.root.uri
 
     @property
     def tensorboard_output(self) -> str | None:
-        """Where the job's TensorBoard files lie, ending in "/"; None if there are none."""
+        """URI of the job's TensorBoard files, ending in "/"; None if there are none."""
         found = (self._files.configuration() or {}).get("TensorBoardOutputConfig")
         if found is None:
             described = self._described(self._files.job_file()) or {}
@@ -111,11 +111,11 @@ class DebugJob:
         return None if path is None else tensorboard_root(path, self.name)
 
     def latest_job_debugger_artifacts_path(self) -> str:
-        """Return `debug_output`, under the name of the SageMaker SDK."""
+        """Return `debug_output`; the SageMaker SDK's name for it."""
         return self.debug_output
 
     def latest_job_tensorboard_artifacts_path(self) -> str | None:
-        """Return `tensorboard_output`, under the name of the SageMaker SDK."""
+        """Return `tensorboard_output`; the SageMaker SDK's name for it."""
         return self.tensorboard_output
 
     def trial(self) -> Trial:
@@ -123,7 +123,7 @@ class DebugJob:
         return Trial(self._files.root, name=self.name)
 
     def report(self) -> HtmlReport:
-        """Return a page about the job so far; `.save("report.html")` writes it, notebooks show it.
+        """Return a report; `.save("report.html")` writes it, notebooks show it.
 
         Raises:
             ImportError: The extra `report` is not installed.
@@ -134,12 +134,12 @@ class DebugJob:
         return job_report(self.trial())
 
     def describe(self) -> dict[str, Any]:
-        """Return what is known of the job, in the names of DescribeTrainingJob.
+        """Return the job's description with the member names of DescribeTrainingJob.
 
-        `TrainingJobStatus`, `SecondaryStatus`, `DebugHookConfig` and `DebugRuleEvaluationStatuses`
-        are there for every job. SageMaker's jobs have all other members, too. The status of other
-        jobs comes from their files: a job is `InProgress` until its hook writes the end marker, so
-        a killed job stays `InProgress`.
+        Every job has `TrainingJobStatus`, `SecondaryStatus`, `DebugHookConfig` and
+        `DebugRuleEvaluationStatuses`. SageMaker jobs also have all other members. The status of
+        other jobs comes from their files: a job is `InProgress` until its hook writes the end
+        marker, so a killed job stays `InProgress`.
         """
         job = self._files.job_file()
         described = self._described(job)
@@ -152,17 +152,16 @@ class DebugJob:
         return description
 
     def rule_job_summary(self) -> list[dict[str, Any]]:
-        r"""Return the status of every rule of the job, in the order in which they are configured.
+        r"""Return the status of every rule of the job, in configured order.
 
-        Each rule is there from the submission on, as `InProgress` before its first verdict. Rules
-        of SageMaker's own Debugger, where the job has them, come after ours.
+        Every rule is listed from submission on, as `InProgress` before its first verdict. Rules of
+        SageMaker Debugger itself come last.
 
         Returns:
             For each rule `RuleConfigurationName`, `RuleEvaluationJobArn`, `RuleEvaluationStatus`,
             `StatusDetails` (ends in a newline, as the original's) and `LastModifiedTime` (a
-            datetime in UTC). No processing job evaluates a rule here, so `RuleEvaluationJobArn` is
-            the ARN of the object in S3 that holds the rule's result, for a job in a folder the
-            URI of that file; it need not exist yet.
+            datetime in UTC). `RuleEvaluationJobArn` is the ARN of the S3 object with the rule's
+            result, for a local job the file's URI. That object may not exist yet.
 
         Raises:
             StorageError: The job's files cannot be read.
@@ -172,7 +171,7 @@ class DebugJob:
         return self._summary(job, self._described(job))
 
     def cut_values(self) -> str:
-        """Return which values are stored with only their first rows, as one line; empty if none.
+        """Return one line about values stored with only their first rows; empty if there are none.
 
         Raises:
             StorageError: The job's files cannot be read.
@@ -186,17 +185,17 @@ class DebugJob:
         timeout_s: float | None = None,
         out: Callable[[str], None] = print,
     ) -> list[Mapping[str, Any]]:
-        """Wait until every rule has ended: without an issue, with one, or with an error.
+        """Wait until every rule has a final status: no issue, an issue or an error.
 
-        Prints `<rule>: <status>` for each rule, and again whenever its status changes. No
-        deployment watches a job in a folder: once its run has ended, rules without a verdict judge
-        it here, and leave their verdicts beside its tensors; custom ones from `rule_sources` only.
+        It prints `<rule>: <status>` for each rule, and again at each change of status. For a job in
+        a local folder, it evaluates rules without a verdict itself once the run has ended, and
+        stores their verdicts. It runs custom rules only from `rule_sources`.
 
         Args:
-            poll_s: Seconds between two looks.
+            poll_s: Seconds between two checks.
             timeout_s: Longest wait in seconds; None for no limit. A rule stays `InProgress` while
-                the job trains, and for ever where no deployment watches the bucket, or where the
-                process of a job in a folder was killed.
+                the job trains. It stays so forever if no deployment watches the bucket, or if the
+                process of a local job was killed.
             out: Prints a line.
 
         Returns:
@@ -204,9 +203,9 @@ class DebugJob:
 
         Raises:
             TimeoutError: A rule has not ended in time.
-            ValueError: Nothing is known of the job; or a rule of a job in a folder cannot be made
-                here, or may not be, and the others have judged.
-            StorageError: The job's files cannot be read, or those of verdicts not written.
+            ValueError: The job is unknown; or a rule of a local job cannot be created or must not
+                run here (the other rules were evaluated).
+            StorageError: The job's files cannot be read, or verdicts cannot be written.
             AwsRequestError: SageMaker does not answer.
         """
         printed: dict[str, str] = {}
@@ -230,14 +229,14 @@ class DebugJob:
             self._sleep(poll_s)
 
     def rule_log_urls(self) -> dict[str, str]:
-        """Return where the console shows what the evaluator of each rule logged about this job.
+        """Return console URLs of what each rule's evaluator logged about this job.
 
-        Needs the rights of `Deployment`. Rules of SageMaker's own Debugger log to their processing
-        jobs. A job in a folder has no such pages: its rules run where `stepwatch run` does.
+        It needs the permissions of `Deployment`. Rules of SageMaker Debugger log to their
+        processing jobs. A job in a local folder has no such logs.
 
         Raises:
-            DeploymentError: The deployment may not be looked at.
-            ValueError: Nothing says the Region.
+            DeploymentError: You may not describe the deployment.
+            ValueError: The Region is unknown.
         """
         if not self._is_in_s3:
             return {}
@@ -251,16 +250,15 @@ class DebugJob:
         return {**ours, **{name: url for name, url in native.items() if name not in ours}}
 
     def stop(self) -> None:
-        """Ask the job to stop: SageMaker by StopTrainingJob, then its loop by `stop.json`.
+        """Ask the job to stop, by StopTrainingJob for SageMaker, and by `stop.json`.
 
-        The hook sees `stop.json` within seconds and ends the loop before its next step. A job that
-        has ended stays as it is. Needs `sagemaker:StopTrainingJob` for a job of SageMaker, and
-        `s3:PutObject` on its `stop.json`.
+        The hook reads `stop.json` within seconds and ends the training loop before its next step.
+        An ended job does not change. It needs `s3:PutObject` on `stop.json`, and
+        `sagemaker:StopTrainingJob` for a SageMaker job.
 
         Raises:
-            ValueError: The job has not begun, and SageMaker does not run it: there is no run to
-                stop.
-            AwsRequestError: SageMaker refuses.
+            ValueError: The job has not begun, and SageMaker does not run it.
+            AwsRequestError: SageMaker refuses the request.
             StorageError: `stop.json` cannot be written.
         """
         job = self._files.job_file()
@@ -277,10 +275,10 @@ class DebugJob:
         self._files.ask_to_stop(StopFile(_STOP_REASON, now, run_id=job.run_id))
 
     def check_known(self) -> tuple[JobFile | None, Mapping[str, Any] | None]:
-        """Return the run's `job.json` and what SageMaker says of the job, as far as there is any.
+        """Return the run's `job.json` and SageMaker's description of the job, if they exist.
 
         Raises:
-            ValueError: Nothing is known of the job: its name or the output path is not right.
+            ValueError: The job is unknown: its name or output path is wrong.
             StorageError: The job's files cannot be read.
             AwsRequestError: SageMaker does not answer.
         """
@@ -295,7 +293,7 @@ class DebugJob:
         return job, described
 
     def _look(self) -> tuple[list[dict[str, Any]], bool]:
-        """Return the summary, and whether no further rule can come to be known."""
+        """Return the summary, and whether the list of rules is complete."""
         job, described = self.check_known()
         has_ended = self._files.life(job).has_ended or is_terminal(described)
         if self._in_folder is not None and job is not None and has_ended:
@@ -323,7 +321,7 @@ class DebugJob:
         ]
 
     def _described(self, job: JobFile | None) -> Mapping[str, Any] | None:
-        """Return what SageMaker says of the job; None if it runs elsewhere."""
+        """Return SageMaker's description of the job; None if it runs elsewhere."""
         if not self._is_in_s3:
             return None
         if job is not None and job.platform.lower() != _SAGEMAKER:

@@ -1,7 +1,7 @@
-"""What a deployment says of itself: its outputs, its log groups, the custom rules that it runs.
+"""Reads a deployment's outputs, log groups and custom rules.
 
-Anyone who asks needs the rights `cloudformation:DescribeStacks` on the stack, and for log groups
-and custom rules `lambda:GetFunctionConfiguration` on its functions.
+It needs the permission `cloudformation:DescribeStacks` on the stack. Log groups and custom rules
+need `lambda:GetFunctionConfiguration` on its functions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 DEFAULT_STAGE: Final = "dev"
-"""Stage of a deployment that names none."""
+"""Default stage of a deployment."""
 
-# Names that infra and the functions share; lambdas.contracts has them for those.
+# infra and the functions share these names, from lambdas.contracts.
 JOB_RULES_GROUP: Final = "#job-rules"
 CUSTOM_RULES_GROUP: Final = "#custom-rules"
 _LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
@@ -37,16 +37,16 @@ _JOB_RULES_FUNCTION: Final = "JobRulesFunctionName"
 
 
 class DeploymentError(OSError):
-    """There is no such deployment, or it does not say what is needed of it."""
+    """The deployment does not exist, or lacks the requested data."""
 
 
 @dataclass(frozen=True)
 class CustomRuleFiles:
-    """The files of custom rules that a deployment runs.
+    """The custom rule files that a deployment runs.
 
     Attributes:
-        bucket: Bucket that they lie in; empty if there are none.
-        sha256_by_key: The pinned SHA-256 of each, by its key.
+        bucket: Bucket of the files; empty if there are none.
+        sha256_by_key: The pinned SHA-256 of each file, by its key.
     """
 
     bucket: str = ""
@@ -57,12 +57,12 @@ class CustomRuleFiles:
         return f"s3://{self.bucket}/{key}"
 
     def runs(self, source: str) -> bool:
-        """Return whether the file at a URI is one of them."""
+        """Return whether the deployment runs the file at a URI."""
         return source in map(self.uri, self.sha256_by_key)
 
 
 class Deployment:
-    """A deployed stack, asked when something of it is needed.
+    """A deployed stack; requests are made on demand.
 
     Args:
         aws: The account and Region.
@@ -78,7 +78,7 @@ class Deployment:
         """Outputs of the stack.
 
         Raises:
-            DeploymentError: There is no such stack, or it may not be described.
+            DeploymentError: The stack does not exist, or you may not describe it.
         """
         try:
             answer = self._aws.call("cloudformation", "describe_stacks", StackName=self.stack_name)
@@ -92,19 +92,19 @@ class Deployment:
 
     @cached_property
     def log_groups(self) -> Mapping[str, str]:
-        """Names of the evaluators' log groups by the rules' configuration names, in their order.
+        """Names of the evaluators' log groups by the rules' configuration names, in order.
 
         Raises:
-            DeploymentError: There is no deployment, or its function may not be looked at.
+            DeploymentError: There is no deployment, or you may not describe its function.
         """
         return _texts(self._environment(_NOTIFY_FUNCTION).get(_LOG_GROUPS))
 
     @cached_property
     def custom_rules(self) -> CustomRuleFiles:
-        """The files of custom rules that it runs.
+        """The custom rule files that it runs.
 
         Raises:
-            DeploymentError: There is no deployment, or its function may not be looked at.
+            DeploymentError: There is no deployment, or you may not describe its function.
         """
         if _JOB_RULES_FUNCTION not in self.outputs:
             return CustomRuleFiles()

@@ -1,4 +1,4 @@
-"""Rules of a job in a folder: no deployment watches one, so they judge here when asked to."""
+"""Evaluates the rules of a job in a local folder, which no deployment watches."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ __all__ = ["FolderRules"]
 
 
 class FolderRules:
-    """Judges a run in a folder once it has ended.
+    """Evaluates an ended run in a local folder.
 
     Args:
         files: The job's files.
-        sources: Files of custom rules that may be run: who can write the folder's `job.json` could
-            name any other.
-        clock: Seconds since the epoch.
+        sources: Files of custom rules that may run. Others in `job.json` are not trusted.
+        clock: Returns seconds since the epoch.
     """
 
     def __init__(
@@ -42,14 +41,13 @@ class FolderRules:
         self._clock = clock
 
     def judge(self, job: JobFile) -> None:
-        """Judge a run that has ended by those of its rules that have no verdict, and store these.
+        """Evaluate an ended run by its rules without a verdict, and store their verdicts.
 
-        A rule that can be made nowhere, for its parameters are wrong, gets the verdict Error with
-        the reason.
+        A rule with invalid parameters gets the verdict Error with the reason.
 
         Raises:
-            ValueError: A rule cannot be made on this machine, or its file may not be run, or an
-                entry of `job.json` names no rule; the others have judged.
+            ValueError: A rule cannot be created on this machine, its file must not run, or an entry
+                of `job.json` names no rule; the other rules were evaluated.
             StorageError: The run cannot be read, or the verdicts cannot be written.
         """
         found, problems = self._files.asked_rules(job)
@@ -74,7 +72,7 @@ class FolderRules:
             raise ValueError("; ".join((*others, *problems)))
 
     def ended_member(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a member of the summary of an ended run. It says how to judge the run."""
+        """Return the summary's member for an ended run, with how to evaluate it."""
         if is_final(member):
             return dict(member)
         details = (
@@ -84,7 +82,7 @@ class FolderRules:
         return {**member, "StatusDetails": details}
 
     def _made(self, name: str, asked: AskedRule) -> Rule | _Unmade:
-        """Return a rule, or why it cannot be made."""
+        """Return a rule, or the reason why it cannot be created."""
         source, invoked = asked.source, asked.invoked(name)
         if asked.problem:
             return _Unmade(asked.problem, is_final=True)
@@ -112,7 +110,7 @@ class FolderRules:
 
 @dataclass(frozen=True)
 class _Unmade:
-    """Why a rule cannot be made, and whether it can be made nowhere."""
+    """The reason why a rule cannot be created, and whether it holds on every machine."""
 
     reason: str
     is_final: bool
@@ -137,7 +135,7 @@ def _loaded(source: str, invoked: str, parameters: Mapping[str, Any]) -> Rule | 
     try:
         return load_custom_rule(source, invoked, parameters, allowed=[folder], hide_smdebug=True)
     except (CustomRuleError, ImportError, StorageError) as error:
-        # Another machine may have the file and what it imports, and the file may be mended.
+        # Another machine may have the file and its imports, and the file can be fixed.
         reason = f"{error}; wait for it where that is right"
         return _Unmade(reason, is_final=False)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What the files of a job say of it: what was asked for, which run there is, what rules found."""
+"""Reads the files of a job: its configured rules, its run and the rules' results."""
 
 from __future__ import annotations
 
@@ -40,19 +40,18 @@ logger = logging.getLogger("stepwatch")
 
 _RESULT: Final = "/status.json"
 _INTERRUPTED: Final = 130
-"""Exit status of a script that Ctrl-C ended."""
+"""Exit status of a script after Ctrl-C."""
 
 
 @dataclass(frozen=True)
 class RunLife:
-    """How far a run has come, by its files.
+    """The state of a run, from its files.
 
     Attributes:
-        has_begun: Whether its hook has written anything.
+        has_begun: Whether its hook wrote any file.
         has_ended: Whether its hook has written the end marker.
-        is_asked_to_stop: Whether somebody asked this run to stop.
-        exit_status: Exit status of its script, as a shell reports it; None if nobody watched the
-            script.
+        is_asked_to_stop: Whether a stop was requested for this run.
+        exit_status: Exit status of its script, as in a shell; None if the script was not watched.
     """
 
     has_begun: bool = False
@@ -61,7 +60,7 @@ class RunLife:
     exit_status: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return this as DescribeTrainingJob would."""
+        """Return the state with the member names of DescribeTrainingJob."""
         failure: dict[str, Any] = {}
         if not self.has_begun:
             status, secondary = "InProgress", "Starting"
@@ -83,10 +82,10 @@ class JobFiles:
     """The files of one job.
 
     Args:
-        places: Where they are.
-        open_store: Returns the store at a place.
-        configuration: URI of the hook's configuration, where it is not in the job's folder.
-        earlier_run: RunId of a run that was there before, and is not meant.
+        places: Paths of the files.
+        open_store: Returns the store at a path.
+        configuration: URI of the hook's configuration, if it is not in the job's folder.
+        earlier_run: RunId of an earlier run, which is ignored.
     """
 
     def __init__(
@@ -106,11 +105,11 @@ class JobFiles:
 
     @property
     def root(self) -> Store:
-        """The trial's root, as it was when somebody last looked."""
+        """The trial's root, as found by the last read."""
         return self._root if self._root is not None else self._find_root()
 
     def _find_root(self) -> Store:
-        """Look where the run is: `stepwatch run` writes into the job's folder itself."""
+        """Find the root of the run: `stepwatch run` writes into the job's folder itself."""
         if self._root is not None and self._has_begun:
             return self._root
         root = self._open_store(self._places.root)
@@ -123,12 +122,12 @@ class JobFiles:
         return root
 
     def job_file(self) -> JobFile | None:
-        """Return `job.json` of the run that is meant; None while it has not begun."""
+        """Return `job.json` of the job's run; None before it begins."""
         job = usable_job_file(self._find_root())
         return None if job is None or job.run_id == self._earlier_run else job
 
     def configuration(self) -> Mapping[str, Any] | None:
-        """Return the hook's configuration as `prepare` stored it; None if there is none."""
+        """Return the hook's configuration as stored by `prepare`; None if there is none."""
         if self._configuration is None:
             self._configuration = read_configuration(self._configuration_uri, self._open_store)
         return self._configuration
@@ -136,13 +135,13 @@ class JobFiles:
     def asked_rules(
         self, job: JobFile | None
     ) -> tuple[Mapping[str, AskedRule] | None, tuple[str, ...]]:
-        """Return the rules that the job asks for, and what is wrong with how it does.
+        """Return the configured rules of the job, and the problems of the configuration.
 
         Args:
-            job: The run's `job.json`; None while it has not begun.
+            job: The run's `job.json`; None before it begins.
 
         Returns:
-            The rules by name, None where the deployed ones apply; and why entries are left out.
+            The rules by name, None if the deployed rules apply; and why entries are ignored.
         """
         asked: object
         if job is not None:
@@ -152,17 +151,17 @@ class JobFiles:
         return asked_rules(asked) if isinstance(asked, (list, tuple)) else (None, ())
 
     def result(self, rule_configuration_name: str, job: JobFile | None) -> RuleResult | None:
-        """Return what a rule came to in a run; None while it has come to nothing.
+        """Return the result of a rule in a run; None if there is none yet.
 
         Args:
             rule_configuration_name: The rule.
-            job: The run's `job.json`; None for a run of the original client, or before it begins.
+            job: The run's `job.json`; None before it begins, and for the original client.
         """
         folder, key = result_place(self.root.uri, rule_configuration_name)
         return self._result(self._open_store(folder), key, job)
 
     def results(self, job: JobFile | None) -> list[RuleResult]:
-        """Return what rules came to in a run, in the order of their names."""
+        """Return the results of rules in a run, sorted by name."""
         folder, _ = result_place(self.root.uri, "")
         store = self._open_store(folder)
         keys = [key for key in store.list(RESULTS_PREFIX) if key.endswith(_RESULT)]
@@ -170,10 +169,10 @@ class JobFiles:
         return [result for result in found if result is not None]
 
     def life(self, job: JobFile | None) -> RunLife:
-        """Return how far a run has come.
+        """Return the state of a run.
 
         Args:
-            job: The run's `job.json`; None while it has not begun.
+            job: The run's `job.json`; None before it begins.
         """
         if job is None:
             return RunLife()

@@ -1,4 +1,4 @@
-"""Where a job's files lie, found by its name."""
+"""Finds the location of a job's files by its name."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["find_location", "read_configuration"]
 
 
 def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPaths, str | None]:
-    """Return where a job's files lie, and the URI of the hook's configuration if it is elsewhere.
+    """Return the paths of a job's files, and the URI of the hook's configuration if elsewhere.
 
     Args:
         name: Name of the job.
-        output_path: Where its output goes below; None to ask SageMaker.
+        output_path: Output path as prepared; None to ask SageMaker.
         aws: The account and Region.
 
     Raises:
-        ValueError: SageMaker runs no job of this name, or one that has no hook; or it cannot be
-            asked, with what to set.
+        ValueError: SageMaker has no such job, the job has no hook, or SageMaker cannot be asked;
+            the message says what to set.
         AwsRequestError: SageMaker does not answer.
-        StorageError: The configuration that the job names cannot be read.
+        StorageError: The job's configuration cannot be read.
     """
     if output_path is not None:
         return JobPaths.of(output_path, name), None
@@ -56,14 +56,14 @@ def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPath
 
 
 def read_configuration(uri: str, open_store: Callable[[str], Store]) -> Mapping[str, Any] | None:
-    """Return a hook's configuration; None if there is none.
+    """Return a hook's configuration; None if it does not exist.
 
     Args:
-        uri: Where it lies.
+        uri: Its URI.
         open_store: Returns the store at a folder.
 
     Raises:
-        FormatError: It is no JSON object.
+        FormatError: It is not a JSON object.
         StorageError: It cannot be read.
     """
     folder, _, name = uri.rpartition("/")

@@ -1,4 +1,4 @@
-"""What a job's owner asks for: its rules, those of packs among them, and what the hook saves."""
+"""The rules, hook configuration and actions that `prepare` was given, with packs resolved."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["JobOptions"]
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a job's owner asks for.
+    """The debugging options of a job.
 
     Attributes:
-        rules: The rules, those of packs instead of the packs.
-        of_packs: What is special about those that came by a pack, by their names.
-        hook_config: What the hook saves, ours or the SageMaker SDK's.
-        actions: What is done on a finding, for the whole job.
-        is_for_deployed: Whether no rule is asked for, so that the deployed ones judge.
+        rules: The rules; each pack is replaced by its rules.
+        of_packs: Details of the rules that came from a pack, by name.
+        hook_config: Hook configuration of Stepwatch or the SageMaker SDK.
+        actions: Actions on a finding, for the whole job.
+        is_for_deployed: Whether no rules are given, so that the deployed ones apply.
     """
 
     rules: tuple[Rule, ...]
@@ -43,10 +43,10 @@ class JobOptions:
     def of(
         cls, rules: Iterable[object] | str | Pack | None, hook_config: object, actions: object
     ) -> JobOptions:
-        """Return the options that `prepare` was given.
+        """Return the options from the arguments of `prepare`.
 
         Raises:
-            TypeError: Something among the rules is neither a rule nor a pack.
+            TypeError: A rule is neither a rule nor a pack.
             ValueError: There is no such pack.
         """
         listed, of_packs = with_packs(
@@ -58,7 +58,7 @@ class JobOptions:
 
     @property
     def asks_to_stop(self) -> bool:
-        """Whether an action, of a rule or for the whole job, stops the job."""
+        """Whether any action, of a rule or the whole job, stops the job."""
         return any(
             isinstance(action, StopTraining)
             for given in (self.actions, *(rule.actions for rule in self.rules))
@@ -66,10 +66,10 @@ class JobOptions:
         )
 
     def needs(self, rules: Iterable[Rule]) -> list[RuleNeeds]:
-        """Return what rules need saved, whose parameters are checked.
+        """Return the saved data that rules need, for rules with checked parameters.
 
         Raises:
-            ValueError: The evaluators would refuse a rule's parameters when the job runs.
+            ValueError: The evaluators would refuse a rule's parameters.
         """
         checked = (RuleNeeds.checked(rule, self._saved_for(rule)) for rule in rules)
         return [found for found in checked if found]
@@ -80,6 +80,6 @@ class JobOptions:
 
 
 def _says_steps(hook_config: object) -> bool:
-    """Return whether the parameters of a hook say at which steps it saves."""
+    """Return whether the parameters of a hook set the saved steps."""
     hook = as_hook_config(hook_config) if hook_config else DebuggerHookConfig()
     return bool(steps_of(hook.hook_parameters or {}))

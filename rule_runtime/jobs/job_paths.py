@@ -1,4 +1,4 @@
-"""Where what belongs to a job lies, by its name and the path of its output."""
+"""Locates the files of a job from its name and output path."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _RANDOM_BYTES: Final = 3
 
 @dataclass(frozen=True)
 class JobPaths:
-    """The places of one job.
+    """The paths of one job.
 
     Attributes:
         folder: The job's folder, ending in "/".
-        root: The trial's root: where tensors lie, ending in "/".
+        root: The trial's root with the tensors, ending in "/".
     """
 
     folder: str
@@ -48,22 +48,22 @@ class JobPaths:
 
     @classmethod
     def of(cls, output_path: str, job_name: str) -> JobPaths:
-        """Return the places of a job below an output path.
+        """Return the paths of a job below an output path.
 
         Args:
-            output_path: A folder or URI, as hooks take it: what is missing of
-                `/{job_name}/debug-output/` comes behind it.
+            output_path: A folder or URI, as for hooks. The missing part of
+                `/{job_name}/debug-output/` is appended.
             job_name: Name of the job.
 
         Raises:
-            ValueError: The path is none.
+            ValueError: The path is invalid.
         """
         root = job_root(absolute_output_path(output_path), job_name, _DEBUG_LEAF) or ""
         return cls(root.removesuffix(f"{_DEBUG_LEAF}/"), root)
 
     @property
     def configuration(self) -> str:
-        """Where the hook's configuration lies."""
+        """Path of the hook's configuration."""
         return self.folder + CONFIGURATION_FILE
 
     @property
@@ -73,7 +73,7 @@ class JobPaths:
 
 
 def tensorboard_root(output_path: str, job_name: str) -> str:
-    """Return where TensorBoard's files of a job lie, ending in "/".
+    """Return the path of a job's TensorBoard files, ending in "/".
 
     Args:
         output_path: As `S3OutputPath` of `TensorBoardOutputConfig`.
@@ -83,10 +83,10 @@ def tensorboard_root(output_path: str, job_name: str) -> str:
 
 
 def absolute_output_path(output_path: str | os.PathLike[str]) -> str:
-    """Return an output path as configurations take it: a URI or an absolute path.
+    """Return an output path for configurations: a URI or an absolute path.
 
     Raises:
-        ValueError: It is empty, a misspelt URI, or of a scheme that is no store's.
+        ValueError: It is empty, a misspelled URI, or its scheme has no store.
     """
     text = os.fspath(output_path).strip()
     if not text:
@@ -106,7 +106,7 @@ def absolute_output_path(output_path: str | os.PathLike[str]) -> str:
 
 
 def is_in_s3(path: str) -> bool:
-    """Return whether a path is one of S3."""
+    """Return whether a path is in S3."""
     return path.startswith(_S3)
 
 
@@ -117,11 +117,11 @@ def bucket_of(uri: str) -> str:
 
 
 def checked_job_name(name: str, field: str = "job_name") -> str:
-    """Return a job's name as every platform takes it.
+    """Return a job name that every platform accepts.
 
     Args:
         name: The name.
-        field: What it is called in messages.
+        field: Name of the field in messages.
 
     Raises:
         ValueError: CreateTrainingJob would refuse it.
@@ -135,10 +135,10 @@ def checked_job_name(name: str, field: str = "job_name") -> str:
 
 
 def unique_job_name(base: str, now: float) -> str:
-    """Return a name that no other job has: a base, the time, and six random digits.
+    """Return a unique name: the base, the time, and six random hexadecimal digits.
 
     Args:
-        base: Its beginning; cut off where all would be longer than 63 characters.
+        base: Start of the name; shortened if the name would exceed 63 characters.
         now: Seconds since the epoch.
 
     Raises:

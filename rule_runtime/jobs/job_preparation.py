@@ -1,4 +1,4 @@
-"""Preparing a job: its configuration, checked and stored where its hook reads it."""
+"""Prepares a job: checks its configuration and stores it for the hook."""
 
 from __future__ import annotations
 
@@ -69,53 +69,50 @@ def prepare(
     session: Session | None = None,
     clock: Callable[[], float] = time.time,
 ) -> PreparedJob:
-    """Prepare a training job: check its configuration, and store it where the job's hook reads it.
+    """Prepare a training job: check its configuration and store it for the job's hook.
 
-    Tensors go to `{output_path}/{job_name}/debug-output/`, TensorBoard's files to
+    Tensors go to `{output_path}/{job_name}/debug-output/`, TensorBoard files to
     `{output_path}/{job_name}/tensorboard-output/`, the configuration to
-    `{output_path}/{job_name}/stepwatch.json`. Objects of the SageMaker SDK and JSON of
-    CreateTrainingJob are taken wherever ours are.
+    `{output_path}/{job_name}/stepwatch.json`. You can pass objects of the SageMaker SDK and JSON of
+    CreateTrainingJob instead of Stepwatch's objects.
 
-    The hook saves what it is configured to, what the configurations of the rules name, and what the
-    rules need beyond that (`Rule.requires`). Where a collection's steps or form are given they
-    count, also where a rule needs more: that is a warning. Without `rules` and `hook_config` it
-    saves what the pack `recommended` needs, which is deployed unless a deployment is configured
-    otherwise. Warnings are logged, and are in `PreparedJob.warnings`, too.
+    The hook saves what `hook_config` and the rules configure, and what the rules need beyond that
+    (`Rule.requires`). Explicit steps and forms of a collection have priority; if a rule needs more,
+    you get a warning. Without `rules` and `hook_config`, the hook saves what the pack `recommended`
+    needs, the default of deployments. Warnings are logged, and are in `PreparedJob.warnings`.
 
-    In S3 this needs the right `s3:PutObject` on the configuration; a custom rule in a file of this
-    machine needs those of `Deployment`, `s3:GetObject` and `s3:PutObject` on the file's object too.
+    In S3 this needs `s3:PutObject` on the configuration. A custom rule in a local file also needs
+    the permissions of `Deployment`, and `s3:GetObject` and `s3:PutObject` on the file's object.
 
     Args:
-        output_path: S3 URI or folder below which the job's output goes.
-        job_name: Name of the job; or give `base_job_name`.
-        base_job_name: Beginning of a name that no other job has.
-        hook_config: What the hook saves; None for its defaults and what rules ask for; False for no
-            hook at all. Its `s3_output_path` counts before `output_path`, with a warning.
-        rules: The rules that judge the job; None for those that are deployed, with the parameters
-            they are deployed with; an empty list for none. A pack or its name (`"recommended"`)
-            stands for its rules, alone or in the list, where a rule counts instead of the pack's
-            of the same name.
-        actions: What is done on a finding of a rule that has no actions of its own; those that have
-            some keep them, with a warning. Nothing is sent to the addresses of `Email` and `SMS`:
-            the subscribers of the deployment's topic are notified. That is a warning, too.
-        tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
-            None for no such files.
-        ranks: Which ranks of a distributed run write, unless `hook_config` has the parameter
-            `include_workers`. `auto`: statistics of up to 16 ranks, values of the first; `all`: all
-            of both; `chief`: the first rank alone.
-        checkpoint_s3_uri: Where checkpoints are kept.
+        output_path: S3 URI or folder for the job's output.
+        job_name: Name of the job; alternatively, give `base_job_name`.
+        base_job_name: Prefix of a unique name.
+        hook_config: What the hook saves; None for its defaults and the needs of rules; False for no
+            hook. Its `s3_output_path` has priority over `output_path`, with a warning.
+        rules: The rules that evaluate the job; None for the deployed ones with their parameters; an
+            empty list for none. A pack or its name (`"recommended"`) stands for its rules, alone or
+            in the list. A listed rule replaces the pack's rule of the same name.
+        actions: Actions on findings of rules without actions of their own; rules with actions keep
+            theirs, with a warning. `Email` and `SMS` send nothing to their addresses, with a
+            warning: only subscribers of the deployment's topic are notified.
+        tensorboard: Path of TensorBoard files, `TensorBoardOutputConfig()` for the path above; None
+            for no such files.
+        ranks: The ranks of a distributed run that write, unless `hook_config` has the parameter
+            `include_workers`. `auto`: statistics of up to 16 ranks, values of the first; `all`:
+            statistics and values of all; `chief`: only the first rank.
+        checkpoint_s3_uri: S3 URI of checkpoints.
         checkpoint_local_path: Folder of the checkpoints in the training container.
-        stage: The deployment that judges the job; asked only about custom rules.
-        session: A boto3 session; None for the credentials and the Region of this environment.
-        clock: Seconds since the epoch.
+        stage: Stage of the deployment that evaluates the job; used only for custom rules.
+        session: A boto3 session; None for the credentials and Region of the environment.
+        clock: Returns seconds since the epoch.
 
     Raises:
-        TypeError: An object is nothing of the kind.
-        ValueError: A name or path is wrong; there is no such pack; rules ask for what cannot be had
-            together, take no such parameter, or would have nothing to judge; a bucket is in another
-            Region than the session; the hook would refuse the configuration
-            (`HookConfigurationError`).
-        DeploymentError: A custom rule is a file, and no deployment says which files it runs.
+        TypeError: An object has the wrong type.
+        ValueError: A name, path or pack is wrong; parameters of rules are invalid; needs of rules
+            conflict, or nothing that a rule needs is saved; a bucket is in another Region than the
+            session; the hook would refuse the configuration (`HookConfigurationError`).
+        DeploymentError: A custom rule is a file, and no deployment states which files it runs.
         StorageError: The configuration cannot be stored.
     """
     now = clock()
@@ -144,7 +141,7 @@ def prepare(
 def _configuration(
     options: JobOptions, output: str, tensorboard: object, ranks: Ranks
 ) -> DebugConfiguration:
-    """Return what the hook is asked for, without what rules need beyond it."""
+    """Return the requested hook configuration, without the needs of rules."""
     configuration = DebugConfiguration.of(
         output,
         hook_config=options.hook_config,
@@ -176,7 +173,7 @@ def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
 def _stored(
     job: PreparedJob, options: JobOptions, needs: Sequence[RuleNeeds], aws: Aws
 ) -> PreparedJob:
-    """Return the job with a hook as it is stored for it."""
+    """Return the job with its hook configuration as stored."""
     document = _checked_document(job, options)  # before any file is uploaded
     said_by = collections_said_by(options.hook_config, options.rules)
     job = _with_needs(_with_sources(job, aws), needs, said_by)
@@ -186,13 +183,13 @@ def _stored(
     return replace(
         job,
         environment=MappingProxyType({OWN_VARIABLE: job.places.configuration}),
-        # A run that is resumed keeps its id: it is no earlier one.
+        # A resumed run keeps its id, so it is not an earlier run.
         earlier_run=None if job.checkpoint else named_run(aws.open_store(job.places.root)),
     )
 
 
 def _checked_document(job: PreparedJob, options: JobOptions) -> dict[str, Any]:
-    """Return the configuration as the hook reads it.
+    """Return the configuration in the hook's format.
 
     Raises:
         HookConfigurationError: The hook would refuse it.
@@ -201,7 +198,7 @@ def _checked_document(job: PreparedJob, options: JobOptions) -> dict[str, Any]:
     if not options.is_for_deployed:
         members = document.setdefault("DebugRuleConfigurations", [])
         for member in members:
-            # Notices distinguish rules that the user named from those of a pack.
+            # Notices distinguish rules named by the user from those of a pack.
             if (of_pack := options.of_packs.get(member["RuleConfigurationName"])) is not None:
                 member[PACK] = of_pack.pack
     elif (asked := as_actions(options.actions)) is not None:
@@ -214,7 +211,7 @@ def _checked_document(job: PreparedJob, options: JobOptions) -> dict[str, Any]:
 
 
 def _store_document(job: PreparedJob, document: Mapping[str, Any], aws: Aws) -> None:
-    """Store the configuration where the hook reads it."""
+    """Store the configuration for the hook."""
     data = json.dumps(document, indent=2).encode()
     if len(data) > MAX_CONFIGURATION_BYTES:
         raise ValueError(
@@ -225,7 +222,7 @@ def _store_document(job: PreparedJob, document: Mapping[str, Any], aws: Aws) -> 
 
 
 def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -> PreparedJob:
-    """Return the job with what its rules need in what the hook saves, and with what is not."""
+    """Return the job with the needs of its rules in the hook configuration, and unmet needs."""
     hook = job.configuration.hook or DebuggerHookConfig()
     hook = hook.completed_by(VALUE_LIMITS)
     hook, warnings = saved_for_rules(hook, needs, said_by)
@@ -247,7 +244,7 @@ def _with_warnings(
 
 
 def _check_regions(job: PreparedJob, aws: Aws) -> None:
-    """Refuse buckets of another Region, whose events reach no evaluator of this one."""
+    """Refuse buckets in another Region, whose events do not reach its evaluators."""
     board, checkpoint = job.configuration.tensorboard, job.checkpoint
     given = {
         "output_path": job.output_path,

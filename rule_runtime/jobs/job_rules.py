@@ -1,4 +1,4 @@
-"""Which rules of ours judge a job."""
+"""Lists the Stepwatch rules that evaluate a job."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ logger = logging.getLogger("stepwatch")
 
 
 class JobRules:
-    """The rules that judge a job: those that it asks for, else those that are deployed.
+    """The rules that evaluate a job: its configured rules, otherwise the deployed ones.
 
     Args:
         files: The job's files.
-        deployment: The deployment that judges it; None for a job in a folder.
+        deployment: The deployment that evaluates it; None for a local job.
     """
 
     def __init__(self, files: JobFiles, deployment: Deployment | None) -> None:
@@ -32,10 +32,10 @@ class JobRules:
         self._reported: set[str] = set()
 
     def parameters(self, job: JobFile | None) -> dict[str, Mapping[str, Any]]:
-        """Return the parameters that the job gives its rules, by name, in configured order.
+        """Return the rules' parameters from the job, by rule name, in configured order.
 
         Args:
-            job: The run's `job.json`; None while it has not begun.
+            job: The run's `job.json`; None before it begins.
         """
         rules, problems = self._files.asked_rules(job)
         if rules is not None:
@@ -45,18 +45,18 @@ class JobRules:
             self._reported.update(problems)
             return {name: rule.parameters for name, rule in rules.items()}
         judged = [result.rule for result in self._files.results(job)]
-        # A job with nothing of ours may be one of SageMaker's own Debugger.
+        # A job without Stepwatch files may be a job of SageMaker Debugger.
         is_ours = job is not None or self._files.configuration() is not None
         deployed = self._deployed if is_ours else ()
         return {name: {} for name in (*deployed, *judged)}
 
     def is_complete(self, job: JobFile | None) -> bool:
-        """Return whether no further rule can come to be known while the job runs."""
+        """Return whether the list of rules can no longer grow while the job runs."""
         return self._files.asked_rules(job)[0] is not None or bool(self._deployed)
 
     @cached_property
     def _deployed(self) -> tuple[str, ...]:
-        """Names of the deployed rules; none if unknown."""
+        """Names of the deployed rules; empty if unknown."""
         if self._deployment is None:
             return ()
         try:

@@ -1,4 +1,4 @@
-"""A job as SageMaker describes it, with the statuses of its own Debugger's rules."""
+"""Reads a job's description from SageMaker, with statuses of SageMaker Debugger's own rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 logger = logging.getLogger("stepwatch")
 
 PROCESSING_LOG_GROUP: Final = "/aws/sagemaker/ProcessingJobs"
-"""Where rules of SageMaker's own Debugger log to."""
+"""Log group of the rules of SageMaker Debugger."""
 
 _NO_SUCH_JOB: Final = "ValidationException"
 _NO_REGION: Final = "NoRegionError"
@@ -36,15 +36,16 @@ _ARN_CHARACTERS: Final = 8
 
 
 class NotAskedError(ValueError):
-    """SageMaker was not asked about a job, for nothing says where or in whose name."""
+    """SageMaker was not asked about a job: Region, credentials or permission is missing."""
 
 
 def described_training_job(
     aws: Aws, name: str, *, is_needed: bool = False
 ) -> Mapping[str, Any] | None:
-    """Return the answer of DescribeTrainingJob; None for a job that SageMaker does not run.
+    """Return the response of DescribeTrainingJob; None if SageMaker does not run the job.
 
-    It is None, too, where nobody may ask, for a job of another platform needs no such right.
+    It also returns None without credentials or permission, which jobs of other platforms do not
+    need.
 
     Args:
         aws: The account and Region.
@@ -52,8 +53,7 @@ def described_training_job(
         is_needed: Whether only SageMaker knows the job.
 
     Raises:
-        NotAskedError: The answer is needed, and no Region or no credentials are configured, or
-            these have no right to ask.
+        NotAskedError: The response is needed, and Region, credentials or permission is missing.
         AwsRequestError: SageMaker does not answer.
     """
     try:
@@ -78,7 +78,7 @@ def described_training_job(
 
 
 def _why_not_asked(aws: Aws, error: AwsRequestError) -> str:
-    """Return why SageMaker was not asked, and what to do; empty where it was."""
+    """Return why SageMaker was not asked, and what to do; empty if it was asked."""
     if error.is_forbidden:
         return f"allow sagemaker:DescribeTrainingJob, or give output_path ({error})"
     if error.code != _NO_REGION and error.code not in _NO_CREDENTIALS:
@@ -100,12 +100,12 @@ def _why_not_asked(aws: Aws, error: AwsRequestError) -> str:
 
 
 def is_terminal(described: Mapping[str, Any] | None) -> bool:
-    """Return whether a job has ended, as SageMaker describes it."""
+    """Return whether a job has ended, from SageMaker's description."""
     return described is not None and described.get("TrainingJobStatus") in _TERMINAL
 
 
 def native_statuses(described: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the statuses of the rules of SageMaker's own Debugger, in configured order."""
+    """Return the statuses of the rules of SageMaker Debugger, in configured order."""
     if described is None:
         return []
     statuses = {
@@ -125,7 +125,7 @@ def native_statuses(described: Mapping[str, Any] | None) -> list[dict[str, Any]]
 
 
 def processing_log_stream(training_job_name: str, status: Mapping[str, Any]) -> str:
-    """Return the beginning of the log stream of a rule of SageMaker's own Debugger."""
+    """Return the prefix of the log stream of a rule of SageMaker Debugger."""
     rule, arn = status["RuleConfigurationName"], status.get("RuleEvaluationJobArn", "")
     return "-".join(
         (
@@ -137,10 +137,10 @@ def processing_log_stream(training_job_name: str, status: Mapping[str, Any]) -> 
 
 
 def stop_training_job(aws: Aws, name: str) -> None:
-    """Call StopTrainingJob; a job that has ended counts as stopped.
+    """Call StopTrainingJob; an ended job counts as stopped.
 
     Raises:
-        AwsRequestError: SageMaker refuses otherwise.
+        AwsRequestError: SageMaker refuses for another reason.
     """
     try:
         aws.call("sagemaker", "stop_training_job", TrainingJobName=name)

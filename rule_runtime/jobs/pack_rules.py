@@ -1,4 +1,4 @@
-"""Packs among the rules of a job, and what the pack that is deployed by default needs saved."""
+"""Resolves packs in the rules of a job, and the saved data of the default deployed pack."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from rule_runtime.jobs.validation_steps import without_validation
 __all__ = ["PackRule", "deployed_collections", "unsaved_for_deployed", "with_packs"]
 
 _DEPLOYED: Final = "recommended"
-"""The pack that a deployment judges by unless it is configured otherwise."""
+"""Default pack of a deployment."""
 _ALWAYS_SAVED: Final = frozenset({CollectionKeys.LOSSES})
 
 
 @dataclass(frozen=True)
 class PackRule:
-    """What is special about a rule that came by a pack.
+    """Details of a rule that came from a pack.
 
     Attributes:
         pack: Name of the pack.
-        collections: What it needs saved, as often and in the form of its pack.
+        collections: The collections that it needs, with the pack's save steps and form.
     """
 
     pack: str
@@ -40,19 +40,19 @@ class PackRule:
 def with_packs(
     rules: object, *, says_steps: bool = False
 ) -> tuple[tuple[Rule, ...], Mapping[str, PackRule]]:
-    """Return rules with those of packs instead of the packs.
+    """Return the rules, with each pack replaced by its rules.
 
     Args:
-        rules: Rules, ours or the SageMaker SDK's, and packs or names of such; a pack or a name may
-            stand alone. A rule of the list counts instead of a pack's rule of the same name.
-        says_steps: Whether the hook's parameters say at which steps is saved; then no pack begins
-            densely.
+        rules: Rules of Stepwatch or the SageMaker SDK, and packs or their names; also a single pack
+            or name. A listed rule replaces a pack's rule of the same name.
+        says_steps: Whether the hook's parameters set the saved steps; then no pack has a dense
+            start.
 
     Returns:
-        The rules, and what is special about those that came by a pack, by their names.
+        The rules, and details of the rules that came from a pack, by name.
 
     Raises:
-        TypeError: Something is neither a rule nor a pack.
+        TypeError: An entry is neither a rule nor a pack.
         ValueError: There is no such pack.
     """
     alone = (rules,) if isinstance(rules, (str, Pack)) else rules
@@ -76,12 +76,12 @@ def with_packs(
 
 
 def deployed_collections() -> tuple[CollectionConfig, ...]:
-    """Return what the hook should save for the rules that are deployed by default."""
+    """Return the collections that the default deployed rules need."""
     return find_pack(_DEPLOYED).collections()
 
 
 def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
-    """Return warnings about rules that are deployed by default and lack data."""
+    """Return warnings about default deployed rules that lack data."""
     saved = _saved(hook)
     if CollectionKeys.ALL in saved:
         return ()
@@ -102,7 +102,7 @@ def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
 
 
 def _unvalidated(hook: DebuggerHookConfig) -> tuple[str, ...]:
-    """Return which deployed rules hardly get a loss of validation."""
+    """Return a warning about deployed rules that get few validation losses."""
     pack = find_pack(_DEPLOYED)
     needs = [RuleNeeds.of(_configured(pack, name), rule) for name, rule in pack.rules().items()]
     named = {each.name: each for each in hook.collection_configs or ()}
@@ -131,7 +131,7 @@ def _needs(pack: Pack) -> dict[str, tuple[CollectionConfig, ...]]:
 
 
 def _at(collection: CollectionConfig, steps: Mapping[str, str]) -> CollectionConfig:
-    """Return a collection in a rule's own form, at the steps at which it is saved for the pack."""
+    """Return a collection in a rule's own form, at the save steps of the pack."""
     own = steps_of(collection.parameters)
     form = {key: value for key, value in collection.parameters.items() if key not in own}
     return CollectionConfig(collection.name, {**form, **steps})

@@ -1,4 +1,4 @@
-"""A prepared job: what its owner gives to the platform that runs it."""
+"""A prepared job, and its parameters for the platform that runs it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rule_runtime.jobs.training_job_request import check_for_sagemaker, merged_r
 
 __all__ = ["Checkpoint", "PreparedJob"]
 
-# As `lambdas.contracts.stopping` has it, which is not part of the installed package.
+# The same as in `lambdas.contracts.stopping`, which is not part of the installed package.
 STOP_TAG: Final = "stepwatch:debug-output"
-"""Tag by which a job names the tensors whose finding may stop it."""
+"""Tag of a job with the URI of the tensors whose findings may stop it."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where checkpoints are.
+    """Locations of checkpoints.
 
     Attributes:
-        s3_uri: In S3; None where nothing keeps them there.
-        local_path: In the training container; None for the platform's default.
+        s3_uri: URI in S3; None if checkpoints are not kept there.
+        local_path: Path in the training container; None for the platform's default.
     """
 
     s3_uri: str | None = None
@@ -39,7 +39,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, s3_uri: str | None, local_path: str | None) -> Checkpoint | None:
-        """Return the checkpoints' places, None where neither is given."""
+        """Return the locations; None if neither is given."""
         return cls(s3_uri, local_path) if s3_uri or local_path else None
 
     def to_json(self) -> dict[str, Any]:
@@ -49,25 +49,23 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job whose configuration is stored; `prepare` makes it.
+    """A job with a stored configuration; created by `prepare`.
 
     Attributes:
         job_name: Name of the job.
-        output_path: Where its output goes below.
-        places: The job's folder, and the root of its trial.
-        configuration: What the hook saves and which rules judge it, custom rules as they were
-            uploaded.
-        environment: Environment variables that a training process needs, on any platform.
-        checkpoint: Where its checkpoints are.
+        output_path: Prefix of the job's output.
+        places: Paths of the job's folder and its trial.
+        configuration: What the hook saves and which rules evaluate it; custom rules as uploaded.
+        environment: Environment variables for training processes on any platform.
+        checkpoint: Locations of its checkpoints.
         prepared_at: Seconds since the epoch.
-        stage: The deployment that judges the job.
-        session: The boto3 session that prepared it; None for a job in folders.
-        earlier_run: RunId of a run that was in the folder before.
-        warnings: What rules cannot have as the hook is configured, names of collections that are
-            probably slips of the pen, and what else is other than somebody may expect. Each was
-            logged, too.
-        asks_to_stop: Whether an action of the job is `StopTraining`. Such a job carries a tag that
-            lets a deployment stop it.
+        stage: Stage of the deployment that evaluates the job.
+        session: The boto3 session that prepared it; None for a local job.
+        earlier_run: RunId of an earlier run in the folder.
+        warnings: Warnings about data that rules lack, probably misspelled collections, and
+            differences from SageMaker Debugger. Each was logged, too.
+        asks_to_stop: Whether any action is `StopTraining`. The tag of such a job allows a
+            deployment to stop it.
     """
 
     job_name: str
@@ -85,23 +83,23 @@ class PreparedJob:
 
     @property
     def debug_output(self) -> str:
-        """Where tensors go, ending in "/"."""
+        """URI of the tensors, ending in "/"."""
         return self.places.root
 
     @property
     def tensorboard_output(self) -> str | None:
-        """Where TensorBoard's files go, ending in "/"; None if there are none."""
+        """URI of the TensorBoard files, ending in "/"; None if there are none."""
         board = self.configuration.tensorboard
         if board is None:
             return None
         return tensorboard_root(board.s3_output_path or self.output_path, self.job_name)
 
     def job(self, name: str | None = None) -> DebugJob:
-        """Return the job as its owner sees it from now on.
+        """Return the started job, to follow it.
 
         Args:
             name: Name under which it was started, if different. ModelTrainer appends a time to the
-                name; so does Estimator unless `fit` gets the name.
+                name. Estimator does so, too, unless you pass the name to `fit`.
         """
         is_other = name is not None and name != self.job_name
         return DebugJob(
@@ -115,17 +113,17 @@ class PreparedJob:
         )
 
     def training_job_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a CreateTrainingJob request with what belongs to this job.
+        """Return a CreateTrainingJob request with the members of this job.
 
-        SageMaker's own Debugger stays off: it takes no new customers, and the hook writes to S3
-        itself. So the request has no `DebugHookConfig`, `DebugRuleConfigurations` and
+        SageMaker Debugger stays off, because it takes no new customers and the hook itself writes
+        to S3. So the request has no `DebugHookConfig`, `DebugRuleConfigurations` and
         `TensorBoardOutputConfig`.
 
         Args:
-            request: The request without them; name, output path and checkpoints may be missing.
+            request: The rest of the request; name, output path and checkpoints may be missing.
 
         Raises:
-            ValueError: It says something else than this job, or what SageMaker would refuse.
+            ValueError: The request contradicts this job, or SageMaker would refuse it.
         """
         return merged_request(self, request)
 
@@ -134,12 +132,12 @@ class PreparedJob:
     ) -> dict[str, Any]:
         """Return keyword arguments for an Estimator of the SageMaker SDK 2.x.
 
-        Start it by `estimator.fit(..., job_name=prepared.job_name)`.
+        Start it with `estimator.fit(..., job_name=prepared.job_name)`.
 
         Args:
-            source_dir: Folder with the training script: the arguments then name a copy of it in
-                which the hook's package is, and a `requirements.txt` that installs what that needs.
-                None for images that have it installed.
+            source_dir: Folder with the training script. The arguments then name a copy that
+                contains the hook's package and a `requirements.txt` for its dependencies. None for
+                images with the package installed.
 
         Raises:
             ValueError: SageMaker would refuse the job.
@@ -150,7 +148,7 @@ class PreparedJob:
             "base_job_name": self.job_name,
             "output_path": self.output_path,
             "environment": dict(self.environment),
-            # None would switch SageMaker's own Debugger on.
+            # None would switch SageMaker Debugger on.
             "debugger_hook_config": False,
             "disable_profiler": True,
             **given(
@@ -166,11 +164,11 @@ class PreparedJob:
     ) -> dict[str, Any]:
         """Return keyword arguments for a ModelTrainer of the SageMaker SDK 3.x.
 
-        It chooses the job's name itself, `{job_name}-{time}`; `prepared.job(name)` follows that.
+        ModelTrainer names the job `{job_name}-{time}`; pass that name to `prepared.job(name)`.
 
         Args:
             source_dir: As for `estimator_arguments`.
-            **source_code: Further members of `SourceCode`, e.g. `entry_script="train.py"`.
+            **source_code: Further members of `SourceCode`, such as `entry_script="train.py"`.
 
         Raises:
             ValueError: SageMaker would refuse the job.
@@ -180,7 +178,7 @@ class PreparedJob:
             source_code["source_dir"] = str(staged_source(source_dir))
             source_code["requirements"] = REQUIREMENTS_FILE
         checkpoint = self.checkpoint
-        # The SDK appends a time to the job's name, and so to the name of the job's folder.
+        # The SDK appends a time to the job's name, and so to the job's folder.
         tags = self.stop_tags(self.places.parent)
         return {
             "base_job_name": self.job_name,
@@ -195,10 +193,10 @@ class PreparedJob:
         }
 
     def ecs_overrides(self, container_name: str) -> dict[str, Any]:
-        """Return members of ECS's RunTask request.
+        """Return parameters of ECS's RunTask request.
 
         Args:
-            container_name: Name of the container in the task definition that trains.
+            container_name: Name of the training container in the task definition.
         """
         container = {"name": container_name, "environment": self.kubernetes_env()}
         return {
@@ -207,7 +205,7 @@ class PreparedJob:
         }
 
     def batch_overrides(self) -> dict[str, Any]:
-        """Return members of AWS Batch's SubmitJob request."""
+        """Return parameters of AWS Batch's SubmitJob request."""
         return {
             "jobName": self.job_name,
             "containerOverrides": {"environment": self.kubernetes_env()},
@@ -219,15 +217,15 @@ class PreparedJob:
         return [{"name": name, "value": value} for name, value in self.environment.items()]
 
     def shell(self) -> str:
-        """Return lines that a POSIX shell evaluates to set the environment."""
+        """Return POSIX shell lines that set the environment."""
         variables = self.environment.items()
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables)
 
     def stop_tags(self, place: str | None = None) -> dict[str, str]:
-        """Return the tags by which a job that asks for `StopTraining` lets a deployment stop it.
+        """Return the tags that allow a deployment to stop a job with `StopTraining`.
 
         Args:
-            place: Folder whose findings may stop it; None for the root of its trial.
+            place: Folder whose findings may stop it; None for the trial's root.
         """
         return {STOP_TAG: place or self.debug_output} if self.asks_to_stop else {}
 

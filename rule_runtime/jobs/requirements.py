@@ -1,7 +1,7 @@
-"""Adds to the hook configuration what rules need and nobody configured, or reports it.
+"""Adds the needs of rules to the hook configuration, and reports unmet needs.
 
-Configurations of SageMaker Debugger name collections for some rules only, so the file that the hook
-reads contains more than a request to SageMaker Debugger would.
+Configurations of SageMaker Debugger name collections only for some rules. So the hook's file
+contains more than a request to SageMaker Debugger would.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _REGEX: Final = "include_regex"
 
 _Collections = dict[str, CollectionConfig]
 SaidBy = Mapping[str, Sequence[str]]
-"""Who says how a collection is saved, by its name."""
+"""The sources of each collection's configuration, by its name."""
 
 
 def collections_said_by(hook_config: object, rules: Iterable[Rule]) -> SaidBy:
-    """Return who says how a collection is saved, by its name: `hook_config`, or rules.
+    """Return which sources configure each collection: `hook_config` or rules.
 
     Args:
-        hook_config: What the hook saves, ours or the SageMaker SDK's; None if nothing says it.
+        hook_config: Hook configuration of Stepwatch or the SageMaker SDK; None without one.
         rules: The rules, whose configurations may name collections.
     """
     own = () if hook_config is None else as_hook_config(hook_config).collection_configs or ()
@@ -63,19 +63,18 @@ def saved_for_rules(
     rules: Sequence[RuleNeeds],
     said_by: SaidBy = MappingProxyType({}),
 ) -> tuple[DebuggerHookConfig, tuple[str, ...]]:
-    """Return what the hook saves for the rules, and what they cannot have by it.
+    """Return the hook configuration with the rules' needs, and the needs that it does not meet.
 
-    A collection that nobody names is added as the rules need it. One that somebody names is saved
-    as they say; what they do not say of it is as the rules need it.
+    Collections without a configuration are added as the rules need them. Configured collections
+    keep their settings; the rules' needs fill in missing settings.
 
     Args:
-        hook: What the hook saves, with what the configurations of the rules name.
-        rules: What each rule needs, in the order of the rules.
-        said_by: Who says how a collection is saved; `hook_config` where nobody is named.
+        hook: What the hook saves, including collections from the rules' configurations.
+        rules: The needs of each rule, in the order of the rules.
+        said_by: The sources of each collection's configuration; default `hook_config`.
 
     Raises:
-        ValueError: The hook saves nothing of what a rule needs; or rules need what cannot be had
-            together.
+        ValueError: The hook saves nothing that a rule needs, or needs of rules conflict.
     """
     parameters = hook.hook_parameters or {}
     said = {each.name: each for each in hook.collection_configs or ()}
@@ -110,7 +109,7 @@ def _with_needs(
 
 
 def _added(asked: Sequence[CollectionConfig], hook: Mapping[str, str]) -> CollectionConfig:
-    """Return a collection that only rules ask for, at least as often as the hook saves others."""
+    """Return a collection that only rules need, saved at least as often as others."""
     (joined,) = merged(asked)
     if _is_bounded(joined) or not steps_of(joined.parameters):
         return joined
@@ -121,7 +120,7 @@ def _added(asked: Sequence[CollectionConfig], hook: Mapping[str, str]) -> Collec
 def _completed(
     said: CollectionConfig, asked: Sequence[CollectionConfig], hook: Mapping[str, str]
 ) -> CollectionConfig:
-    """Return a collection with what rules need where anyone who named it said nothing."""
+    """Return a collection with its missing settings filled in by the rules' needs."""
     (need,) = merged(asked)
     parameters = dict(said.parameters)
     says_form = RAW in parameters or "reductions" in parameters

@@ -1,4 +1,4 @@
-"""Where the console shows what the evaluators of a job's rules logged."""
+"""Builds console URLs of the logs of a job's rules."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def our_log_urls(
     deployment: Deployment,
     region: str,
 ) -> dict[str, str]:
-    """Return addresses by rule, of the lines that are about one job.
+    """Return URLs by rule of the log lines about one job.
 
     Args:
         job_name: Name of the job.
-        rules: Parameters that the job gives its rules, by their configuration names.
+        rules: Parameters of the job's rules, by configuration name.
         deployment: The deployment that evaluates them.
         region: Its Region.
 
     Raises:
-        DeploymentError: It may not be looked at, or evaluates no such rule.
+        DeploymentError: You may not describe it, or it evaluates no such rule.
     """
     pattern = f"{{ $.training_job_name = {json.dumps(job_name)} }}"
     return {
@@ -47,7 +47,7 @@ def our_log_urls(
 def native_log_urls(
     job_name: str, statuses: Iterable[Mapping[str, Any]], region: str
 ) -> dict[str, str]:
-    """Return addresses by rule of SageMaker's own Debugger: the streams of its processing jobs."""
+    """Return URLs by rule of SageMaker Debugger: the streams of its processing jobs."""
     return {
         status["RuleConfigurationName"]: log_events_page(
             region, PROCESSING_LOG_GROUP, stream=processing_log_stream(job_name, status)

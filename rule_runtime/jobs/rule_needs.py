@@ -1,4 +1,4 @@
-"""What a rule needs saved to judge a job."""
+"""The saved data that a rule needs to evaluate a job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _OF_VALIDATION: Final = "eval.save_interval"
 
 @dataclass(frozen=True)
 class RuleNeeds:
-    """What one rule needs.
+    """The needs of one rule.
 
     Attributes:
         name: Its configuration name.
-        own: Names of the collections that its configuration asks for.
-        collections: What it needs to judge.
-        steps: Global steps that it judges.
-        validation: Interval of the validation steps that it needs, by the collection's name.
+        own: Names of the collections in its configuration.
+        collections: The collections that it needs.
+        steps: Global steps that it evaluates.
+        validation: Interval of the validation steps that it needs, by collection name.
     """
 
     name: str
@@ -54,9 +54,9 @@ class RuleNeeds:
         """Return the needs of a rule.
 
         Args:
-            configured: The rule as the job asks for it.
-            rule: The rule that judges.
-            of_pack: What is saved for it as a rule of a pack; None for what it requires by itself.
+            configured: The rule in the job's configuration.
+            rule: The rule that evaluates.
+            of_pack: Saved collections for it as part of a pack; None for its own requirements.
         """
         own = frozenset(each.name for each in configured.collection_configs)
         patterns = {name: {_REGEX: pattern} for name, pattern in KNOWN_COLLECTIONS.items()}
@@ -75,14 +75,14 @@ class RuleNeeds:
     def checked(
         cls, rule: ConfiguredRule, of_pack: Sequence[CollectionConfig] | None
     ) -> RuleNeeds | None:
-        """Return the needs of a rule whose parameters are checked; None if evaluators alone know.
+        """Return the needs of a rule after a check of its parameters; None if unknown here.
 
         Args:
-            rule: The rule as the job asks for it.
-            of_pack: As for `of`.
+            rule: The rule in the job's configuration.
+            of_pack: See `of`.
 
         Raises:
-            ValueError: The evaluators would refuse its parameters when the job runs.
+            ValueError: The evaluators would refuse its parameters.
         """
         if rule.source:
             return None
@@ -90,7 +90,7 @@ class RuleNeeds:
         try:
             return cls.of(rule, create_rule(invoked, rule.rule_parameters), of_pack)
         except UnknownRuleError as error:
-            # It may be one of a distribution that only the deployment has.
+            # It may come from a distribution that only the deployment has.
             logger.warning("rule %s: %s here, so nothing of it is checked", rule.name, error)
             return None
         except ValueError as error:

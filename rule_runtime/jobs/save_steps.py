@@ -1,4 +1,4 @@
-"""At which steps a hook saves a collection, from the parameters of both."""
+"""Determines the steps at which a hook saves a collection, from the parameters of both."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 __all__ = ["MODES", "SaveSteps"]
 
 MODES: Final = ("train", "eval", "predict", "global")
-"""Beginnings of parameters that count in one mode."""
+"""Prefixes of parameters that apply to one mode."""
 
 
 @dataclass(frozen=True)
 class SaveSteps:
-    """When a collection is saved in one mode.
+    """The steps at which a collection is saved in one mode.
 
     Attributes:
-        interval: Steps between two that are saved; None where nothing says it.
-        start: First step; None where nothing says it.
-        end: Step before which saving ends; None where nothing says it.
-        listed: Steps that are saved anyway.
+        interval: Interval of saved steps; None if not set.
+        start: First step; None if not set.
+        end: First step that is not saved; None if not set.
+        listed: Steps that are always saved.
     """
 
     interval: int | None
@@ -31,11 +31,11 @@ class SaveSteps:
 
     @classmethod
     def of(cls, hook: Mapping[str, str], collection: Mapping[str, str], mode: str) -> SaveSteps:
-        """Return when a collection is saved in a mode: what is more special counts.
+        """Return the save steps of a collection in a mode; the most specific parameter wins.
 
         Args:
-            hook: Parameters of the hook, checked.
-            collection: Parameters of the collection, checked.
+            hook: Checked parameters of the hook.
+            collection: Checked parameters of the collection.
             mode: One of `MODES`.
         """
 
@@ -62,21 +62,21 @@ class SaveSteps:
         """Return whether a collection is saved at all, in any mode.
 
         Args:
-            hook: Parameters of the hook, checked.
-            collection: Parameters of the collection, checked.
+            hook: Checked parameters of the hook.
+            collection: Checked parameters of the collection.
         """
         return any(cls.of(hook, collection, mode).is_any for mode in MODES)
 
     @property
     def is_any(self) -> bool:
-        """Whether any step is saved: one of the list, or a multiple of the interval in bounds."""
+        """Whether any step is saved: a listed step, or a multiple of the interval in bounds."""
         return self.is_any_of(0, math.inf)
 
     def most(self, interval: int) -> float:
-        """Return how many steps are saved at most; infinite where nothing says when saving ends.
+        """Return the maximum number of saved steps; infinite without an end.
 
         Args:
-            interval: Steps between two, for there may be a default.
+            interval: Interval to use if none is set.
         """
         if self.end is None:
             return math.inf
@@ -84,11 +84,11 @@ class SaveSteps:
         return len(self.listed) + max(0, -(-(self.end - first) // interval))
 
     def is_any_of(self, first: int, end: float) -> bool:
-        """Return whether any step of a range is saved; where no interval is said, every one may be.
+        """Return whether any step of a range is saved; without an interval, any step may be.
 
         Args:
             first: First step of the range.
-            end: Step before which it ends.
+            end: First step after the range.
         """
         if any(first <= step < end for step in self.listed):
             return True

@@ -1,4 +1,4 @@
-"""What a prepared job does other than somebody may expect who knows SageMaker's SDK."""
+"""Warns where a prepared job differs from the behaviour of the SageMaker SDK."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["other_place", "unsent_messages"]
 
 _ATTRIBUTES: Final = {"email": "ActionEmail", "sms": "ActionSMS"}
-"""Attributes of a deployment's messages that hold the addresses."""
+"""Message attributes of a deployment that hold the addresses."""
 
 
 def other_place(job: PreparedJob) -> tuple[str, ...]:
-    """Return that a path of the hook's own counts, where it is another than the job's."""
+    """Return a warning if the hook's own path replaces the job's output path."""
     own = (job.configuration.hook and job.configuration.hook.s3_output_path) or job.output_path
     if own.rstrip("/") == job.output_path.rstrip("/"):
         return ()
@@ -30,7 +30,7 @@ def other_place(job: PreparedJob) -> tuple[str, ...]:
 
 
 def unsent_messages(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return to which addresses of actions nothing is sent."""
+    """Return a warning with the addresses of actions that get no messages."""
     found = dict.fromkeys(
         [
             *(
@@ -63,5 +63,5 @@ def _messages(parameters: Mapping[str, Any]) -> list[MessageAction]:
     try:
         actions = Actions(parameters.get("action_json")).actions
     except ValueError:
-        return []  # as in the deployment, which takes no action from it
+        return []  # as in the deployment, which ignores its actions
     return [each for each in actions if isinstance(each, MessageAction)]

@@ -1,7 +1,6 @@
-"""A copy of a folder of training code that has the hook's package in it.
+"""Copies a folder of training code and adds the hook's package.
 
-The training container then has the hook that its job was prepared with, whatever its image has
-installed and wherever this package came from.
+So the training container has the same hook version that prepared the job.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["REQUIREMENTS", "REQUIREMENTS_FILE", "staged_source"]
 
 REQUIREMENTS_FILE: Final = "requirements.txt"
 REQUIREMENTS: Final = ("google-crc32c>=1.5", "numpy>=1.23", "typing-extensions>=4.5", "boto3>=1.35")
-"""What the hook needs where it writes to S3, as in `pyproject.toml`."""
+"""Dependencies of the hook for writing to S3, as in `pyproject.toml`."""
 
 _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv")
 
@@ -27,12 +26,10 @@ _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv
 def staged_source(source_dir: str | os.PathLike[str]) -> Path:
     """Return a copy of a folder with the hook's package and its requirements.
 
-    The copy stays until this process ends. Requirements of the folder's own are kept, and come
-    first.
+    The copy exists until this process ends. The folder's own requirements are kept and come first.
 
     Raises:
-        ValueError: It is no folder of this machine, or has something else called `hook_layer` or
-            `stepwatch`.
+        ValueError: It is not a local folder, or contains another `hook_layer` or `stepwatch`.
     """
     source = Path(source_dir).expanduser()
     if not source.is_dir():
@@ -57,7 +54,7 @@ def staged_source(source_dir: str | os.PathLike[str]) -> Path:
 
 
 def _packages() -> list[Path]:
-    """Return the folders of the hook's package, and of the names that scripts import it by."""
+    """Return the folders of the hook's package and of its import names."""
     hook = Path(hook_layer.__file__).resolve().parent
     names = hook.with_name("stepwatch")
     return [hook, names] if (names / "__init__.py").is_file() else [hook]

@@ -1,4 +1,4 @@
-"""The statuses of a job's rules in the shape that SageMaker's SDK made known."""
+"""Formats the statuses of a job's rules like SageMaker's SDK."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _S3: Final = "s3://"
 
 @dataclass(frozen=True)
 class RuleSummary:
-    """Turns what is known of rules into members of a summary.
+    """Converts results of rules to members of a summary.
 
     Attributes:
         root_uri: The trial's root.
         region: Region of the job, for the partition of ARNs.
-        began_at: When the job was submitted or began.
-        failure: Why a rule without a result can have none any more; empty while it still may.
+        began_at: Time when the job was submitted or began.
+        failure: Why rules without a result cannot get one any more; empty if they still can.
     """
 
     root_uri: str
@@ -45,7 +45,7 @@ class RuleSummary:
 
         Args:
             rule_configuration_name: The rule.
-            result: What it came to; None while it has come to nothing.
+            result: Its result; None if there is none yet.
         """
         if result is None:
             status, details, changed_at = self._without_result(rule_configuration_name)
@@ -78,11 +78,11 @@ class RuleSummary:
 
 
 def failure_of(job: JobFile | None, described: Mapping[str, Any] | None, root_uri: str) -> str:
-    """Return why the rules of a job can come to no verdict any more; empty while they still may.
+    """Return why rules without a verdict cannot get one any more; empty if they still can.
 
     Args:
-        job: The run's `job.json`; None while it has not begun.
-        described: What SageMaker says of the job; None if it runs elsewhere.
+        job: The run's `job.json`; None before it begins.
+        described: SageMaker's description of the job; None if it runs elsewhere.
         root_uri: The trial's root.
     """
     if job is not None or described is None or not is_terminal(described):
@@ -96,12 +96,12 @@ def failure_of(job: JobFile | None, described: Mapping[str, Any] | None, root_ur
 def moment_of_start(
     job: JobFile | None, described: Mapping[str, Any] | None, otherwise: datetime
 ) -> datetime:
-    """Return when a job began, or was submitted.
+    """Return the time when a job began, or was submitted.
 
     Args:
-        job: The run's `job.json`; None while it has not begun.
-        described: What SageMaker says of the job; None if it runs elsewhere.
-        otherwise: What counts where neither says it.
+        job: The run's `job.json`; None before it begins.
+        described: SageMaker's description of the job; None if it runs elsewhere.
+        otherwise: Default time.
     """
     if job is None:
         begun = (described or {}).get("CreationTime")
@@ -114,10 +114,10 @@ def moment_of_start(
 
 
 def is_final(member: Mapping[str, Any]) -> bool:
-    """Return whether a rule's status is one that it ends with."""
+    """Return whether a rule's status is final."""
     return member["RuleEvaluationStatus"] in _FINAL
 
 
 def _line(details: str) -> str:
-    """Return details that end in a newline, as the original's do, within the API's limit."""
+    """Return details that end in a newline, as in the original, within the API's limit."""
     return details.rstrip("\n")[: MAX_STATUS_DETAILS_LENGTH - 1] + "\n"

@@ -1,4 +1,4 @@
-"""A CreateTrainingJob request with what belongs to a prepared job."""
+"""Adds the members of a prepared job to a CreateTrainingJob request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_for_sagemaker", "merged_request"]
 _OF_DEBUGGER: Final = ("DebugHookConfig", "DebugRuleConfigurations", "TensorBoardOutputConfig")
 _MAX_VARIABLES: Final = 100
 _MAX_VALUE: Final = 512
-"""Most variables, and longest value of one, in `Environment` of CreateTrainingJob."""
+"""Maximum number of variables, and length of a value, in `Environment` of CreateTrainingJob."""
 _TAG_VALUE: Final = re.compile(r"[A-Za-z0-9 _.:/=+@-]{0,256}")
 
 
@@ -26,10 +26,10 @@ def merged_request(job: PreparedJob, request: Mapping[str, Any]) -> dict[str, An
 
     Args:
         job: The job.
-        request: The request without them; it stays as it is.
+        request: The rest of the request; it is not modified.
 
     Raises:
-        ValueError: It says something else than the job, or what SageMaker would refuse.
+        ValueError: The request contradicts the job, or SageMaker would refuse it.
     """
     check_for_sagemaker(job)
     for member in _OF_DEBUGGER:
@@ -58,10 +58,10 @@ def merged_request(job: PreparedJob, request: Mapping[str, Any]) -> dict[str, An
 
 
 def check_for_sagemaker(job: PreparedJob) -> None:
-    """Check that SageMaker can run a job.
+    """Check that SageMaker accepts a job.
 
     Raises:
-        ValueError: It cannot.
+        ValueError: SageMaker does not accept it.
     """
     if not is_in_s3(job.output_path):
         raise ValueError(
@@ -88,7 +88,7 @@ def check_for_sagemaker(job: PreparedJob) -> None:
 
 
 def _put(members: dict[str, Any], name: str, value: Any, path: str = "") -> None:
-    """Set a member, unless it has another value already."""
+    """Set a member; fails if it has another value."""
     if members.get(name) not in (None, value):
         raise ValueError(
             f"{path}{name} is {members[name]!r} in the request, and {value!r} was prepared: leave "

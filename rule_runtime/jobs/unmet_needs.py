@@ -1,4 +1,4 @@
-"""What rules of a job do not get of what they need, as the hook is configured."""
+"""Reports the needs of a job's rules that the hook configuration does not meet."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["HOOK_CONFIG", "RAW", "SavedCollections", "is_true", "nothing_to_judge", "stores_values"]
 
 HOOK_CONFIG: Final = "hook_config"
-"""Who asks for a collection that no rule's configuration names."""
+"""Source of collections that no rule's configuration names."""
 RAW: Final = "save_raw_tensor"
-"""Parameter that says whether values are stored."""
+"""Parameter that sets whether values are stored."""
 
 _TRUE: Final = ("true", "1")
 
 
 @dataclass(frozen=True)
 class SavedCollections:
-    """What a hook saves, and who had it say so.
+    """The saved collections of a hook, and the sources of their configuration.
 
     Attributes:
-        collections: The collections by name, each with what rules need and nobody said.
-        said_by: Who says how a collection is saved, by its name: `hook_config`, or rules.
+        collections: The collections by name, with settings filled in by the rules' needs.
+        said_by: The sources of each collection's configuration: `hook_config` or rules.
         hook: Parameters of the hook.
     """
 
@@ -39,10 +39,10 @@ class SavedCollections:
     hook: Mapping[str, str]
 
     def unmet(self, rules: Sequence[RuleNeeds]) -> list[str]:
-        """Return what rules do not get, in words.
+        """Return the unmet needs of rules as warnings.
 
         Raises:
-            ValueError: One gets nothing.
+            ValueError: Nothing that a rule needs is saved.
         """
         lacking = {rule.name: found for rule in rules if (found := self._lacking(rule))}
         idle = {
@@ -83,11 +83,11 @@ class SavedCollections:
         return "; ".join(lacking) + remedy
 
     def _missing(self, need: CollectionConfig, *, is_own: bool) -> list[str]:
-        """Return what a rule misses of one collection.
+        """Return what is missing of one collection for a rule.
 
         Args:
             need: The collection as the rule needs it.
-            is_own: Whether the rule's own configuration says when it is saved.
+            is_own: Whether the rule's own configuration sets the save steps.
         """
         parameters = self.collections[need.name].parameters
         missing = []
@@ -107,8 +107,8 @@ class SavedCollections:
         return missing
 
     def _idle(self, rule: RuleNeeds) -> str:
-        """Return that a rule probably judges no step that is saved; empty if it judges some."""
-        # No error: a rule's bounds count the steps of all modes, a hook's those of one.
+        """Return a warning if a rule's step range contains no saved step; otherwise ""."""
+        # Not an error: a rule's bounds count steps of all modes, a hook's bounds steps of one mode.
         first, end = rule.steps.first, rule.steps.end
         steps = self._steps_of(rule)
         if not steps or any(each.is_any_of(first, end) for each in steps):
@@ -120,14 +120,14 @@ class SavedCollections:
         )
 
     def _rarely_judged(self, rules: Sequence[RuleNeeds]) -> list[str]:
-        """Return which rules a short training would show its first step only."""
+        """Return a warning about rules that see only the first step of a short run."""
         rare = {}
         for rule in rules:
             steps = self._steps_of(rule)
             rarest = min((each.interval or 1 for each in steps if not each.listed), default=1)
             if steps and rarest >= DEFAULT_SAVE_INTERVAL:
                 rare[f"{rule.name} (every {rarest})"] = bool(rule.own)
-        # Steps of the hook count for a collection only where no configuration of a rule has some.
+        # The hook's steps apply to a collection only if no rule's configuration sets steps.
         where = "them collections_to_save with" if any(rare.values()) else "hook_parameters"
         text = (
             f"these rules save few steps by default: "
@@ -153,12 +153,12 @@ def stores_values(collection: Mapping[str, str], hook: Mapping[str, str]) -> boo
 
 
 def is_true(value: str | None) -> bool:
-    """Return whether a hook takes a parameter for true."""
+    """Return whether a hook reads a parameter as true."""
     return str(value).strip().lower() in _TRUE
 
 
 def nothing_to_judge(rules: Iterable[str], why: str) -> ValueError:
-    """Return the error about rules for which nothing at all is saved."""
+    """Return the error for rules without any saved data."""
     return ValueError(
         f"{', '.join(rules)} would have nothing to judge, because {why}: leave the rules out, or "
         "that setting of the hook"
@@ -166,7 +166,7 @@ def nothing_to_judge(rules: Iterable[str], why: str) -> ValueError:
 
 
 def _in_one_line(lacking: Mapping[str, str]) -> list[str]:
-    """Return one line for all rules that lack the same."""
+    """Return one line for all rules with the same missing data."""
     rules: dict[str, list[str]] = {}
     for name, reason in lacking.items():
         rules.setdefault(reason, []).append(name)

@@ -1,4 +1,4 @@
-"""Whether rules that compare with losses of validation get any."""
+"""Checks whether rules that need validation losses get any."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["EVAL", "too_few", "without_validation"]
 
 EVAL: Final = "eval"
-"""Beginning of parameters that count in steps of validation."""
+"""Prefix of parameters for validation steps."""
 _LONGEST_PASS: Final = 100
-"""Steps that a pass of validation seldom exceeds: of a longer interval most passes have no step."""
+"""Usual maximum of steps per validation pass: with a longer interval, most passes save none."""
 _FEWEST: Final = 2
-"""Losses of validation below which nothing can be said to get worse."""
+"""Fewest validation losses that can show a trend."""
 
 
 def without_validation(
     rules: Iterable[RuleNeeds], collections: Mapping[str, CollectionConfig], hook: Mapping[str, str]
 ) -> list[str]:
-    """Return which rules probably cannot judge, for hardly a step of validation is saved for them.
+    """Return warnings about rules that get few or no validation steps.
 
     Args:
-        rules: What each rule needs.
-        collections: What the hook saves, by the collection's name.
+        rules: The needs of each rule.
+        collections: The saved collections by name.
         hook: Parameters of the hook.
     """
     found: dict[str, list[str]] = {}
@@ -56,10 +56,10 @@ def without_validation(
 
 
 def too_few(steps: SaveSteps) -> str:
-    """Return how many steps of validation are saved, in words, where these are too few; else "".
+    """Return in words how many validation steps are saved if these are too few; otherwise "".
 
     Args:
-        steps: When a collection is saved in mode EVAL.
+        steps: Save steps of a collection in mode EVAL.
     """
     interval = steps.interval or DEFAULT_SAVE_INTERVAL
     most = steps.most(interval)
