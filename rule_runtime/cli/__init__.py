@@ -12,14 +12,14 @@ from hook_layer.install_hint import install_hint
 __all__ = ["FAILED", "UNREAD", "main"]
 
 FAILED: Final = 70
-"""Exit status of an error that nobody foresaw, the `EX_SOFTWARE` of sysexits.h."""
+"""Exit status of an unexpected error: `EX_SOFTWARE` of sysexits.h."""
 UNREAD: Final = 141
 """Exit status if the output pipe is closed: the status that shells give SIGPIPE."""
 _MISTAKE: Final = 2
 
 
 def main() -> None:
-    """Run the command line; say which extra is missing if it is not installed."""
+    """Run the command line; if its extra is not installed, print which one is missing."""
     try:
         from rule_runtime.cli.app import app  # noqa: PLC0415 - only the command needs typer
     except ModuleNotFoundError as error:
@@ -38,12 +38,12 @@ def main() -> None:
 
 
 def _end_where_nobody_reads(app: Callable[[], None]) -> None:
-    """Run the commands; exit with `UNREAD` at a closed pipe, where Typer would exit with 1."""
+    """Run the commands; exit with `UNREAD` if the output pipe is closed (Typer: with 1)."""
     try:
         try:
             app()
         except SystemExit as end:
-            if isinstance(end.__context__, BrokenPipeError):  # click and rich end so
+            if isinstance(end.__context__, BrokenPipeError):  # click and rich exit this way
                 raise end.__context__ from None
             raise
         finally:
@@ -55,7 +55,7 @@ def _end_where_nobody_reads(app: Callable[[], None]) -> None:
 
 
 def _drop_output() -> None:
-    """Send what is still to be printed nowhere, or Python would complain of it at its end."""
+    """Discard the pending output, because Python would report an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""The commands, by name; each is a function of a module of its own."""
+"""Registers the commands by name; each is a function in its own module."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ app = typer.Typer(
 
 
 class _RuleMistakes(logging.Handler):
-    """Prints what is wrong with a rule, on one line."""
+    """Prints errors in rules on one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message."""
@@ -51,7 +51,7 @@ _OF_RULES: Final = (
     "rule_runtime.custom_rules.rule_mistakes",
     "rule_runtime.engine.evaluator",
 )
-"""Loggers of mistakes in rules."""
+"""Loggers of errors in rules."""
 _rule_mistakes: Final = _RuleMistakes(logging.WARNING)
 
 
@@ -72,7 +72,7 @@ def _stepwatch(
         ),
     ] = False,
 ) -> None:
-    """Hold the options of the command itself."""
+    """Define the options of `stepwatch` itself."""
     for name in _OF_RULES:
         logging.getLogger(name).addHandler(_rule_mistakes)
 
@@ -97,6 +97,6 @@ app.add_typer(rules_app)
 app.add_typer(local_app)
 for _group in (app, rules_app, local_app):
     for _registered in _group.registered_commands:
-        # Typer breaks the lines of a docstring once more, and joins none of them.
+        # Typer wraps the lines of a docstring again, but does not join them.
         _paragraphs = (inspect.getdoc(_registered.callback) or "").split("\n\n")
         _registered.help = "\n\n".join(" ".join(each.split()) for each in _paragraphs)

@@ -1,4 +1,4 @@
-"""The command `autopatch`: scripts of an environment that are watched without a change to them."""
+"""The command `autopatch`: watches unchanged scripts in a Python environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["autopatch"]
 
 
 class AutopatchState(str, Enum):
-    """What is done about the start-up file."""
+    """Action on the start-up file."""
 
     ON = "on"
     OFF = "off"

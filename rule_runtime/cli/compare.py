@@ -1,4 +1,4 @@
-"""The command `compare`: two runs beside each other."""
+"""The command `compare`: compares two runs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _print(found: Comparison) -> None:
 
 
 def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
-    """Return statistics that only one run has, in words, and their tensors."""
+    """Return a sentence about statistics that only one run has, with their tensors."""
     by_statistics: dict[str, list[str]] = {}
     for each in found.differences:
         if each.not_comparable:
@@ -104,7 +104,7 @@ def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Return names with commas between; of many some, and how many more there are."""
+    """Return names separated by commas; of many names, some and the number of further ones."""
     hidden = len(names) - _MAX_NAMED
     more = [f"{hidden} more; --output json has all"] if hidden > 0 else []
     return ", ".join([*names[:_MAX_NAMED], *more])

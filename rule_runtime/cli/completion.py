@@ -1,4 +1,4 @@
-"""What the shell completes: names of rules and packs."""
+"""Shell completion of the names of rules and packs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ __all__ = ["complete_pack", "complete_rule"]
 
 
 def complete_rule(incomplete: str) -> list[str]:
-    """Return the rules' names that begin so, `vanishing_gradient` or VanishingGradient."""
-    # The shell waits for what is imported here.
+    """Return the rules' names with this prefix, as `vanishing_gradient` or VanishingGradient."""
+    # Imports are lazy, because the shell waits for them.
     from rule_runtime.engine.registry import available_rules  # noqa: PLC0415
     from rule_runtime.engine.rule import snake_case  # noqa: PLC0415
 
@@ -17,7 +17,7 @@ def complete_rule(incomplete: str) -> list[str]:
 
 
 def complete_pack(incomplete: str) -> list[str]:
-    """Return the packs' names that begin so."""
+    """Return the packs' names with this prefix."""
     from rule_runtime.configuration.packs import PACKS  # noqa: PLC0415 - as above
 
     return [name for name in PACKS if name.startswith(incomplete)]

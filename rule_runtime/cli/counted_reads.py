@@ -11,7 +11,7 @@ __all__ = ["CountedReads"]
 
 
 class CountedReads:
-    """A store that reports each read of an index file; the first listing gives their number."""
+    """A store that reports each read of an index file; the first listing gives the total."""
 
     def __init__(
         self, store: Store, on_start: Callable[[int], None], on_read: Callable[[str], None]
@@ -23,7 +23,7 @@ class CountedReads:
 
     @property
     def uri(self) -> str:
-        """Where the store is, ending in "/"."""
+        """URI of the store, ending in "/"."""
         return self._store.uri
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
@@ -34,7 +34,7 @@ class CountedReads:
         return data
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in byte order."""
         count = 0
         for key in self._store.list(prefix, after):
             count += 1
@@ -56,5 +56,5 @@ class CountedReads:
         self._store.put(key, data)
 
     def delete(self, key: str) -> None:
-        """Remove the object; nothing happens when there is none."""
+        """Remove the object; does nothing if it does not exist."""
         self._store.delete(key)

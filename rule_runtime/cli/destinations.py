@@ -13,20 +13,20 @@ __all__ = ["printed_aside", "ready_file"]
 
 
 def printed_aside(output: Enum) -> AbstractContextManager[object]:
-    """Return a context in which what is printed stays out of an output that programs read.
+    """Return a context that keeps prints out of machine-readable output.
 
-    Rules of a user's file may print, when it is loaded and whenever they judge: that goes to
-    standard error then.
+    Rules in a user's file may print while they are loaded or evaluated: that goes to standard
+    error.
     """
     is_table = output.value == OutputFormat.TABLE.value
     return nullcontext() if is_table else redirect_stdout(sys.stderr)
 
 
 def ready_file(file: Path | None) -> None:
-    """Make the folder of a file that must be written, before anything takes time.
+    """Create the folder of an output file before slow work begins.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
         ValueError: The file is a folder.
     """
     if file is not None:

@@ -1,4 +1,4 @@
-"""The command `doctor`: what keeps an installation or a deployment from working."""
+"""The command `doctor`: checks an installation or a deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `download`: a copy of a run, also of one that continues."""
+"""The command `download`: copies a run, also during training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging a stored run in this process, by the code that judges it in the cloud."""
+"""Evaluates a stored run in this process, with the code of the cloud evaluators."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
-"""A comma that a `key=` follows; other commas part the items of a list."""
+"""A comma before a `key=`; other commas separate the items of a list."""
 _COLON_BETWEEN = re.compile(r"=.*:[A-Za-z_]\w*=", re.DOTALL)
-"""A colon where a comma is meant, unless it stands in a regular expression."""
+"""A colon in place of a comma, outside of a regular expression."""
 _IN_FILE = re.compile(r"(?!\w+:\w+=)(?P<source>.+?\.py):(?P<rule>[A-Za-z_]\w*(:.*)?)", re.DOTALL)
 
 
@@ -40,14 +40,13 @@ class ExitStatus(IntEnum):
 
 
 def parse_rule(text: str) -> tuple[str, Rule]:
-    """Return name and rule of `NAME[:key=value,...]`, or of `FILE.py:NAME[:key=value,...]`.
+    """Parse `NAME[:key=value,...]` or `FILE.py:NAME[:key=value,...]`; return name and rule.
 
-    A file named by the user who runs the command is trusted, as a script of theirs would be; only
-    files of this machine are.
+    A local file that the user names is trusted, like a script. Remote files are refused.
 
     Raises:
         ValueError: If the rule, its file or a parameter does not exist, or a value is not valid.
-        ImportError: If the file imports smdebug, and the real one was imported already.
+        ImportError: If the file imports smdebug, and the real one was already imported.
     """
     in_file = _IN_FILE.fullmatch(text)
     source = in_file["source"] if in_file else ""
@@ -79,14 +78,14 @@ def parse_rule(text: str) -> tuple[str, Rule]:
 
 
 def class_name(name: str) -> str:
-    """Return the name of a rule's class; `vanishing_gradient` is VanishingGradient, too."""
+    """Return the class name of a rule; converts `vanishing_gradient` to VanishingGradient."""
     if name.lower() != name:
         return name
     return next((rule for rule in available_rules() if snake_case(rule) == name), name)
 
 
 def _unnamed_rule(source: str) -> str:
-    """Return how to name a rule of a file, with the rules that the file seems to have."""
+    """Return how to name a rule of a file, with a list of its rules."""
     from rule_runtime.custom_rules.loader import MAX_SOURCE_BYTES  # noqa: PLC0415 - few ask for it
     from rule_runtime.custom_rules.rule_names import rule_names  # noqa: PLC0415 - as above
 
@@ -104,7 +103,7 @@ def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
 
     if "://" in source:
         raise ValueError(f"{source}: only a file of this machine can be given; copy it here first")
-    folder = Path(source).expanduser().resolve().parent  # where a link leads to
+    folder = Path(source).expanduser().resolve().parent  # target of a link
     return load_custom_rule(source, name, parameters, allowed=[folder], hide_smdebug=True)
 
 
@@ -117,7 +116,7 @@ def evaluate_run(
 ) -> Mapping[str, EvaluationState]:
     """Return the final state of each rule over a stored run.
 
-    `on_start` is called with the number of steps, `on_judged` for each of them, in words.
+    `on_start` is called with the number of steps, `on_judged` for each step, in words.
 
     Raises:
         ValueError: If the URI cannot be opened.
@@ -131,10 +130,10 @@ def evaluate_run(
 def exit_status_of_runs(
     runs: Sequence[Mapping[str, EvaluationState]], *, required: Collection[str] = ()
 ) -> ExitStatus:
-    """Return the exit status: an issue in any run outweighs rules that were not evaluated.
+    """Return the exit status: an issue in any run has priority over rules that were not evaluated.
 
-    A rule that failed is no success, and neither is a run without any evaluated rule, nor a
-    required rule that judged no run.
+    It is no success if a rule failed, a run has no evaluated rule, or a required rule evaluated no
+    run.
     """
     if not runs:
         return ExitStatus.NOT_JUDGED
@@ -156,5 +155,5 @@ def exit_status_of_statuses(statuses: Collection[str]) -> ExitStatus:
 
 
 def displayed_status(state: EvaluationState) -> str:
-    """Return the status to display; an Error can mean that there was nothing to evaluate."""
+    """Return the status to display; an Error can mean that the rule was not evaluated."""
     return NOT_EVALUATED if state.has_found_nothing_to_judge else state.status.value

@@ -1,4 +1,4 @@
-"""The commands `local ...`: the deployed stack, on this machine."""
+"""The commands `local ...`: run the deployed stack on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ local_app = typer.Typer(
 
 @local_app.callback()
 def _group() -> None:
-    """Keep `up` a command of its own."""
+    """Make Typer treat `up` as a subcommand."""
 
 
 @local_app.command()
@@ -39,13 +39,13 @@ def up(
     It prints the environment variables for training scripts. It needs a checkout of the repository.
     """
     with mistakes():
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
+        sys.path.insert(0, str(Path.cwd()))  # same as for `python -m`
         if importlib.util.find_spec("infra") is None:
             raise ValueError(
                 "the stack is part of the repository, not of the installed package: run this in a "
                 "checkout, after `make setup`"
             )
-        importlib.import_module("infra")  # says what is missing here
+        importlib.import_module("infra")  # reports what is missing
         options = [part for each in context or () for part in ("--context", each)]
         options += ["--json"] if output is OutputFormat.JSON else []
         sys.argv = ["stepwatch local up", *options]

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and their error messages."""
+"""Arguments shared by several commands, and their error messages."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ RegexOption = Annotated[
 
 
 class OutputFormat(str, Enum):
-    """How something is printed."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -99,13 +99,13 @@ OutputOption = Annotated[OutputFormat, typer.Option("--output", help="Output for
 
 @dataclass(frozen=True)
 class ChosenRules:
-    """The rules that a command is to judge by.
+    """The rules that a command evaluates.
 
     Attributes:
-        named: Those that were named, by the text that names each.
-        pack: The pack, if one was named, or else where nothing was.
-        asked: Those that the run itself asks for, where nothing was named.
-        problems: Why others that it asks for are left out.
+        named: Rules named by the user, by the text that names each.
+        pack: The pack that the user named, or the default pack.
+        asked: Rules that the run configures, if the user named none.
+        problems: Why some configured rules are ignored.
     """
 
     named: Sequence[tuple[str, Rule]]
@@ -115,7 +115,7 @@ class ChosenRules:
 
     @classmethod
     def of(cls, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
-        """Return the rules of a command's options.
+        """Return the rules from a command's options.
 
         Raises:
             ValueError: A rule, a parameter or a pack does not exist.
@@ -126,10 +126,10 @@ class ChosenRules:
 
     @classmethod
     def for_run(cls, store: Store, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
-        """Return the rules of a command's options, or else those that a stored run asks for.
+        """Return the rules from a command's options, otherwise those that a stored run configures.
 
         Raises:
-            ValueError: As of `of`, or no rule that the run asks for can be made here.
+            ValueError: See `of`, or none of the run's configured rules can be created here.
             StorageError: The storage cannot be read.
         """
         if rules or pack:
@@ -150,12 +150,12 @@ class ChosenRules:
 
     @property
     def names(self) -> list[str]:
-        """Names of the rules that were named one by one."""
+        """Names of the rules that the user named individually."""
         return [name for name, _ in self.named]
 
     @property
     def stops(self) -> frozenset[str]:
-        """Names of the rules whose findings are reason enough to stop a training."""
+        """Names of the rules whose findings stop a run."""
         return frozenset(self.names) | (self.pack.stops if self.pack else frozenset())
 
 
@@ -167,11 +167,11 @@ _MISTAKES: Final = (
 
 @contextmanager
 def mistakes() -> Iterator[None]:
-    """Print what the user can change, and end with the status for it."""
+    """Print errors that the user can fix, and exit with their status."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads what is printed: `main` ends quietly
+        raise  # the output pipe is closed: `main` exits quietly
     except re.error as error:
         _end_with_mistake(f"{error.pattern!r} is not a regular expression: {error}")
     except _MISTAKES as error:
@@ -187,7 +187,7 @@ def _end_with_mistake(error: object) -> NoReturn:
 def judged_or_stored(
     store: Store, rules: Sequence[str] | None, pack: str | None
 ) -> list[tuple[str, Rule]] | RunRules:
-    """Return the rules to judge a run by; where none are named, those that it has.
+    """Return the rules to evaluate on a run; by default, those that it configures.
 
     Raises:
         ValueError: A rule, a parameter or a pack does not exist.
@@ -200,10 +200,10 @@ def judged_or_stored(
 
 
 def newest_run(path: str) -> str:
-    """Return the folder of the newest run of a session; of a run the folder itself.
+    """Return the folder of a session's newest run; for a run, its own folder.
 
     Raises:
-        ValueError: There is no store for the URI, or the session has no run.
+        ValueError: No store supports the URI, or the session has no run.
         FormatError: `session.json` is damaged, or another version of Stepwatch wrote it.
         StorageError: The storage cannot be read.
     """
@@ -215,16 +215,16 @@ def newest_run(path: str) -> str:
 
 
 def open_run(path: str) -> Trial:
-    """Return the trial at a path that must hold steps already.
+    """Return the trial at a path; it must have saved steps.
 
     Raises:
-        ValueError: No step is stored there, or it is no path of a trial.
+        ValueError: No step is stored there, or the path is not a trial's.
         StorageError: The storage cannot be read.
     """
     from rule_runtime.trial.opening import trial_store  # noqa: PLC0415 - loads numpy
     from rule_runtime.trial.trial import Trial  # noqa: PLC0415 - as above
 
-    trial_store(path)  # refuses what is no path of a trial
+    trial_store(path)  # refuses a path that is not a trial's
     path = newest_run(path)
     with progress() as bar:
         store = CountedReads(trial_store(path), bar.begin, bar.done)
@@ -238,7 +238,7 @@ def open_run(path: str) -> Trial:
 def nothing_chosen(
     path: str, regex: Sequence[str] | None, collection: str | None = None
 ) -> ValueError:
-    """Return the mistake that no tensor of a run is what was asked for."""
+    """Return the error for a selection that matches no tensor of a run."""
     said = [f"--regex {each!r}" for each in regex or ()]
     said += [] if collection is None else [f"--collection {collection!r}"]
     asked = " and ".join(said) or "your selection"
@@ -246,24 +246,24 @@ def nothing_chosen(
 
 
 class Bar:
-    """A bar on a terminal that shows how far something long has got, and what was done last."""
+    """A progress bar on a terminal, with the name of the last item."""
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown
         self._task = shown.add_task("", total=None)
 
     def begin(self, total: int) -> None:
-        """Set the number of things to do from now on."""
+        """Set the number of remaining items."""
         self._shown.reset(self._task, total=total)
 
     def done(self, name: str) -> None:
-        """Count a thing that has been done."""
+        """Count a finished item."""
         self._shown.update(self._task, advance=1, description=name)
 
 
 @contextmanager
 def progress() -> Iterator[Bar]:
-    """Show a bar while something continues; none where nobody would see it."""
+    """Show a progress bar in the context; none if the output is not a terminal."""
     console = Console(stderr=True)
     columns = (
         BarColumn(),

@@ -1,4 +1,4 @@
-"""Printing rules and verdicts."""
+"""Prints rules and verdicts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ STATUS_COLOURS = {
     RuleStatus.NO_ISSUES_FOUND: "green",
     RuleStatus.ERROR: "yellow",
 }
-"""How each status is coloured; one that is not here is not."""
+"""Colour of each status; other statuses have none."""
 FEW_RULES: Final = 5
-"""Rules up to which each has a row of its own, whatever it says."""
+"""Up to this number of rules, each has its own row."""
 
 
 def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = False) -> Records:
-    """Return a table of rules, a line each unless their parameters must be there, too."""
+    """Return a table of rules, one line each, or more with parameters."""
     if not with_parameters:
         table = Records("rule", "what it finds", box=None)
         for name, rule in sorted(rules.items()):
@@ -42,16 +42,17 @@ def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = Fals
 
 
 def parameters_text(rule: type[Rule]) -> str:
-    """Return the parameters of a rule with their defaults and limits, a line each."""
+    """Return the parameters of a rule with their defaults and limits, one per line."""
     return "\n".join(_parameter(parameter) for parameter in rule.parameters())
 
 
 def verdicts_table(
     states: Mapping[str, EvaluationState], unfit: Collection[str] = frozenset()
 ) -> Group:
-    """Return a table of verdicts; of many rules the quiet ones stand below it, in short.
+    """Return a table of verdicts; if there are many rules, those without a finding are summarised
+    below.
 
-    An unfit rule is one for another kind of run. If it was not evaluated, only its name is shown.
+    An unfit rule is for another kind of run. If it was not evaluated, only its name is shown.
     """
     if len(states) <= FEW_RULES:
         return Group(_verdicts(states))

@@ -1,4 +1,4 @@
-"""The command `report`: one page about a run."""
+"""The command `report`: writes an HTML report about a run."""
 
 from __future__ import annotations
 

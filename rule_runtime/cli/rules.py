@@ -1,4 +1,4 @@
-"""The commands about rules themselves: `rules`, `rules explain NAME` and `rules new NAME`."""
+"""The commands `rules`, `rules explain NAME` and `rules new NAME`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _find(name: str) -> type[Rule]:
     if wanted in found:
         return found[wanted]
     if snake_case(name) == snake_case(_REPORT):
-        create_rule(_REPORT)  # it is none, and this says what it is
+        create_rule(_REPORT)  # it is not a rule; the error says what it is
     close = nearest_name(name, found)
     hint = f"did you mean {close!r}?" if close else "`stepwatch rules` lists them"
     raise UnknownRuleError(f"there is no rule {name!r}; {hint}")
@@ -138,8 +138,8 @@ def _described(rule: type[Rule]) -> dict[str, Any]:
 
 
 def _saved(rule: type[Rule]) -> list[str]:
-    """Return the names of the collections that a rule needs, at its defaults."""
+    """Return the names of the collections that a rule needs with its defaults."""
     try:
         return [config.name for config in rule().requires()]
-    except ParameterError:  # what it needs is for its parameters to say
+    except ParameterError:  # the parameters decide what it needs
         return []

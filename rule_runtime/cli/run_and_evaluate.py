@@ -43,7 +43,7 @@ __all__ = ["evaluate", "run"]
 
 
 class StopAt(str, Enum):
-    """Whose findings stop a script."""
+    """The rules whose findings stop a script."""
 
     SERIOUS = "serious"
     ANY = "any"
@@ -51,7 +51,7 @@ class StopAt(str, Enum):
 
 
 class RanksOption(str, Enum):
-    """Which ranks write."""
+    """The ranks that write."""
 
     AUTO = "auto"
     ALL = "all"
@@ -177,7 +177,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
         try:
             _print_session(watched, chosen, output, output_file, is_verbose=verbose)
         except OSError:
-            if status <= BY_SIGNAL:  # a closed terminal sends SIGHUP, and takes no output
+            if status <= BY_SIGNAL:  # a closed terminal sends SIGHUP and accepts no output
                 raise
     raise typer.Exit(status)
 
@@ -190,7 +190,7 @@ def _print_session(
     *,
     is_verbose: bool,
 ) -> None:
-    """Print what came out of a session, and where its tensors are."""
+    """Print the results of a session, and the path of its tensors."""
     is_table = output is OutputFormat.TABLE
     runs = [RunVerdicts(run.run.name, run.store.uri, run.states) for run in watched.runs]
     has_steps = any(run.has_steps for run in watched.runs)
@@ -239,7 +239,7 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
 
 
 def _judged(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
-    if not run.name:  # of a session some runs may have saved nothing
+    if not run.name:  # some runs of a session may have saved nothing
         check_has_steps(run.path)
     with progress() as bar:
         states = evaluate_run(run.path, chosen.all, on_start=bar.begin, on_judged=bar.done)
@@ -247,7 +247,7 @@ def _judged(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
 
 
 def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
-    """Return the names of the rules whose findings stop a script."""
+    """Return the names of the rules whose findings stop the script."""
     if stop is StopAt.NEVER:
         return frozenset()
     return chosen.stops if stop is StopAt.SERIOUS else frozenset(name for name, _ in chosen.all)
@@ -272,19 +272,19 @@ def _print_damage(states: Mapping[str, EvaluationState]) -> None:
     counts = max((s.counts for s in states.values()), key=lambda c: c.unreadable, default=None)
     if counts is not None and counts.unreadable:
         line = f"{counted(counts.unreadable, 'index file')} damaged and ignored"
-        is_of_file = counts.last_problem.startswith(INDEX_PREFIX)  # or of a worker given up since
+        is_of_file = counts.last_problem.startswith(INDEX_PREFIX)  # or of a lost worker
         _print_note(harmless(f"{line}: {counts.last_problem}" if is_of_file else line))
 
 
 def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
-    """Return the names of rules that nobody named, of networks alone, if trees were boosted."""
+    """Return names of unnamed rules for neural networks if the run trained boosted trees."""
     from rule_runtime.trial.collection_reader import CollectionReader  # noqa: PLC0415 - loads numpy
 
     needs = {name: {config.name for config in rule.requires()} for name, rule in chosen.all}
     of_networks = {name for name, of in needs.items() if of & _OF_NETWORKS and not of & _OF_TREES}
     unnamed = frozenset(of_networks.difference(chosen.names))
     if not unnamed:
-        return unnamed  # no need to read anything
+        return unnamed  # avoids reading files
     reader = CollectionReader(open_store(path))
     files = reader.load_all(reader.workers())
     is_of_trees = any(OF_BOOSTING in file.collections for file in files)
@@ -322,7 +322,7 @@ def _print_verdicts(
 
 
 def _table(run: RunVerdicts, chosen: ChosenRules, *, is_alone: bool) -> RenderableType:
-    """Return a table of verdicts; of one run among several without a finding only a line."""
+    """Return a table of verdicts; one of several runs without a finding gets a single line."""
     if is_alone:
         return verdicts_table(run.states, _unfit(run.path, chosen))
     found = [state for state in run.states.values() if state.status is RuleStatus.ISSUES_FOUND]

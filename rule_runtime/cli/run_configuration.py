@@ -1,4 +1,4 @@
-"""The rules of `stepwatch run` as `job.json` keeps them: what could configure them again."""
+"""Converts the rules of `stepwatch run` to the configuration in `job.json`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NO_BOUNDS: Final = StepBounds()
 
 
 def rule_configurations(rules: Iterable[tuple[str, Rule]]) -> list[dict[str, Any]]:
-    """Return rules and their names as members of `DebugRuleConfigurations`.
+    """Return the members of `DebugRuleConfigurations` for rules and their names.
 
-    Parameters are those that differ from the defaults; a rule of one's own has its file, too.
+    Only parameters that differ from the defaults are included. A custom rule also has its file.
     """
     return [
         {"RuleConfigurationName": name, "RuleParameters": _parameters(rule)} for name, rule in rules
@@ -41,7 +41,7 @@ def _parameters(rule: Rule) -> dict[str, str]:
 
 
 def _made_of(rule: Rule) -> tuple[type, Mapping[str, Any]]:
-    """Return the class of a rule, and what it was made with."""
+    """Return the class of a rule and its arguments."""
     from rule_runtime.custom_rules.smdebug_adapter import SmdebugRule  # noqa: PLC0415 - for `run`
 
     if isinstance(rule, SmdebugRule):
@@ -50,7 +50,7 @@ def _made_of(rule: Rule) -> tuple[type, Mapping[str, Any]]:
 
 
 def _file_of(judging: type) -> str | None:
-    """Return the file of a rule that was loaded from one; None for those that are installed."""
+    """Return the file of a custom rule; None for an installed rule."""
     module = sys.modules.get(judging.__module__)
     file = getattr(module, "__file__", None)
     is_installed = getattr(module, "__spec__", None) is not None

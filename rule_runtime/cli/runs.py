@@ -1,4 +1,4 @@
-"""The command `runs`: the sessions in a folder, with their verdicts."""
+"""The command `runs`: lists the sessions in a folder with their verdicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rule_runtime.trial.sessions import StoredRun, read_session, runs_of
 __all__ = ["runs"]
 
 _LAST_FILES: Final = 20
-"""Index files from the end in which the last training loss is looked for."""
+"""Number of last index files that are searched for the last training loss."""
 _LOSSES: Final = "losses"
 _NOT_JUDGED: Final = "not judged"
 _NO_ISSUE: Final = "no issue"
@@ -35,7 +35,7 @@ _NO_ISSUE: Final = "no issue"
 
 @dataclass(frozen=True)
 class _Summary:
-    """What is shown of a session: its path, its file, and the verdict and last loss of its runs."""
+    """A session's path, file, verdicts and last losses."""
 
     path: str
     session: SessionFile
@@ -141,7 +141,7 @@ def _summary(path: str, session: SessionFile, stored: list[StoredRun]) -> _Summa
 
 
 def _last_loss(path: str) -> float | None:
-    """Return the last saved training loss of a run; None without one."""
+    """Return the last saved training loss of a run; None if there is none."""
     from hook_layer.format.modes import ModeKeys  # noqa: PLC0415 - loads numpy
     from rule_runtime.trial.step_index import list_index_files, load_step_files  # noqa: PLC0415
     from rule_runtime.trial.step_view import StepReader  # noqa: PLC0415 - as above

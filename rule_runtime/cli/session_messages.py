@@ -1,4 +1,4 @@
-"""Messages about a session: on the terminal, and to a webhook."""
+"""Sends messages about a session to the terminal and to a webhook."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CLEAR_LINE: Final = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_
 
 
 class SessionMessages:
-    """Reports each finding once, the request to stop, and the end: on the terminal and to a URL.
+    """Reports each finding once, stop requests and the end, to the terminal and a URL.
 
     Raises:
-        ValueError: `notify_url` is no http or https URL.
+        ValueError: `notify_url` is not an http or https URL.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class SessionMessages:
         self._stops = stops
         self._console = console
         self._notifier = None if notify_url is None else Notifier(notify_url, self._problem)
-        self._found: dict[tuple[str, str], None] = {}  # by run and rule, in their order
+        self._found: dict[tuple[str, str], None] = {}  # by run and rule, in order
         self._begun_again: set[str] = set()
         self._stopped_by: str | None = None
         self._said_that_it_continues = False
 
     def changes(self, runs: Sequence[JudgedRun], stopped_by: str | None) -> None:
-        """Report what has not been reported yet of runs, and which rule asked for the end."""
+        """Report new findings of runs, and the rule that requested the stop."""
         for run in runs:
             self._report_attempt(run)
             for name, state in run.states.items():
@@ -54,7 +54,7 @@ class SessionMessages:
             self.line(f"stop requested by {stopped_by}")
 
     def _report_attempt(self, run: JudgedRun) -> None:
-        """Report once that a program began again, and where its steps continue."""
+        """Report once that a program restarted, and the step at which it continues."""
         name, attempt, first = run.run.name, run.run.attempt, run.judge.first_step
         if attempt == 1 or first is None or name in self._begun_again:
             return
@@ -72,7 +72,7 @@ class SessionMessages:
         self._say_that_it_continues(name)
 
     def end(self, end: ProcessEnd) -> None:
-        """Send how the command ended."""
+        """Send the result of the command."""
         if end.passed_on is not None:
             status, details = "Stopped", f"{end.passed_on.name} ended the command"
         elif self._stopped_by is not None:
@@ -88,27 +88,27 @@ class SessionMessages:
         self._send(details, None, status, None, details)
 
     def broke_off(self, error: BaseException) -> None:
-        """Send that the run is not watched any more, though nobody knows how it ended."""
+        """Send that watching failed; the result of the run is unknown."""
         details = f"the run is not watched any more: {type(error).__name__}"
         self._send(details, None, "Error", None, details)
 
     def close(self) -> None:
-        """Wait a little until the messages are sent."""
+        """Wait briefly until the messages are sent."""
         if self._notifier is not None:
             self._notifier.close()
 
     def line(self, text: str, style: str | None = None) -> None:
         """Print a line on the terminal."""
-        with suppress(OSError):  # the terminal may be gone
+        with suppress(OSError):  # the terminal may be closed
             self._console.print(text, style=style, markup=False, soft_wrap=True)
 
     def _begin_line(self) -> None:
-        """Begin a line of our own, below which a progress bar of the script continues."""
+        """Start a new line; a progress bar of the script continues below it."""
         with suppress(OSError):
             if self._console.is_terminal:
                 self._console.control(_CLEAR_LINE)
             else:
-                self._console.print()  # where the cursor is, nobody knows
+                self._console.print()  # the position of the cursor is unknown
 
     def _send(
         self, text: str, rule: str | None, status: str, step: int | None, details: str
@@ -119,7 +119,7 @@ class SessionMessages:
             )
 
     def _problem(self, problem: str) -> None:
-        with suppress(Exception):  # by another thread; the terminal may be gone
+        with suppress(Exception):  # by another thread; the terminal may be closed
             self.line(f"stepwatch: {problem}")
 
     def _say_that_it_continues(self, name: str) -> None:

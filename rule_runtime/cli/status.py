@@ -1,4 +1,4 @@
-"""The command `status`: the state of a job and of its rules."""
+"""The command `status`: shows the state of a job and its rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["status"]
 
 _STATUSES: Final = "DebugRuleEvaluationStatuses"
 _BELOW: Final = ("", "debug-output")
-"""Where a run lies below the folder of its job."""
+"""Possible paths of a run in its job's folder."""
 _NO_RUN: Final = (
     "the folder {0} holds no job.json, nor does its debug-output, so {0} was taken for the name of "
     "a job; "
@@ -100,7 +100,7 @@ def status(  # noqa: PLR0917 - each is an option of the command
 
 
 class _Described(NamedTuple):
-    """What is known of a job, where the logs of its rules are, and which values were cut."""
+    """The state of a job, where its rules' logs are, and which values were cut."""
 
     job: dict[str, Any]
     log_urls: dict[str, str]
@@ -111,7 +111,7 @@ def _described(job: DebugJob, *, should_stop: bool, should_wait: bool, logs: boo
     if should_stop:
         job.stop()
     if should_wait:
-        # Progress goes where verdicts do not: those may be read by a program.
+        # Progress goes to the other stream, because programs may read the verdicts.
         job.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
     return _Described(job.describe(), job.rule_log_urls() if logs else {}, job.cut_values())
 
@@ -121,7 +121,7 @@ def _is_session(job: str) -> bool:
 
 
 def _runs(job: str) -> list[str]:
-    """Return the folders of the runs that are meant; none where a job is named by its name."""
+    """Return the folders of the selected runs; empty if a job is given by name."""
     if not _is_place(job):
         return []
     return [absolute_output_path(run.path) for run in runs_at(job)]
@@ -140,7 +140,7 @@ def _known_job(job: str, output_path: str | None, stage: str) -> DebugJob:
 
 
 def _is_place(job: str) -> bool:
-    """Return whether a job is named by where its run is stored; a name has no slash in it."""
+    """Return whether the argument is a path of a run; job names have no slash."""
     return (
         "/" in job
         or _is_session(job)
@@ -149,13 +149,13 @@ def _is_place(job: str) -> bool:
 
 
 def _displayed_status(rule: dict[str, Any]) -> str:
-    """Return the status to display; an Error can mean that there was nothing to evaluate."""
+    """Return the status to display; an Error can mean that the rule was not evaluated."""
     details = rule.get("StatusDetails") or ""
     return NOT_EVALUATED if is_insufficient(details) else str(rule["RuleEvaluationStatus"])
 
 
 def _place(rule: dict[str, Any]) -> int:
-    """Return where a rule is listed: findings first, rules that were not evaluated last."""
+    """Return the sort key of a rule: findings first, rules that were not evaluated last."""
     if _displayed_status(rule) == NOT_EVALUATED:
         return len(STATUS_ORDER)
     return STATUS_ORDER.index(RuleStatus(rule["RuleEvaluationStatus"]))

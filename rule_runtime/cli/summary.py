@@ -1,4 +1,4 @@
-"""A summary of verdicts that fits on a terminal: findings, advice, and how many rules had none."""
+"""Summarises verdicts on one terminal screen: findings, advice, and the number of other rules."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rule_runtime.reporting.run_verdicts import RunVerdicts
 __all__ = ["Summary", "has_problem"]
 
 _MAX_LINES: Final = 12
-"""Lines of all findings together: with what follows them, 15."""
+"""Maximum lines of all findings together: 15 with the lines that follow."""
 _MAX_LINES_OF_ONE: Final = 5
-"""Lines of one finding: a sentence and its remedy, on 80 columns."""
+"""Maximum lines of one finding: a sentence and its remedy on 80 columns."""
 
 
 def has_problem(state: EvaluationState) -> bool:
-    """Return whether a rule found an issue, or failed."""
+    """Return whether a rule found an issue or failed."""
     is_issue = state.status is RuleStatus.ISSUES_FOUND
     return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The findings of runs, each cut to a few lines, and one line about the other rules."""
+    """The findings of runs, a few lines each, and one line about the other rules."""
 
     runs: Sequence[RunVerdicts]
     required: Collection[str] = ()

@@ -1,4 +1,4 @@
-"""Tables that stay readable on narrow terminals, texts that fill its width and do no harm to it."""
+"""Tables for narrow terminals, and texts without control characters."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rich.text import Text
 __all__ = ["Records", "harmless", "reflowed"]
 
 _MAX_NAME: Final = 32
-"""Characters up to which a name stands on one line."""
+"""Names up to this length stay on one line."""
 _MIN_TEXT: Final = 16
-"""Characters that a column of text has at least, or a table is none."""
+"""Minimum width of a text column in a table."""
 _ENTRY: Final = re.compile(r"[A-Za-z_]\w*: ")
 
 
 class Records:
-    """Rows that are a table where it fits, and else one below the other; nothing is cut.
+    """Rows shown as a table if it fits, otherwise as a list; nothing is cut.
 
-    The first column has the rows' names, those of `whole` are never broken into lines. Without a
-    box there are no headings either.
+    The first column has the rows' names; those in `whole` are never wrapped. Without a box, there
+    are no headings.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Records:
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: Text | str) -> None:
-        """Add a row of texts; markup in them is none, nor are a terminal's commands."""
+        """Add a row of texts; markup and terminal control characters have no effect."""
         self._rows.append([_harmless_text(cell) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table, or the list, whichever fits."""
+        """Yield the table or the list."""
         if self._least_width() <= options.max_width:
             yield self._table(options.max_width)
         else:
@@ -60,8 +60,8 @@ class Records:
         columns = []
         for at, name in enumerate(self._columns):
             least = self._least(at)
-            # What is given a width is left as it is when others are made narrower; what has a least
-            # width only is made narrower all the same, and then the table is too wide.
+            # rich does not shrink columns with a fixed width. It shrinks columns with a minimum
+            # width even if the table is then too wide.
             width = self._name_width(max_width) if at == 0 else None
             width = least if name in self._whole else width
             columns.append(Column(name, overflow="fold", min_width=least, width=width))
@@ -72,7 +72,9 @@ class Records:
         return table
 
     def _name_width(self, max_width: int) -> int:
-        """Return how wide the names are: as wide as the longest if the other texts leave that."""
+        """Return the width of the names: that of the longest name, if enough remains for the other
+        texts.
+        """
         others = [at for at in range(1, len(self._columns)) if self._columns[at] not in self._whole]
         taken = sum(self._least(at) for at in range(1, len(self._columns)) if at not in others)
         free = max_width - taken - 3 * len(self._columns) - 1
@@ -81,12 +83,12 @@ class Records:
         return max(self._least(0), min(self._widest(0), room))
 
     def _widest(self, at: int) -> int:
-        """Return how many characters the longest cell of a column has, or a word above it."""
+        """Return the width of a column's longest cell, or of the longest word in its heading."""
         words = self._columns[at].split() if self._box is not None else []
         return max([row[at].cell_len for row in self._rows] + [len(word) for word in words] + [0])
 
     def _least(self, at: int) -> int:
-        """Return how wide a column is at least, so that no short name in it is broken."""
+        """Return the minimum width of a column, so that short names are not wrapped."""
         widest = self._widest(at)
         if self._columns[at] in self._whole:
             return widest
@@ -102,10 +104,10 @@ class Records:
 
 
 def harmless(text: str) -> str:
-    """Return a text in which what cannot be printed, but new lines and tabs, is a question mark.
+    """Return a text with a question mark for each non-printable character except newline and tab.
 
-    Texts come out of files that others may write: an escape sequence in one would be a command to
-    the terminal, such as to set the clipboard.
+    Other users may write the files that texts come from. An escape sequence could control the
+    terminal, for example set the clipboard.
     """
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
@@ -114,12 +116,12 @@ def _harmless_text(cell: Text | str) -> Text:
     if isinstance(cell, str):
         return Text(harmless(cell))
     cell = cell.copy()
-    cell.plain = harmless(cell.plain)  # as long as before, so that styles stay in their places
+    cell.plain = harmless(cell.plain)  # the length stays the same, so that styles stay in place
     return cell
 
 
 def reflowed(documentation: str, width: int) -> str:
-    """Return a docstring whose paragraphs fill a width; headings and entries stay on their own."""
+    """Return a docstring with wrapped paragraphs; headings and entries stay separate."""
     return "\n".join(
         textwrap.fill(
             " ".join(line.strip() for line in part),
@@ -134,7 +136,7 @@ def reflowed(documentation: str, width: int) -> str:
 
 
 def _parts(documentation: str) -> Iterator[list[str]]:
-    """Yield the lines of each paragraph, heading and entry; an empty one for an empty line."""
+    """Yield the lines of each paragraph, heading and entry; an empty list for an empty line."""
     part: list[str] = []
     for line in documentation.splitlines():
         deeper = bool(part) and len(_indentation(line)) > len(_indentation(part[0]))

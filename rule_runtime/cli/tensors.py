@@ -1,4 +1,4 @@
-"""The commands that show what a run saved: `tensors` and `plot`."""
+"""The commands `tensors` and `plot`: list and plot saved tensors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _tensors_table(trial: Trial, names: Sequence[str]) -> Records:
 
 
 def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
-    """Return a line for each collection that has tensors, and one for those that are in none."""
+    """Return a row for each collection with tensors, and one for tensors without a collection."""
     from rule_runtime.trial.notebook import steps_text  # noqa: PLC0415 - loads numpy
 
     collections, modes = trial.collections(), trial.modes()
@@ -90,7 +90,7 @@ def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
             mode: {step for name in held for step in trial.tensor(name).steps(mode=mode)}
             for mode in modes
         }
-        if not any(steps.values()):  # modes were never set, as XGBoost has none
+        if not any(steps.values()):  # modes were never set, as in XGBoost
             steps = {
                 ModeKeys.GLOBAL: {step for name in held for step in trial.tensor(name).steps()}
             }
@@ -100,7 +100,7 @@ def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
 
 
 def _facts(trial: Trial, described: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the facts about each tensor, with its name and its collections."""
+    """Return facts about each tensor, with its name and collections."""
     collections = list(trial.collections().values())
     return [
         {

@@ -1,4 +1,4 @@
-"""The command `ui`: a page that shows a run while it trains."""
+"""The command `ui`: shows a run in the browser while it trains."""
 
 from __future__ import annotations
 

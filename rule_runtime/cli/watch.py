@@ -1,4 +1,4 @@
-"""The command `watch`: a live view of a run on the terminal."""
+"""The command `watch`: shows a run on the terminal while it trains."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def watch(  # noqa: PLR0917 - each is an option of the command
             console = Console() if output is OutputFormat.TABLE else None
             numbers = watch_run(follower, once=once, console=console, pause=pause)
             statuses |= {_displayed_status(verdict) for verdict in numbers.verdicts}
-            is_last = once or not follower.has_ended  # somebody interrupted
+            is_last = once or not follower.has_ended  # Ctrl-C was pressed
             run = None if is_last else await_next_run(path, run, pause)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(numbers.to_json(), indent=2))
@@ -92,10 +92,10 @@ def watch(  # noqa: PLR0917 - each is an option of the command
 
 
 def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) -> str:
-    """Wait until a run has begun at a path, and return its folder: of a session its newest run.
+    """Wait for a run at a path, and return its folder; for a session, its newest run.
 
     Raises:
-        ValueError: No run has begun there, and nobody waits for it any longer.
+        ValueError: No run began there in time, or the user stopped waiting.
     """
     if (run := _begun_run(path)) is not None:
         return run
@@ -114,7 +114,7 @@ def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) ->
 
 
 def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None:
-    """Wait until another run than the one that was shown begins in a session; None if none does."""
+    """Wait for the next run of a session after the shown one; None if there is none."""
     store = open_store(path)
     has_printed = False
     try:
@@ -132,7 +132,7 @@ def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None
 
 
 def _meant(store: Store) -> str:
-    """Return a sibling folder with a similar name; nothing without one."""
+    """Return a sibling folder with a similar name; "" if there is none."""
     if not isinstance(store, LocalStore) or not store.path.parent.is_dir():
         return ""
     beside = [each for each in store.path.parent.iterdir() if each.is_dir()]
@@ -147,7 +147,7 @@ def wait_for_run(
     pause: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> str | None:
-    """Wait until a run has begun, and return its folder; None if the time is up or at Ctrl-C."""
+    """Wait until a run has begun, and return its folder; None after the timeout or Ctrl-C."""
     until = clock() + timeout_s
     try:
         while (run := begun_run()) is None and clock() < until:
@@ -158,7 +158,7 @@ def wait_for_run(
 
 
 def _begun_run(path: str) -> str | None:
-    """Return the folder of the newest run at a path; None where none has begun."""
+    """Return the folder of the newest run at a path; None if none has begun."""
     from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
 
     store = open_store(path)
@@ -181,11 +181,11 @@ def watch_run(
     console: Console | None,
     pause: Callable[[], None],
 ) -> JobNumbers:
-    """Look at a run until it has ended or somebody interrupts, and return how it stands then.
+    """Follow a run until it ends or Ctrl-C, and return its last state.
 
-    It is shown at the end at least, if there is a console.
+    With a console, it prints at least the final state.
     """
-    for _ in range(_MAX_LOOKS):  # each takes in a bounded number of files
+    for _ in range(_MAX_LOOKS):  # each update reads a bounded number of files
         if not follower.look():
             break
     numbers = follower.numbers()
@@ -205,7 +205,7 @@ def watch_run(
 
 
 def shown(numbers: JobNumbers) -> RenderableType:
-    """Return how a run stands, for a terminal."""
+    """Return the state of a run for a terminal."""
     reading = numbers.reading
     state = "has ended" if reading.has_ended else "continues"
     state = state if reading.stop is None else reading.end
@@ -232,15 +232,14 @@ def shown(numbers: JobNumbers) -> RenderableType:
 
 
 def _has_failed(verdict: JobVerdict) -> bool:
-    """Return whether a rule did not judge, so that its details say why."""
+    """Return whether a rule was not evaluated, so that its details show the reason."""
     return verdict.is_not_judged or verdict.status is RuleStatus.ERROR
 
 
 def sparkline(numbers: Sequence[float | None], width: int = _SPARK_WIDTH) -> str:
-    """Return a curve of one line of text: `▁` its least number, `█` its largest.
+    """Return a curve as one line of text, from `▁` (smallest number) to `█` (largest).
 
-    A cross stands for a number that is not finite. Each character shows the last number of its
-    share.
+    A cross marks a number that is not finite. Each character shows the last number of its part.
     """
     at = [(i + 1) * len(numbers) // width - 1 for i in range(width)]
     chosen = [numbers[i] for i in at] if len(numbers) > width else list(numbers)

@@ -1,4 +1,4 @@
-"""The command `run`: a command with hooks in its trainings, and rules that judge them meanwhile."""
+"""Runs a command with hooks in its training runs, and evaluates rules meanwhile."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from rule_runtime.engine.state import EvaluationState
 __all__ = ["BY_SIGNAL", "INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedSession"]
 
 SCRIPT_FAILED: Final = 4
-"""Exit status where no issue was found, and the script ended with a status of its own."""
+"""Exit status if the script failed and no issue was found."""
 INTERRUPTED: Final = 130
-"""Exit status after Ctrl-C, as a shell has it."""
+"""Exit status after Ctrl-C, as in a shell."""
 _SAVE_INTERVAL: Final = 10
 BY_SIGNAL: Final = 128
-"""What a shell adds to the number of a signal for the exit status."""
+"""Offset of a signal's number in the exit status, as in a shell."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a command is watched.
+    """Options for watching a command.
 
     Attributes:
-        out_dir: Folder or URI of the session; None: a new one below `runs/`.
-        save_interval: Steps between two that are saved; None: 10, after a dense start.
-        stops: Names of the rules whose finding ends the session.
-        patience_s: Seconds that the command may take to end once it was asked to.
-        required: Names of the rules; each must be able to judge.
-        stdout: File descriptor that the script's standard output goes to; None: ours.
-        notify_url: Where messages about the run are posted; None: nowhere.
+        out_dir: Folder or URI of the session; None for a new folder in `runs/`.
+        save_interval: Interval of saved steps; None for 10 after a dense start.
+        stops: Names of the rules whose findings stop the session.
+        patience_s: Seconds that the command has to end after a stop request.
+        required: Names of the rules that must be evaluated.
+        stdout: File descriptor for the script's standard output; None to inherit ours.
+        notify_url: URL for messages about the run; None for none.
     """
 
     out_dir: str | None
@@ -72,16 +72,15 @@ class RunOptions:
 
 
 class WatchedSession:
-    """A command, and the verdicts on each training that begins in it.
+    """A watched command, with the verdicts on each of its training runs.
 
     Attributes:
         path: Folder or URI of the session.
-        why_nothing: Why nothing was captured, if that is so, once the command has ended.
+        why_nothing: Why nothing was captured, if so, once the command has ended.
 
     Raises:
-        ValueError: The folder's URI cannot be opened, `notify_url` is none, or a rule misspells a
-            collection.
-        StorageError: Nothing can be written there.
+        ValueError: The folder's URI or `notify_url` is invalid, or a rule misspells a collection.
+        StorageError: The folder is not writable.
     """
 
     why_nothing = ""
@@ -111,20 +110,19 @@ class WatchedSession:
 
     @property
     def runs(self) -> Sequence[JudgedRun]:
-        """The runs that began, with their verdicts."""
+        """The training runs so far, with their verdicts."""
         return [] if self._judge is None else self._judge.runs
 
     @property
     def num_not_watched(self) -> int:
-        """How many more runs began than are watched, once the command has ended."""
+        """Number of training runs that were not watched, once the command has ended."""
         return self._num_not_watched
 
     def run(self) -> int:
-        """Run the command and return the exit status to end with.
+        """Run the command and return the exit status.
 
         Raises:
-            ValueError: There is no such script or command, or rules ask for what cannot be had
-                together.
+            ValueError: The script or command does not exist, or needs of rules conflict.
             OSError: It cannot be run.
         """
         try:
@@ -157,7 +155,7 @@ class WatchedSession:
         return SCRIPT_FAILED
 
     def empty_states(self) -> Mapping[str, EvaluationState]:
-        """Return the verdicts where no run began: every rule had nothing to judge."""
+        """Return the verdicts if no run began: no rule was evaluated."""
         judge = LiveJudge(open_store("memory://no-run"), self._rules, stops=lambda _: False)
         judge.look(is_over=True)
         return judge.states
@@ -200,7 +198,7 @@ class WatchedSession:
         interval = _SAVE_INTERVAL if asked is None else asked
         collections = collections_for(dict(self._rules), interval, begins_densely=asked is None)
         root = self._store.uri
-        # Elsewhere than here a deployment may judge the runs, and by rules of its own.
+        # In S3, a deployment may evaluate the runs by its own rules.
         is_here = root.startswith("file:")
         return {
             **({"DebugRuleConfigurations": rule_configurations(self._rules)} if is_here else {}),
@@ -218,7 +216,7 @@ class WatchedSession:
 
 
 def _check_collections(rules: Sequence[tuple[str, Rule]]) -> None:
-    """Refuse what the hook would refuse in the command: a collection with a misspelled name."""
+    """Refuse misspelled collection names, which the hook would refuse in the command."""
     for name, rule in rules:
         for config in rule.requires():
             meant = meant_collection(config.name)
