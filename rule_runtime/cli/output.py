@@ -49,8 +49,7 @@ def parameters_text(rule: type[Rule]) -> str:
 def verdicts_table(
     states: Mapping[str, EvaluationState], unfit: Collection[str] = frozenset()
 ) -> Group:
-    """Return a table of verdicts; if there are many rules, those without a finding are summarised
-    below.
+    """Return a table of verdicts; many rules without a finding are summarised below it.
 
     An unfit rule is for another kind of run. If it was not evaluated, only its name is shown.
     """

@@ -72,9 +72,7 @@ class Records:
         return table
 
     def _name_width(self, max_width: int) -> int:
-        """Return the width of the names: that of the longest name, if enough remains for the other
-        texts.
-        """
+        """Return the width of the longest name, or less if the other texts need the space."""
         others = [at for at in range(1, len(self._columns)) if self._columns[at] not in self._whole]
         taken = sum(self._least(at) for at in range(1, len(self._columns)) if at not in others)
         free = max_width - taken - 3 * len(self._columns) - 1

@@ -1,7 +1,6 @@
-"""Reports of a training as files for people (extra `report`).
+"""Writes reports about runs as files (extra `report`).
 
-`job_report(trial)` is the report about a job of any kind; `xgboost_report.py` has one more, about
-trainings with XGBoost.
+`job_report(trial)` is the report about any job; `xgboost_report.py` has one for XGBoost runs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["HtmlReport", "job_report"]
 if TYPE_CHECKING:
     from rule_runtime.reporting.html_report import HtmlReport, job_report
 else:
-    # Other parts of this package do without jinja2, which pages need.
+    # Other parts of this package work without jinja2, which pages need.
     __getattr__, __dir__ = lazy_names(
         __name__, dict.fromkeys(__all__, "rule_runtime.reporting.html_report")
     )

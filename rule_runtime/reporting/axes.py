@@ -1,4 +1,4 @@
-"""Axes of pictures: where a number lies between two bounds, and which numbers are written there."""
+"""Axes of charts: positions of numbers and tick labels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PRECISE: Final = 1e-9
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from one bound to the other, with the numbers that are written at it.
+    """An axis between two bounds, with its tick labels.
 
-    If it is logarithmic, equal ratios are equally long.
+    On a logarithmic axis, equal ratios have equal lengths.
     """
 
     low: float
@@ -36,16 +36,16 @@ class Axis:
         max_ticks: int = 5,
         is_tight: bool = False,
     ) -> Axis:
-        """Return an axis that shows all of some finite numbers, if any.
+        """Return an axis that shows all given finite numbers; there may be none.
 
-        A logarithmic axis takes numbers above zero only. A tight one ends at the outermost numbers
+        A logarithmic axis shows only positive numbers. A tight axis ends at the extreme numbers
         instead of at ticks.
         """
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         if is_log:
             return _log_axis(max(low, _SMALLEST), max(high, _SMALLEST))
         if not math.isfinite(high - low):
-            low, high = low / 4, high / 4  # the difference of extreme numbers is beyond a float
+            low, high = low / 4, high / 4  # the difference of extreme numbers overflows a float
         if high - low <= _PRECISE * max(abs(low), abs(high)):
             spread = abs(high) * 0.1 or 1.0
             low, high = (low, low + spread) if is_tight else (low - spread, high + spread)
@@ -58,7 +58,7 @@ class Axis:
         return cls(low, high, is_log=False, ticks=ticks)
 
     def share(self, value: float) -> float:
-        """Return where a number lies, from 0 at the lower bound to 1 at the upper one."""
+        """Return the position of a number, from 0 at the lower bound to 1 at the upper one."""
         if self.is_log:
             inside = min(max(value, self.low), self.high)
             return math.log(inside / self.low) / math.log(self.high / self.low)
@@ -66,7 +66,7 @@ class Axis:
 
 
 def number_text(value: float) -> str:
-    """Return a number as it is written at an axis and in a sentence, four digits long."""
+    """Return a number with four digits for axes and sentences."""
     if value == 0:
         return "0"
     if value == int(value) and abs(value) < 1e4:  # noqa: PLR2004 - four digits are short

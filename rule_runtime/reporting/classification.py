@@ -25,7 +25,7 @@ AVERAGES: Final = ("micro", "macro", "weighted")
 """Averages over examples, over classes, and over classes weighted by their number of examples."""
 
 _MAX_CLASSES: Final = 1 << 13
-"""Classes; a matrix of more would take more than half a gigabyte."""
+"""Maximum number of classes; a larger matrix would take more than half a gigabyte."""
 
 _NUM_CLASSES_OF_BINARY: Final = 2
 
@@ -80,8 +80,8 @@ class ClassScores:
     """Scores of each class; 0 if a quotient is undefined.
 
     Attributes:
-        precision: Share of the predictions of the class that are right [K].
-        recall: Share of the examples of the class that are predicted as it [K].
+        precision: Share of the predictions of the class that are correct [K].
+        recall: Share of the examples of the class that are predicted correctly [K].
         f1: Harmonic mean of the two [K].
         support: Number of examples of the class [K].
         is_present: True for a class with a label or a prediction [K].
@@ -124,8 +124,8 @@ def averaged_scores(matrix: npt.NDArray[np.int64]) -> dict[str, dict[str, float]
     rows = {"precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
     macro, weighted = scores.is_present, scores.support
     return {
-        # Each wrong example is one too many of a class and one too few of another, so that all
-        # three are the accuracy.
+        # Each wrong example is a false positive of one class and a false negative of another, so
+        # all three equal the accuracy.
         "micro": dict.fromkeys(rows, accuracy),
         "macro": {name: float(_quotient(row @ macro, macro.sum())) for name, row in rows.items()},
         "weighted": {

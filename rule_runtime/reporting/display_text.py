@@ -1,4 +1,4 @@
-"""Texts out of files as a page shows them."""
+"""Makes texts from files safe to display."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _MAX_LENGTH: Final = 160
 
 
 def shown_text(value: object, max_length: int = _MAX_LENGTH) -> str:
-    """Return a text without what cannot be printed, shortened in its middle if it is long.
+    """Return a text without non-printable characters; shortens the middle of a long text.
 
-    Names come out of files: they must not turn the writing direction, nor fill a page.
+    Names from files must neither change the writing direction nor fill a page.
     """
     text = "".join(c if c.isprintable() else "?" for c in str(value)[: 4 * max_length])
     if len(text) <= max_length:

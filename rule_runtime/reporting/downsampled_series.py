@@ -1,4 +1,4 @@
-"""A series over steps that stays short: of a long one every second, fourth, ... entry is kept."""
+"""A series of bounded length: it keeps every second, fourth, ... entry of a long series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class EvenSeries(Generic[_T]):
-    """Entries by step, evenly over all that were offered, in whichever order."""
+    """Entries by step, evenly distributed over all offered steps, in any order."""
 
     def __init__(self) -> None:
         self.entries: dict[int, _T] = {}
@@ -18,7 +18,7 @@ class EvenSeries(Generic[_T]):
         self._num_offered = 0
 
     def offer(self, step: int, entry: _T, limit: int) -> None:
-        """Keep an entry unless it lies between two that are enough; at most `limit`, at least 2."""
+        """Keep every second, fourth, ... offered entry; at most `limit` entries, at least 2."""
         is_wanted = self._num_offered % self._each == 0
         self._num_offered += 1
         if not is_wanted:

@@ -1,4 +1,4 @@
-"""The index files of a run, and which of them to read first."""
+"""Lists the index files of a run, and in which order to read them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rule_runtime.trial.step_index import list_index_files
 __all__ = ["MAX_WORKERS", "FilesOfRun"]
 
 MAX_WORKERS: Final = 8
-"""Number of workers whose steps are read, besides those of findings."""
+"""Number of workers whose steps are read, besides those with findings."""
 _KEYS_BETWEEN_LOOKS: Final = 1000
 _GOLDEN: Final = 0.6180339887498949
-"""The golden section: its multiples fall evenly into every part of the unit."""
+"""The golden section: its multiples are evenly distributed modulo 1."""
 
 
 @dataclass(frozen=True)
 class FilesOfRun:
-    """The index files of a folder by step; those of other runs are among them.
+    """The index files of a folder by step, including those of other runs.
 
     Attributes:
         by_worker: Key of the file of each step, by worker.
-        is_cut: Whether there was no time to find all.
+        is_cut: Whether the listing ran out of time.
     """
 
     steps: Sequence[int]
@@ -38,7 +38,7 @@ class FilesOfRun:
 
     @classmethod
     def listed(cls, store: Store, is_late: Callable[[], bool]) -> FilesOfRun:
-        """List them, as long as that is not late.
+        """List the files until time runs out.
 
         Raises:
             StorageError: If the storage fails.
@@ -55,7 +55,7 @@ class FilesOfRun:
         return cls(steps, by_worker, last_key, is_cut)
 
     def around(self, evidence: Sequence[Evidence]) -> list[str]:
-        """Return keys of the steps around findings, of the worker of each."""
+        """Return keys of the steps around findings, for the worker of each finding."""
         keys = []
         for found in evidence:
             of_worker = self.by_worker.get(found.worker, {})
@@ -65,7 +65,7 @@ class FilesOfRun:
         return keys
 
     def sampled(self, limit: int, wanted: set[str]) -> Iterator[str]:
-        """Yield keys of no more steps than a limit, of a few workers, coarse first."""
+        """Yield keys of at most `limit` steps, of a few workers, coarse first."""
         workers = sorted(self.by_worker)
         chosen = [*workers[:MAX_WORKERS], *sorted(wanted.intersection(workers[MAX_WORKERS:]))]
         for step in _spread(self.steps, limit):
@@ -75,11 +75,10 @@ class FilesOfRun:
 
 
 def _spread(steps: Sequence[int], limit: int) -> Iterator[int]:
-    """Yield steps, the first and the last among them, so that every beginning is spread evenly.
+    """Yield steps so that every prefix is evenly distributed; the first and last step come first.
 
-    Where there are more than the limit, one is taken of each of as many equal portions, not always
-    at the same place of it: an evaluation at every hundredth step must neither be always met nor
-    always missed.
+    If there are too many steps, it picks one from each of `limit` equal portions, at varying
+    positions. So evaluations at every hundredth step are neither always hit nor always missed.
     """
     count = min(len(steps), max(limit, 2))
     portions = [at * len(steps) // count for at in range(count + 1)]

@@ -1,4 +1,4 @@
-"""What can be drawn of what rules measure, from what is stored of a run.
+"""Finds plottable numbers for the measures of rules in the stored data of a run.
 
 Shape legend: C = statistics.
 """
@@ -29,31 +29,31 @@ _Numbers = Callable[[Sequence[WatchedRow]], Sequence[float | None]]
 
 
 class Agreement(Enum):
-    """What the drawn number must have in common with the measured one where it was found."""
+    """How the plotted number must agree with the measured one at the finding."""
 
     SAME = "same"
-    """They are the same number; the threshold is drawn."""
+    """They are equal; the threshold is plotted."""
     SIDE = "side"
-    """They lie on the same side of the threshold, which is drawn."""
+    """They are on the same side of the threshold, which is plotted."""
     ZERO = "zero"
-    """The drawn number is zero; there is no threshold."""
+    """The plotted number is zero; there is no threshold."""
     NONE = "none"
-    """Nothing: it is another number, and the threshold is none of it."""
+    """No agreement: it is another number, and the threshold does not apply to it."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is drawn for a measure.
+    """The plotted number for a measure.
 
     Attributes:
-        what: What it is, in words.
-        numbers: Returns it for the rows of successive steps, None where a step lacks it;
-            None if the tensor's statistics never contain it.
+        what: Its description.
+        numbers: Returns it for the rows of successive steps, None for steps without it; None if the
+            tensor's statistics never contain it.
         unit: Its unit.
-        agreement: What it must have in common with what the rule measured.
-        note: What the reader must know to read it.
-        prefix: What stands before the name of the finding's tensor in that of the drawn one.
-        is_beside: Whether the tensor of the other modes is drawn, too.
+        agreement: How it must agree with the rule's measure.
+        note: Explanation for the reader.
+        prefix: Prefix that gives the name of the plotted tensor from the finding's tensor.
+        is_beside: Whether the tensor is also plotted for other modes.
     """
 
     what: str
@@ -101,7 +101,7 @@ def _drift(rows: Sequence[WatchedRow], which: int) -> list[float | None]:
 
 
 def _least_ratios(rows: Sequence[WatchedRow]) -> list[float | None]:
-    """Return what updates between saved steps are at least, by the mean sizes of elements."""
+    """Return lower bounds of updates between saved steps, relative to mean element sizes."""
     if len(rows) < 2:  # noqa: PLR2004 - a change is between two
         return [None] * len(rows)
     table = np.stack([each.row for each in rows])
@@ -110,7 +110,7 @@ def _least_ratios(rows: Sequence[WatchedRow]) -> list[float | None]:
 
 
 LOSS: Final = Measure("value", _of_rows(_value), agreement=Agreement.NONE)
-"""A tensor of one element, such as a loss, as it is."""
+"""The value of a one-element tensor, such as a loss."""
 
 
 def _of_loss(judged: str, *, is_beside: bool = False) -> Measure:
@@ -210,4 +210,4 @@ MEASURES: Final[dict[str, Measure]] = {
         "for how many evaluations their mean has not improved", is_beside=True
     ),
 }
-"""By the name of the rule's measure; of what is not here nothing is drawn."""
+"""The plotted number by name of the rule's measure; other measures are not plotted."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["WINDOW", "FindingPlot", "finding_plot", "watch_finding"]
 
 WINDOW: Final = 40
-"""Saved steps before, and behind, the finding."""
+"""Number of saved steps before and after the finding."""
 _REL_TOLERANCE: Final = 1e-3
-"""Norms are kept in single precision."""
+"""Norms have single precision."""
 _FROM_VALUES: Final = frozenset({"zero_percent", "dead_units_percent"})
 _OF_ALL_GRADIENTS: Final = "norm_of_all_gradients"
 _SIZE: Final = STATISTICS_COLUMNS.index("size")
@@ -36,12 +36,12 @@ _EVALUATION: Final = frozenset({"EVAL", "PREDICT"})
 
 @dataclass(frozen=True)
 class FindingPlot:
-    """The numbers of a finding around it.
+    """The plotted numbers around a finding.
 
     Attributes:
-        lines: The curves; the first is that of the finding's mode.
-        threshold: What the rule compared it with; None where that is another number than is drawn.
-        caption: What the picture shows, in words, and how that differs from what the rule judged.
+        lines: The curves; the first has the finding's mode.
+        threshold: The rule's threshold; None if another number is plotted.
+        caption: Description of the plot, and how it differs from the rule's measure.
     """
 
     lines: Sequence[Line]
@@ -65,7 +65,7 @@ class FindingPlot:
 
 
 def watch_finding(history: RunHistory, evidence: Evidence) -> str:
-    """Have a run keep what the picture of a finding needs; return the tensor to watch."""
+    """Make a run keep the data for a finding's plot; return the tensor to watch."""
     measure = MEASURES.get(evidence.measure, LOSS)
     if evidence.measure in _FROM_VALUES:
         history.zero_shares.want(evidence.worker, evidence.tensor)
@@ -73,7 +73,7 @@ def watch_finding(history: RunHistory, evidence: Evidence) -> str:
 
 
 def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
-    """Return what to draw of a finding that a run watched; None if the data do not contain it."""
+    """Return the plot of a finding that a run watched; None if the data is missing."""
     measure = MEASURES.get(evidence.measure)
     found = None if measure is None else _plot(history, evidence, measure)
     if found is not None:
@@ -82,7 +82,7 @@ def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
     is_number = bool(rows) and all(each.row[_SIZE] == 1 for each in rows.values())
     if not is_number or not (measure is None or measure.numbers is LOSS.numbers):
         return None
-    # Rules of anybody measure what they like; of a number the number itself says something.
+    # Custom rules have unknown measures; the value of a one-element tensor still helps.
     same = _plot(history, evidence, replace(LOSS, agreement=Agreement.SAME))
     note = f"The rule judges {evidence.measure.replace('_', ' ')}, which is another number."
     return same or _plot(history, evidence, replace(LOSS, note=note))
@@ -123,7 +123,7 @@ def _plot(history: RunHistory, evidence: Evidence, measure: Measure) -> FindingP
 def _numbers(
     history: RunHistory, evidence: Evidence, measure: Measure, rows: Mapping[int, WatchedRow]
 ) -> dict[str, dict[int, float]]:
-    """Return the numbers to draw by mode and step."""
+    """Return the numbers to plot by mode and step."""
     if evidence.measure == _OF_ALL_GRADIENTS:
         return {evidence.mode: _norms(history)} if evidence.worker == history.worker else {}
     found: dict[str, dict[int, float]] = {}
@@ -142,7 +142,7 @@ def _numbers(
 
 
 def _norms(history: RunHistory) -> dict[int, float]:
-    """Return the norm of all gradients together by step."""
+    """Return the total norm of all gradients by step."""
     entries = sorted(history.norms.entries.items())
     return {
         step: float(np.linalg.norm(each.gradients.astype(np.float64)))
@@ -152,7 +152,7 @@ def _norms(history: RunHistory) -> dict[int, float]:
 
 
 def _agrees(numbers: Mapping[int, float], evidence: Evidence, measure: Measure) -> bool:
-    """Return whether the curve says at the finding what its sentence says."""
+    """Return whether the curve agrees with the finding's sentence."""
     if measure.agreement is Agreement.NONE:
         return bool(numbers)
     number = numbers.get(evidence.step, math.nan)
@@ -166,7 +166,7 @@ def _agrees(numbers: Mapping[int, float], evidence: Evidence, measure: Measure) 
 
 
 def _near(steps: Sequence[int], at: int) -> tuple[int, int]:
-    """Return the first and the last step that are shown."""
+    """Return the first and last plotted step."""
     before = [step for step in steps if step <= at][-WINDOW - 1 :]
     behind = [step for step in steps if step > at][:WINDOW]
     near = [*before, *behind]

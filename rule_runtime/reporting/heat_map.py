@@ -1,4 +1,4 @@
-"""A heat map as SVG inside of a page: rows over steps, the colour a decade of the number.
+"""Draws a heat map as SVG in a page: rows over steps, coloured by order of magnitude.
 
 Shape legend: R = rows, C = columns.
 """
@@ -20,13 +20,13 @@ from rule_runtime.reporting.display_text import shown_text
 __all__ = ["HeatMap", "heat_map"]
 
 _NUM_LEVELS: Final = 12
-"""Classes `h0` to `h11` of the page's style."""
+"""CSS classes `h0` to `h11`."""
 _NONE, _ZERO, _BAD = -1, _NUM_LEVELS, _NUM_LEVELS + 1
 _CLASSES: Final = {_ZERO: "hz", _BAD: "hx"}
 _FEW_ROWS: Final = 8
 _MIN_RANGE: Final = 10.0
 _OUTERMOST: Final = 0.02
-"""Share of the numbers, at either end, that have the colour of the end of the scale."""
+"""Share of the numbers at either end that get the extreme colour."""
 _NUM_LEGEND_TEXTS: Final = 4
 
 
@@ -38,10 +38,9 @@ class HeatMap:
         rows: Names of the rows [R].
         first_step: The first step of the first column.
         last_step: The last step of the last column.
-        values: The numbers [R, C], not below zero: NaN where there is none, Inf where something was
-            not finite.
-        what: What they are, in a few words.
-        note: How they were come by.
+        values: The numbers [R, C], at least zero; NaN if missing, Inf if not finite.
+        what: Short description of the numbers.
+        note: How the numbers were computed.
     """
 
     rows: Sequence[str]
@@ -52,7 +51,7 @@ class HeatMap:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the map as JSON; `not_finite` lists the cells (row, column) that were not."""
+        """Return the map as JSON; `not_finite` lists the non-finite cells (row, column)."""
         is_bad = np.isinf(self.values)
         plain = [
             [None if not math.isfinite(cell) else float(f"{cell:.6g}") for cell in row]
@@ -70,7 +69,7 @@ class HeatMap:
 
 
 def heat_map(data: HeatMap, *, label: str) -> str:
-    """Return a heat map with its legend as HTML; `label` is for those who do not see it."""
+    """Return a heat map with its legend as HTML; `label` is the alternative text."""
     levels, scale = _levels(data.values)
     height = 22 if len(data.rows) <= _FEW_ROWS else 15
     num_columns = max(data.values.shape[1], 1)
@@ -88,7 +87,7 @@ def heat_map(data: HeatMap, *, label: str) -> str:
 
 
 def _levels(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], Axis]:
-    """Return the colour of each cell [R, C], and the scale of the colours."""
+    """Return the colour of each cell [R, C], and the colour scale."""
     positive = values[np.isfinite(values) & (values > 0)]
     ends = (_OUTERMOST, 1 - _OUTERMOST)
     low, high = np.quantile(positive, ends).tolist() if positive.size else (0.1, 1.0)
@@ -108,7 +107,7 @@ def _levels(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], Axi
 
 
 def _cells(levels: npt.NDArray[np.int64]) -> str:
-    """Return one path for each colour, made of runs of equal cells in a row."""
+    """Return one path per colour, made of runs of equal cells in a row."""
     pieces: dict[int, list[str]] = {}
     for row, cells in enumerate(levels.tolist()):
         start = 0

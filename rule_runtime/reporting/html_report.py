@@ -1,9 +1,8 @@
-"""The report about a job: what rules found, and how the training went, as one page.
+"""Builds the report about a job as one page: findings and the course of training.
 
-It is made of the statistics in the index files, and of no more of these than a page can show; of
-event files only what shows how many elements are zero, where a finding is about that. So it takes
-seconds for any length of a run. The page needs no other
-file and no script, and reads on light and dark ground and on a phone.
+The report uses statistics in index files, and only as many as a page can show. It reads event files
+only to count zero elements, for findings about them. So it takes seconds for a run of any length.
+The page has no script and needs no other file. It supports light and dark themes and phones.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _FRAME_HEIGHT = 720
 
 @dataclass(frozen=True, eq=False)
 class HtmlReport:
-    """A report; a notebook shows it."""
+    """A report; notebooks display it."""
 
     parts: JobNumbers
     made_at: str = ""
@@ -46,18 +45,18 @@ class HtmlReport:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What the page says, as JSON without NaN."""
+        """The content of the page as JSON without NaN."""
         return self.parts.to_json()
 
     def save(self, path: str | os.PathLike[str]) -> str:
-        """Write the report; return where it is.
+        """Write the report; return its path.
 
         Args:
-            path: File, or `s3://` URI of one; its numbers as JSON if its name ends in `.json`, else
-                the page.
+            path: File or its `s3://` URI. A name that ends in `.json` gets the numbers as JSON, any
+                other name the page.
 
         Raises:
-            ValueError: The path names no file.
+            ValueError: The path is not that of a file.
             StorageError: The storage cannot be written.
         """
         text = os.fspath(path)
@@ -70,7 +69,7 @@ class HtmlReport:
         return text
 
     def _repr_html_(self) -> str:
-        # A frame keeps the style of the page and of the notebook apart, and runs no script.
+        # A frame separates the styles of page and notebook, and runs no script.
         return (
             f'<iframe sandbox srcdoc="{escape(self.html)}" title="Report" width="100%" '
             f'height="{_FRAME_HEIGHT}" style="border:0"></iframe>'
@@ -83,17 +82,17 @@ def job_report(
     *,
     limits: ReadLimits | None = None,
 ) -> HtmlReport:
-    """Return the report about a job, or a trial of any kind.
+    """Return the report about a job or any trial.
 
     Args:
         trial: The trial, or folder or `s3://` URI of its root.
-        verdicts: What rules found: states by name, or entries as `stepwatch evaluate --output json`
-            prints them. Not given: what was written to `rule-output/` beside the tensors.
-        limits: How much of the run is read.
+        verdicts: States by rule name, or entries as printed by `stepwatch evaluate --output json`.
+            By default, the verdicts stored in `rule-output/` beside the tensors.
+        limits: How much of the run to read.
 
     Raises:
         ImportError: If jinja2 is not installed.
-        ValueError: If the path cannot be opened, or a verdict is none.
+        ValueError: If the path cannot be opened, or a verdict is invalid.
         StorageError: If the storage cannot be read.
     """
     if isinstance(trial, (str, os.PathLike)):

@@ -1,4 +1,4 @@
-"""How a run was configured: what `job.json` says of it, and its collections."""
+"""Reads the configuration of a run: `job.json` and its collections."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MAX_REGEXES: Final = 4
 
 @dataclass(frozen=True)
 class JobConfiguration:
-    """How a run was configured.
+    """The configuration of a run.
 
     Attributes:
-        job: What `job.json` says; None if there is none, or it cannot be read.
-        problem: Why it cannot be read.
-        collections: Name, number of tensors, patterns, and when and what is saved of each.
+        job: Content of `job.json`; None if it is missing or unreadable.
+        problem: Why it is unreadable.
+        collections: Name, number of tensors, patterns and save settings of each collection.
     """
 
     job: JobFile | None
@@ -39,10 +39,10 @@ class JobConfiguration:
 
     @classmethod
     def read(cls, store: Store, kinds: TensorKinds, names: Iterable[str]) -> JobConfiguration:
-        """Return how a run was configured.
+        """Return the configuration of a run.
 
         Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
+            StorageError: If the storage fails, except for a missing object.
         """
         job, problem = None, ""
         try:
@@ -83,7 +83,7 @@ class JobConfiguration:
 
     @property
     def rules(self) -> list[str]:
-        """The rules that the job itself asks for, with their parameters, and what is wrong."""
+        """The rules that the job configures, with their parameters and problems."""
         configured = () if self.job is None else self.job.debug_rule_configurations or ()
         rules, problems = asked_rules(configured)
         shown_rules = []
@@ -102,7 +102,7 @@ def _config_text(config: StoredSaveConfig | StoredReductionConfig | None) -> str
 
 
 def _as_text(config: dict[str, Any] | None) -> str:
-    """Return a configuration in a line, without what is empty."""
+    """Return a configuration on one line, without empty members."""
     parts = []
     for name, value in (config or {}).items():
         inner = _as_text(value) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""What a report of a job says, before it is a page: its parts, and the same as JSON."""
+"""The content of a job's report, as parts for the page and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MAX_PLOTS", "JobNumbers"]
 
 _SCHEMA_VERSION: Final = 1
 MAX_PLOTS: Final = 24
-"""Findings that are drawn."""
+"""Maximum number of plotted findings."""
 _MAX_CURVES: Final = 8
 _MAX_POINTS: Final = 1000
 _MAX_WORST: Final = 12
@@ -33,12 +33,12 @@ class JobNumbers:
     """The parts of a report.
 
     Attributes:
-        verdicts: What rules found, findings first.
-        plots: What to draw of findings, by the name of the rule.
-        curves: Lines by heading: losses, metrics, single numbers.
-        updates: The sizes of updates.
-        worst: The tensors that look worst.
-        num_more_worst: How many more look bad.
+        verdicts: Verdicts of rules, findings first.
+        plots: Plots of findings, by rule name.
+        curves: Curves by heading: losses, metrics, other scalars.
+        updates: Sizes of updates.
+        worst: The most conspicuous tensors.
+        num_more_worst: Number of further conspicuous tensors.
     """
 
     name: str
@@ -61,7 +61,7 @@ class JobNumbers:
         verdicts: Sequence[JobVerdict],
         configuration: JobConfiguration,
     ) -> JobNumbers:
-        """Return the parts of a report, all but the tensors that look worst."""
+        """Return the parts of a report, except for the most conspicuous tensors."""
         history = reading.history
         named = None if configuration.job is None else configuration.job.training_job_name
         found = {
@@ -82,7 +82,7 @@ class JobNumbers:
         )
 
     def with_worst(self) -> JobNumbers:
-        """Return the same with the tensors that look worst."""
+        """Return the parts with the most conspicuous tensors."""
         worst, num_more = self.reading.history.extremes.worst(_MAX_WORST)
         return replace(self, worst=worst, num_more_worst=num_more)
 
@@ -93,7 +93,7 @@ class JobNumbers:
 
     @property
     def not_judged(self) -> list[JobVerdict]:
-        """The verdicts of rules that could not judge, or failed."""
+        """The verdicts of rules that were not evaluated or failed."""
         return [each for each in self.verdicts if each.status is RuleStatus.ERROR]
 
     @property
@@ -139,7 +139,7 @@ class JobNumbers:
 
 
 def _curves(history: RunHistory) -> dict[str, list[Line]]:
-    """Return the curves of a run by heading; those of evaluations are dashed."""
+    """Return the curves of a run by heading; evaluation curves are dashed."""
     found: dict[str, list[Line]] = {}
     for kind, heading in _KINDS.items():
         keys = sorted(key for key in history.scalars if key.kind == kind)

@@ -1,4 +1,4 @@
-"""Verdicts of rules, from anyone who has them: states, the training API's JSON, or stored files."""
+"""Converts verdicts to one form: from states, the training API's JSON or stored files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["JobVerdict", "Verdicts", "stored_verdicts", "verdicts_of"]
 Verdicts: TypeAlias = (
     "Mapping[str, EvaluationState] | Iterable[JobVerdict] | Iterable[Mapping[str, Any]]"
 )
-"""What verdicts can be given as; of JSON the entries of `stepwatch evaluate --output json`."""
+"""Accepted forms of verdicts; JSON as entries of `stepwatch evaluate --output json`."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -48,12 +48,12 @@ _HEADING: Final = re.compile(r"^(\S[^\n]*):$", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class JobVerdict:
-    """What one rule found.
+    """The verdict of one rule.
 
     Attributes:
-        is_not_judged: Whether it could judge nothing, which is no mistake of the rule.
-        summary: What the rule finds, if it is one that is known here.
-        advice: What its documentation says to try.
+        is_not_judged: Whether it was not evaluated, without a fault of the rule.
+        summary: What the rule finds, if the rule is known here.
+        advice: Advice from its documentation.
     """
 
     name: str
@@ -66,7 +66,7 @@ class JobVerdict:
 
     @classmethod
     def of_state(cls, name: str, state: EvaluationState) -> JobVerdict:
-        """Return the verdict that a state holds."""
+        """Return the verdict of a state."""
         is_not_judged = state.has_found_nothing_to_judge
         summary, advice = _documentation(name)
         found = without_api_prefix(status_details(name, state))
@@ -82,10 +82,10 @@ class JobVerdict:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobVerdict:
-        """Return the verdict of an entry of `DebugRuleEvaluationStatuses`, with its `Evidence`.
+        """Return the verdict from an entry of `DebugRuleEvaluationStatuses`, with its `Evidence`.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The entry is not a verdict.
         """
         try:
             name, status = str(data["RuleConfigurationName"]), data["RuleEvaluationStatus"]
@@ -120,10 +120,10 @@ class JobVerdict:
 
 
 def verdicts_of(given: Verdicts) -> list[JobVerdict]:
-    """Return verdicts in the order in which they are read: findings first.
+    """Return verdicts in display order: findings first.
 
     Raises:
-        ValueError: An entry is no verdict.
+        ValueError: An entry is not a verdict.
     """
     if isinstance(given, Mapping):
         found = [JobVerdict.of_state(name, state) for name, state in given.items()]
@@ -136,12 +136,12 @@ def verdicts_of(given: Verdicts) -> list[JobVerdict]:
 
 
 def stored_verdicts(root: str, run: str | None) -> list[JobVerdict]:
-    """Return the verdicts of a run that were written beside the tensors, in `rule-output/`.
+    """Return the verdicts of a run that are stored beside the tensors, in `rule-output/`.
 
-    Files that are no verdicts, or are those of another run, are left out with a warning.
+    Invalid files, and those of other runs, are skipped with a warning.
 
     Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
+        StorageError: If the storage fails, except for a missing object.
     """
     folder, _ = result_place(root, "")
     store = open_store(folder)
@@ -161,14 +161,14 @@ def _read(store: Store, key: str, run: str) -> JobVerdict | None:
         (status,) = content["DebugRuleEvaluationStatuses"]
         return JobVerdict.from_json({**status, "Evidence": content.get("Evidence")})
     except ObjectNotFoundError:
-        return None  # removed since it was listed
+        return None  # deleted since it was listed
     except (FormatError, ValueError) as error:
         _logger.warning("ignored %s: %s", key, error)
         return None
 
 
 def _rank(verdict: JobVerdict) -> tuple[int, bool, int, str]:
-    # The pack begins with what makes all else pointless, such as numbers that are not finite.
+    # The pack begins with the most fundamental rules, such as the one for non-finite numbers.
     place = _places().get(verdict.name, len(_places()))
     return STATUS_ORDER.index(verdict.status), verdict.is_not_judged, place, verdict.name
 
@@ -179,7 +179,7 @@ def _places() -> dict[str, int]:
 
 
 def _documentation(name: str) -> tuple[str, str]:
-    """Return what a rule finds and what to try, from its docstring; nothing for unknown rules."""
+    """Return what a rule finds and its advice, from its docstring; empty for unknown rules."""
     rule = _rules().get(snake_case(name.partition(":")[0]))
     if rule is None:
         return "", ""

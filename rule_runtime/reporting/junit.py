@@ -1,4 +1,4 @@
-"""Verdicts as JUnit's XML, which continuous integration systems show as tests."""
+"""Writes verdicts as JUnit XML, which continuous integration systems show as tests."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NOT_OF_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 def junit_xml(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> str:
-    """Return verdicts as a test suite for each run, with one test for each rule.
+    """Return verdicts as a test suite per run, with one test per rule.
 
-    A finding is a failure; a rule that failed, or that something was in the way of, is an error; a
-    rule that found nothing to judge is skipped, with the reason. If it is required, it is an error.
+    A finding is a failure. A rule that failed or was prevented from running is an error. A rule
+    that was not evaluated is skipped, with the reason; if it is required, it is an error.
     """
     suites = [_suite(run, required) for run in runs]
     counts = {name: str(sum(int(suite.attrib[name]) for suite in suites)) for name in _COUNTS}
@@ -59,5 +59,5 @@ def _test(name: str, state: EvaluationState, required: Collection[str]) -> ET.El
 
 
 def _text(text: str) -> str:
-    """Return a text less the characters that XML cannot hold; names come out of files."""
+    """Return a text without characters that XML forbids; names come from files."""
     return _NOT_OF_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""Norms of layers over the steps, binned so that a heat map of them can be read.
+"""Bins norms of layers over the steps for a readable heat map.
 
 Shape legend: R = rows, C = columns, S = steps, G = gradients.
 """
@@ -22,7 +22,7 @@ _MAX_ROWS: Final = 40
 _MAX_COLUMNS: Final = 120
 _LAST: Final = 1 << 62
 _HELD_COLUMNS: Final = 3
-"""Empty columns in a row that show what is before them: steps are not always evenly apart."""
+"""Empty columns in a row that repeat the previous column: steps are not always evenly spaced."""
 
 
 def gradient_norms(history: RunHistory) -> HeatMap | None:
@@ -42,11 +42,11 @@ def gradient_norms(history: RunHistory) -> HeatMap | None:
 
 
 def update_ratios(history: RunHistory) -> HeatMap | None:
-    """Return how large updates are relative to weights; None if that is unknown.
+    """Return the sizes of updates relative to weights; None if unknown.
 
-    An update by gradient descent is the learning rate times the gradient. Where no learning rate
-    was saved, gradients are compared with weights; and where no gradients were, how much the norm
-    of a weight changed is the least that the weight itself changed.
+    A gradient descent update is the learning rate times the gradient. Without a learning rate,
+    gradients are compared with weights. Without gradients, the change of a weight's norm is a lower
+    bound of the weight's change.
     """
     found = [each for each in _of_training(history) if len(each.weights)]
     with_gradients = [each for each in found if len(each.gradients)]
@@ -71,7 +71,7 @@ def update_ratios(history: RunHistory) -> HeatMap | None:
 
 
 def _in_order(rows: Mapping[str, str], history: RunHistory) -> dict[str, str]:
-    """Return gradients in the order of the layers; they come in that of the backward pass."""
+    """Return gradients in layer order; the backward pass saves them in another order."""
     places: dict[str, int] = {}
     for at, name in enumerate(history.extremes.names):
         if not name.startswith(GRADIENT):
@@ -81,7 +81,7 @@ def _in_order(rows: Mapping[str, str], history: RunHistory) -> dict[str, str]:
 
 
 def _layer(name: str) -> str:
-    """Return what stands before the name of a parameter."""
+    """Return the name of a parameter's layer."""
     return name.removeprefix(GRADIENT).rpartition(".")[0] or name
 
 
@@ -90,7 +90,7 @@ def _of_training(history: RunHistory) -> list[StepNorms]:
 
 
 def _ratios(each: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
-    """Return the weights that have gradients, and the ratio of each."""
+    """Return the weights with gradients, and the ratio of each."""
     gradients = dict(zip(each.group.gradient_names, each.gradients.tolist(), strict=True))
     rate = 1.0 if each.learning_rate is None else abs(each.learning_rate)
     names, ratios = [], []
@@ -121,9 +121,9 @@ def _binned(
     rows: Mapping[str, str],
     numbers: Callable[[StepNorms], tuple[Sequence[str], npt.NDArray[Any]]],
 ) -> HeatMap:
-    """Return numbers by rows of tensors and columns of steps; of each cell the largest.
+    """Return numbers by tensor row and step column; each cell has the largest number.
 
-    Several tensors in a row count as one: their squares are added up.
+    Several tensors in a row are combined as the root of their summed squares.
     """
     labels, row_of = _row_groups(list(rows))
     first, last = found[0].step, found[-1].step
@@ -147,7 +147,7 @@ def _binned(
 
 
 def _hold(cells: npt.NDArray[np.float64]) -> None:
-    """Show in empty columns what is before them, if that is near."""
+    """Fill empty columns from the previous column, if it is near."""
     is_empty = [bool(column.all()) for column in np.isnan(cells).T]
     last = 0
     for column in range(cells.shape[1]):
@@ -158,7 +158,7 @@ def _hold(cells: npt.NDArray[np.float64]) -> None:
 
 
 def _row_groups(names: Sequence[str]) -> tuple[list[str], dict[str, int]]:
-    """Return labels of rows, and the row of each name: a layer, or several, where they are many."""
+    """Return row labels, and the row of each name; many layers share rows."""
     if len(names) <= _MAX_ROWS:
         return list(names), {name: at for at, name in enumerate(names)}
     layers = {name: _layer(name) for name in names}

@@ -1,4 +1,4 @@
-"""Curves as SVG inside of a page, without a library that draws.
+"""Draws curves as SVG in a page without a drawing library.
 
 The plot fills the available width, and its texts keep their size: shapes are in a nested picture
 that is stretched, and texts are placed by percentages. Colours are CSS classes, so the page can
@@ -19,18 +19,18 @@ from rule_runtime.reporting.display_text import shown_text
 __all__ = ["NUM_COLORS", "Line", "line_chart"]
 
 NUM_COLORS: Final = 8
-"""Colours of lines; the ninth line has the first one again."""
+"""Number of line colours; the ninth line repeats the first colour."""
 
 _UNITS: Final = 1000
 _MAX_BUCKETS: Final = 300
-"""Columns of a plot; each shows its smallest and its largest number."""
+"""Number of columns of a plot; each shows its smallest and largest number."""
 _MAX_DOTS: Final = 40
 _MIN_LOG_RANGE: Final = 1e3
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve over rising steps; a number is None where it is not finite."""
+    """A curve over increasing steps; None stands for a non-finite number."""
 
     name: str
     steps: Sequence[int]
@@ -50,10 +50,10 @@ def line_chart(
     threshold: float | None = None,
     at: int | None = None,
 ) -> str:
-    """Return curves over the steps as HTML; its axis is logarithmic where numbers differ that much.
+    """Return curves over the steps as HTML; a wide range gets a logarithmic axis.
 
-    `label` is for those who do not see the picture. A level line is drawn at `threshold`, an
-    upright one at the step `at`.
+    `label` is the alternative text. A horizontal line is drawn at `threshold`, and a vertical line
+    at the step `at`.
     """
     finite = [n for line in lines for n in line.numbers if n is not None]
     levels = [*finite, *([] if threshold is None else [threshold])]
@@ -109,7 +109,7 @@ def _curve(line: Line, across: Axis, upward: Axis) -> str:
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the lowest and the highest point of each column of the plot, in their order."""
+    """Return the lowest and highest point of each column of the plot, in order."""
     if len(points) <= 2 * _MAX_BUCKETS:
         return list(points)
     columns: dict[int, list[int]] = {}
@@ -125,7 +125,7 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _dots(line: Line, across: Axis, upward: Axis) -> str:
-    """Return a dot for each number of a short curve, with the number as its tip."""
+    """Return a dot for each number of a short curve, with the number as tooltip."""
     points = [(s, n) for s, n in zip(line.steps, line.numbers, strict=True) if n is not None]
     is_short = len(points) <= _MAX_DOTS
     alone = {
@@ -146,7 +146,7 @@ def _dots(line: Line, across: Axis, upward: Axis) -> str:
 
 
 def _gaps(lines: Sequence[Line], across: Axis) -> str:
-    """Return crosses at the steps with a number that is not finite, as many as do not overlap."""
+    """Return crosses at steps with a non-finite number, as many as do not overlap."""
     steps = {
         s for line in lines for s, n in zip(line.steps, line.numbers, strict=True) if n is None
     }

@@ -1,4 +1,4 @@
-"""Pages from templates; texts are escaped, and a page needs no other file."""
+"""Renders self-contained pages from templates; texts are escaped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDER: Final = "templates"
 
 
 def rendered(template: str, **content: Any) -> str:
-    """Return a page, or a part of one."""
+    """Return a page or a part of one."""
     return _environment().get_template(template).render(**content)
 
 

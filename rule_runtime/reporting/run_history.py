@@ -1,9 +1,8 @@
 """Collects the statistics of a run over its steps, file by file.
 
-Of event files only shares of zeros are read, if a finding is about that, and small values where
-index files hold no statistics. What is kept of a file is
-a number for each loss, gradient and weight; of many files these of every second one, so the memory
-is bounded however long a run is.
+It reads event files only for shares of zeros, if a finding is about them, and for small values if
+index files hold no statistics. It keeps one number per loss, gradient and weight of a file. In a
+long run it keeps only every second file, and so on, so that memory is bounded.
 
 Shape legend: G = gradients, W = weights, T = tensors, C = statistics.
 """
@@ -30,11 +29,11 @@ from rule_runtime.trial.step_index import StepFile
 __all__ = ["MAX_POINTS", "RunHistory", "ScalarKey", "StepNorms", "WatchedRow"]
 
 MAX_POINTS: Final = 2000
-"""Files whose norms are kept; of each loss twice as many numbers are kept."""
+"""Files whose norms are kept; each loss keeps twice as many numbers."""
 _MAX_SCALARS: Final = 64
-"""Losses, metrics and single numbers whose curves are kept."""
+"""Losses, metrics and other scalars whose curves are kept."""
 _MAX_NORMS: Final = 24 << 20
-"""Norms that are kept: about 100 MB."""
+"""Number of norms that are kept: about 100 MB."""
 
 Rows = npt.NDArray[np.float64]
 
@@ -60,11 +59,11 @@ class StepNorms:
     """Norms of one step.
 
     Attributes:
-        step: The global step.
-        group: Which tensors there are.
-        gradients: Norm of each gradient [G]; Inf where an element is not finite.
-        weights: Norm of each weight [W], likewise.
-        learning_rate: The learning rate, None if it was not saved.
+        step: Global step.
+        group: The tensors.
+        gradients: Norm of each gradient [G]; Inf if an element is not finite.
+        weights: Norm of each weight [W]; Inf if an element is not finite.
+        learning_rate: The learning rate; None if it was not saved.
     """
 
     step: int
@@ -79,12 +78,12 @@ class RunHistory:
     """The numbers of a run over its steps.
 
     Attributes:
-        watched: Tensors by worker all of whose statistics are kept: those of findings.
-        worker: The worker whose curves are kept; the first whose file comes, unless given.
-        rows: What is kept of the watched tensors by step, by worker and tensor.
-        extremes: The worst that was seen of each tensor, on all workers.
-        num_bytes: Length of the files that were taken in, and of the values that were read.
-        problems: What is wrong with files that cannot be parsed, the first few.
+        watched: Tensors of findings by worker; all their statistics are kept.
+        worker: The worker whose curves are kept; by default, that of the first file.
+        rows: Statistics of the watched tensors by step, worker and tensor.
+        extremes: The extremes of each tensor over all workers.
+        num_bytes: Total size of the files and values that were read.
+        problems: Problems of the first few files that cannot be parsed.
     """
 
     store: Store
@@ -105,7 +104,7 @@ class RunHistory:
         self.zero_shares = ZeroShares(self.store)
 
     def add(self, file: StepFile) -> None:
-        """Take in what one worker wrote at one step; in any order of steps."""
+        """Add the file of one worker at one step; in any order of steps."""
         self.num_bytes += file.num_bytes
         self.cut.add((file,))
         if file.index is None:
@@ -129,9 +128,9 @@ class RunHistory:
         self._keep_watched(file, file.index, group, rows)
 
     def watch(self, file: StepFile) -> None:
-        """Keep what a file has about the watched tensors, and nothing else.
+        """Add a file's data of the watched tensors only.
 
-        The file may have been taken in already, before the tensors were watched.
+        The file may have been added before the tensors were watched.
         """
         block = None if file.index is None else file.index.statistics
         if file.index is not None and block is not None and len(block.tensors):
@@ -172,7 +171,7 @@ class RunHistory:
 
 
 def number_of(row: npt.NDArray[np.float64]) -> float | None:
-    """Return the value of one element, else the mean, of statistics [C]; None if not finite."""
+    """Return the value of one element, or the mean, from statistics [C]; None if not finite."""
     if row[_AT["nan"]] or row[_AT["inf"]]:
         return None
     number = float(row[_AT["min"] if row[_AT["size"]] == 1 else _AT["mean"]])

@@ -1,7 +1,7 @@
-"""Reading as much of a run as a report needs: steps evenly over it, and those around findings.
+"""Reads as much of a run as a report needs: steps evenly over it, and those around findings.
 
-Which files there are is known by one listing. They are read in an order in which every beginning is
-spread evenly over the run, so that reading can end at any time: coarse first, then finer.
+One listing finds the files. They are read in coarse-to-fine order, so that reading can end at any
+time.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ __all__ = ["ReadLimits", "RunReading", "current_run_of", "read_run"]
 
 _MAX_WINDOWS: Final = 24
 _SHARE_OF_LISTING: Final = 0.5
-"""Share of the time that finding the files may take."""
+"""Maximum share of the time for finding the files."""
 _SHARE_OF_FINDINGS: Final = 0.75
-"""Share of what may be read that may be around findings."""
+"""Maximum share of the limits for files around findings."""
 _PORTION: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadLimits:
-    """How much of a run is read.
+    """Limits on how much of a run is read.
 
     Attributes:
-        steps: Steps, evenly over the run.
-        bytes: Bytes of index files and values after which nothing more is begun.
-        seconds: Seconds after which nothing more is begun.
+        steps: Number of steps, evenly over the run.
+        bytes: Bytes of index files and values after which no further read starts.
+        seconds: Seconds after which no further read starts.
     """
 
     steps: int = 1000
@@ -52,14 +52,14 @@ class ReadLimits:
 
 @dataclass
 class RunReading:
-    """A run as far as it was read.
+    """The part of a run that was read.
 
     Attributes:
         run: Its RunId; None for files of the original client.
-        has_ended: Whether it said that it ended.
-        num_steps: How many steps have index files.
-        notes: What was left out, and why.
-        stop: Who asked for its end; None where nobody did.
+        has_ended: Whether the run has an end marker.
+        num_steps: Number of steps with index files.
+        notes: What was skipped, and why.
+        stop: The stop request; None if there is none.
     """
 
     run: str | None
@@ -75,7 +75,7 @@ class RunReading:
 
     @property
     def end(self) -> str:
-        """How far the training is, in words."""
+        """The state of the training, in words."""
         if self.stop is None:
             going = "not ended" if self.num_steps else "nothing saved yet"
             return "ended" if self.has_ended else going
@@ -89,12 +89,12 @@ class RunReading:
 
     @property
     def stopping_step(self) -> int | None:
-        """Step of the finding for which a rule asked for the end; None where it is not known."""
+        """Step of the finding that caused the stop request; None if unknown."""
         found = None if self.stop is None else (self.stop.evidence or {}).get("step")
         return found if isinstance(found, int) else None
 
     def stop_to_json(self) -> dict[str, Any] | None:
-        """Return who asked for its end, as JSON; None where nobody did."""
+        """Return the stop request as JSON; None if there is none."""
         if self.stop is None:
             return None
         return {
@@ -118,15 +118,15 @@ def read_run(
     on_start: Callable[[int], None] = lambda _: None,
     on_read: Callable[[str], None] = lambda _: None,
 ) -> RunReading:
-    """Read the index files of a run, and no more of them than a report needs.
+    """Read the index files of a run that a report needs.
 
-    Of event files, only two kinds of values are read: those with numbers of zeros, if a finding is
-    about them, and small values and reductions of files without statistics. The steps around
+    From event files it reads only two kinds of values: those of tensors with zero counts, for
+    findings about them, and small values and reductions of files without statistics. Steps around
     findings are read first. `on_start` is called with the number of files to read, `on_read` with
     the key of each.
 
     Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
+        StorageError: If the storage fails, except for a missing object.
     """
     limits = limits or ReadLimits()
     began = clock()
@@ -147,7 +147,7 @@ def read_run(
     on_start(len(around) + len(rest))
     history.watched = _tensors_by_worker(history, evidence)
     is_all = reader.read(around, _SHARE_OF_FINDINGS)
-    history.watched = {}  # of these only what is around the findings is drawn
+    history.watched = {}  # only their values around the findings are plotted
     is_all = reader.read(rest, 1.0) and is_all
     reading.num_steps_read = len(reader.steps)
     _note(reading, files, is_cut=not is_all)
@@ -156,7 +156,7 @@ def read_run(
 
 @dataclass
 class _Reader:
-    """Reads files of a run into its history while that is allowed; `steps` are those read."""
+    """Reads files of a run into its history within the limits; `steps` holds the steps read."""
 
     store: Store
     run: str | None
@@ -168,7 +168,7 @@ class _Reader:
     steps: set[int] = field(default_factory=set)
 
     def read(self, keys: Iterable[str], share: float) -> bool:
-        """Read files while less than a share of the limits is used; return whether all were."""
+        """Read files within a share of the limits; return whether all were read."""
         left = iter(keys)
         while portion := list(islice(left, _PORTION)):
             is_late = self.clock() - self.began >= share * self.limits.seconds
@@ -194,12 +194,12 @@ def _tensors_by_worker(history: RunHistory, evidence: Sequence[Evidence]) -> dic
 
 
 def current_run_of(store: Store, last_key: str | None = None) -> str | None:
-    """Return the RunId of the run that a folder is about: the named one, or that of its last file.
+    """Return the RunId in `job.json` or in a folder's last file.
 
-    Other than `current_run` it reads one index file at most, and lists none if `last_key` is given.
+    Unlike `current_run`, it reads at most one index file, and lists none if `last_key` is given.
 
     Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
+        StorageError: If the storage fails, except for a missing object.
     """
     run = named_run(store)
     if run is not None:

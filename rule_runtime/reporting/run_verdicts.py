@@ -1,4 +1,4 @@
-"""The verdicts on one run."""
+"""The verdicts of all rules on one run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["RunVerdicts"]
 
 @dataclass(frozen=True)
 class RunVerdicts:
-    """The final states of the rules over one run, by their names.
+    """The final states of the rules on one run, by name.
 
-    The run has no name where it is judged by itself.
+    The run has no name if it is evaluated alone.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Verdicts as SARIF 2.1.0, the format of code scanning services for findings of analysis tools."""
+"""Writes verdicts as SARIF 2.1.0, the format of code scanning services."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ROOT: Final = "TRIAL"
 
 
 def sarif_json(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> str:
-    """Return verdicts as a SARIF log: findings as results, what could not be judged as notices.
+    """Return verdicts as a SARIF log: findings as results, rules not evaluated as notifications.
 
-    A finding is located in the index file of its step, relative to the trial's root. A required
-    rule that found nothing to judge is an error.
+    A finding's location is the index file of its step, relative to the trial's root. A required
+    rule that was not evaluated is an error.
     """
     described = [_run(run.path, run.states, required) for run in runs]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": described}, indent=2)
@@ -66,7 +66,7 @@ def _run(
 
 
 def _rule(name: str) -> dict[str, Any]:
-    """Return the descriptor of a rule, whose name may have parameters behind it."""
+    """Return the descriptor of a rule; its name may have parameters as suffix."""
     rules = available_rules()
     by_any_name = {**{snake_case(rule): rules[rule] for rule in rules}, **rules}
     known = by_any_name.get(name.partition(":")[0])

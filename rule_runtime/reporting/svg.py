@@ -1,4 +1,4 @@
-"""Figures as SVG inside of an HTML page, in the colour of its text."""
+"""Embeds matplotlib figures as SVG in a page, in the colour of its text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 __all__ = ["inline_svg"]
 
 _INK: Final = "#010203"
-"""Stands for the colour of the page's text; nothing else is drawn in it."""
+"""Placeholder for the page's text colour; nothing else is drawn in it."""
 
 _GROUND: Final = "#fefdfc"
-"""Stands for the colour of the page's ground."""
+"""Placeholder for the page's background colour."""
 
 _STYLE: Final[dict[Any, Any]] = {
     "axes.edgecolor": _INK,
@@ -40,9 +40,9 @@ _NUMBERED_ID: Final = re.compile(r' id="[A-Za-z0-9]+_\d+"')
 
 
 def inline_svg(draw: Callable[[], Figure]) -> str:
-    """Return a figure as an SVG element; its text is text, and there is no background.
+    """Return a figure as an SVG element with real text and a transparent background.
 
-    Behind legends is the page's `--ground`, a variable of its style sheet.
+    Legends have the background `--ground`, a variable of the page's style sheet.
     """
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -51,6 +51,6 @@ def inline_svg(draw: Callable[[], Figure]) -> str:
         draw().savefig(target, format="svg", metadata=_NO_METADATA)
     written = target.getvalue()
     element = written[written.index("<svg") :]
-    # Elements of several figures would have the same ids; only clips and markers are referred to.
+    # Elements of several figures would share ids; only clips and markers are referenced.
     element = _NUMBERED_ID.sub("", element)
     return element.replace(_INK, "currentColor").replace(_GROUND, "var(--ground)")

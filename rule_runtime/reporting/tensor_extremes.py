@@ -1,4 +1,4 @@
-"""The worst that was seen of each tensor of a run: what is not finite, is all zero, or grew.
+"""Finds tensors of a run with non-finite elements, only zeros, or strong growth.
 
 Shape legend: T = tensors seen so far, R = tensors of a file, C = statistics.
 """
@@ -15,7 +15,7 @@ from hook_layer.format.index import STATISTICS_COLUMNS
 __all__ = ["TensorExtremes"]
 
 _GREW: Final = 100.0
-"""Factor by which a tensor must grow to be reported."""
+"""Factor of growth from which a tensor is reported."""
 _MAX_GROUPS: Final = 64
 _AT: Final = {name: at for at, name in enumerate(STATISTICS_COLUMNS)}
 _COLUMNS: Final = (
@@ -27,7 +27,7 @@ _OF: Final = {name: at for at, name in enumerate(_COLUMNS)}
 
 
 class TensorExtremes:
-    """Collects the statistics of files, in any order, and finds the worst tensors."""
+    """Collects the statistics of files, in any order, and finds the most conspicuous tensors."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -35,7 +35,7 @@ class TensorExtremes:
         self._codes: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
 
     def add(self, step: int, names: tuple[str, ...], rows: npt.NDArray[np.float64]) -> None:
-        """Take in the statistics of one file.
+        """Add the statistics of one file.
 
         Args:
             step: The global step.
@@ -63,7 +63,7 @@ class TensorExtremes:
         self._table[codes] = table
 
     def worst(self, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the tensors that look worst, worst first, and how many more look bad."""
+        """Return the most conspicuous tensors, and the number of further ones."""
         columns = {name: self._table[:, at] for name, at in _OF.items()}
         with np.errstate(all="ignore"):
             growth = columns["peak_rms"] / columns["first_rms"]
@@ -71,7 +71,7 @@ class TensorExtremes:
         grew = (growth >= _GREW) & (columns["peak_step"] > columns["first_step"])
         bad_files = columns["nan_files"] + columns["inf_files"]
         is_zero = zero_share >= 0.5  # noqa: PLR2004 - more often than not
-        # Not finite before all zero before grown; within each the most files, or the most growth.
+        # Order: non-finite, all zero, growth; within each, by number of files or growth.
         rank = np.where(bad_files > 0, 3e12 + bad_files, 0.0)
         rank = np.where((rank == 0) & is_zero, 2e12 + columns["zero_files"], rank)
         rank = np.where((rank == 0) & grew, 1e12 + np.fmin(np.nan_to_num(growth), 1e11), rank)

@@ -1,4 +1,4 @@
-"""What each tensor of a run is: a loss, a gradient, a weight; by its collections and its name."""
+"""Classifies tensors as losses, gradients or weights, by collection and name."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _LEARNING_RATE: Final = re.compile(r"(^|[/_.])(lr|learning_rate|eta)([/_.]?\d*)$
 
 @dataclass(frozen=True, eq=False)
 class TensorGroup:
-    """The tensors of the statistics of a file, and which of them are what.
+    """The tensors in a file's statistics and their kinds.
 
     Attributes:
         names: The tensors [R].
         rows: Their rows in the file's statistics [R].
-        scalars: Of the losses, metrics and single numbers the places among `names`, by kind.
-        gradients: The places of the gradients.
-        weights: The places of the weights.
-        learning_rates: The places of what is called a learning rate.
+        scalars: Positions among `names` of losses, metrics and other scalars, by kind.
+        gradients: Positions of the gradients.
+        weights: Positions of the weights.
+        learning_rates: Positions of learning rates.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class TensorGroup:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """The place of each tensor."""
+        """The position of each tensor."""
         return {name: at for at, name in enumerate(self.names)}
 
     @cached_property
@@ -77,17 +77,17 @@ class TensorKinds:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the collections of the first workers anew: those who write may know more by now.
+        """Reread the collections of the first workers: running workers may have added tensors.
 
         Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
+            StorageError: If the storage fails, except for a missing object.
         """
         workers = self._reader.workers()[:_MAX_WORKERS]
         self._files = self._reader.load_all(workers, again=True)
         self._groups.clear()
 
     def group(self, names: tuple[str, ...]) -> TensorGroup:
-        """Return what the tensors of a file are; files with the same tensors share it."""
+        """Return the kinds of a file's tensors; files with the same tensors share the result."""
         known = self._groups.get(names)
         if known is None:
             if len(self._groups) >= _MAX_GROUPS:

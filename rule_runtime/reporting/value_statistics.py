@@ -1,4 +1,4 @@
-"""Statistics of files that hold none, as those of the original client: of the values themselves."""
+"""Computes statistics from values for files without any, such as the original client's."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rule_runtime.trial.missing_statistics import computed_statistics
 __all__ = ["MAX_VALUE_BYTES", "statistics_of_values"]
 
 MAX_VALUE_BYTES: Final = 1 << 20
-"""Longest value that is read for them."""
+"""Longest value that is read."""
 
 
 def statistics_of_values(store: Store, index: IndexFile) -> tuple[Statistics | None, int]:
-    """Return the statistics of one file, None if it has nothing to read, and the bytes read.
+    """Return the statistics of one file, None if it has no such data, and the bytes read.
 
-    They come from what event files hold: small values, and reductions.
+    The statistics come from small values and reductions in event files.
 
     Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
+        StorageError: If the storage fails, except for a missing object.
     """
     lengths: dict[str, int] = {}
     for row in index.locations:

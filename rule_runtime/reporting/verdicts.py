@@ -1,4 +1,4 @@
-"""The verdicts over the runs of a session, or over one run, in the formats that programs read."""
+"""Writes the verdicts of a run or session in machine-readable formats."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def verdicts_json(
     runs: Sequence[RunVerdicts],
     required: Collection[str] = (),  # noqa: ARG001
 ) -> str:
-    """Return verdicts as one JSON list, in the names of the training API where it has them.
+    """Return verdicts as a JSON list, with the training API's names where they exist.
 
-    Each verdict names its run (`Run`) where the run is one of a session. Required rules are not
+    Each verdict names its run (`Run`) if the run belongs to a session. Required rules are not
     marked.
     """
     return json.dumps([verdict for run in runs for verdict in _verdicts(run)], indent=2)
@@ -48,6 +48,7 @@ VERDICT_FORMATS: Final[Mapping[str, _Format]] = {
     "junit": junit_xml,
     "sarif": sarif_json,
 }
-"""What writes the verdicts of runs, by the name of the format.
+"""Writers of verdicts, by name of the format.
 
-It gets the names of the rules that must judge, too."""
+They also get the names of the required rules.
+"""

@@ -1,4 +1,4 @@
-"""The numbers of the report about a training with XGBoost, as JSON.
+"""Computes the numbers of the XGBoost report, as JSON.
 
 Shape legend: N = examples, K = classes, S = rounds, B = bins, P = points of a curve.
 """
@@ -41,12 +41,12 @@ _OF_REGRESSION: Final = ("residuals", "error_by_label")
 
 
 def report_numbers(trial: Trial) -> dict[str, Any]:
-    """Return everything that the report says, as JSON without NaN.
+    """Return the content of the report as JSON without NaN.
 
-    Each of the `sections` has its numbers, or `missing`: why it has none.
+    Each of the `sections` has its numbers, or `missing` with the reason.
 
     Raises:
-        StorageError: If the storage fails otherwise than by a missing object.
+        StorageError: If the storage fails, except for a missing object.
     """
     reader = PredictionsReader(trial)
     last = reader.last()
@@ -98,7 +98,7 @@ def _of_predictions(task: Task, last: Predictions, reader: PredictionsReader) ->
 
 
 def _objective(trial: Trial) -> str | None:
-    """Return the parameter `objective` of the training, None if it was not saved."""
+    """Return the training parameter `objective`; None if it was not saved."""
     steps = trial.tensor(_OBJECTIVE).steps() if trial.has_tensor(_OBJECTIVE) else []
     try:
         value = np.asarray(trial.tensor(_OBJECTIVE).value(steps[-1]) if steps else 0)
@@ -173,7 +173,7 @@ def _of_classes(task: Task, last: Predictions, rounds: Iterable[Predictions]) ->
 
 
 def _matrix(task: Task, at: Predictions) -> npt.NDArray[np.int64]:
-    """Return the confusion matrix of a round; labels that are no class do not count."""
+    """Return the confusion matrix of a round; labels that are no class are ignored."""
     labels, predicted = at.labels, task.classes(at.predictions)
     limit = task.num_classes
     is_class = (labels >= 0) & (labels < limit) & (labels == np.floor(labels))
@@ -229,7 +229,7 @@ def _histogram(values: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def _bin_edges(values: npt.NDArray[Any], num_bins: int) -> npt.NDArray[np.float64]:
-    """Return the edges of bins of equal width that hold all values [B + 1]."""
+    """Return the edges of equally wide bins for all values [B + 1]."""
     low, high = float(values.min()), float(values.max())
     width = 0.0 if low < high else max(abs(low), 1.0) / 2
     return np.linspace(low - width, high + width, num_bins + 1)
@@ -238,7 +238,7 @@ def _bin_edges(values: npt.NDArray[Any], num_bins: int) -> npt.NDArray[np.float6
 def _mean_by_bin(
     values: npt.NDArray[Any], positions: npt.NDArray[Any], edges: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
-    """Return the mean of the values [N] in each bin of their positions [N]; NaN without any [B]."""
+    """Return the mean of the values [N] per bin of their positions [N]; NaN for empty bins [B]."""
     counts, _ = np.histogram(positions, edges)
     sums, _ = np.histogram(positions, edges, weights=values)
     means = np.full(len(counts), np.nan)
@@ -247,7 +247,7 @@ def _mean_by_bin(
 
 
 def _plain(value: Any) -> Any:
-    """Return arrays as lists and numbers that JSON does not have as None."""
+    """Convert arrays to lists, and numbers that JSON lacks to None."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""The pictures of the report about a training with XGBoost, drawn from its numbers."""
+"""Plots the sections of the XGBoost report from its numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN_IMPORTANCES: Final[tuple[str, ...]] = ("weight", "gain", "cover")
 
 def _metrics(numbers: dict[str, Any]) -> Figure:
     lines = [_line(name, metric["rounds"], metric["values"]) for name, metric in numbers.items()]
-    # A metric has only the rounds at which it is known, because JSON has no NaN.
+    # A metric has only rounds with known values, because JSON has no NaN.
     return draw_metrics([replace(line, not_finite=~np.isfinite(line.numbers)) for line in lines])
 
 
@@ -60,7 +60,7 @@ def _confusion_matrix(numbers: dict[str, Any]) -> Figure:
     side = min(2.6 + 0.42 * count, 8.0)
     axes = new_figure(side + 1.0, side).subplots()
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-    # Coloured by transparency, so that the page's ground shows where there is nothing.
+    # Colours differ in transparency, so empty cells show the page's background.
     pixels = np.zeros((count, count, 4))
     pixels[:] = (0.84, 0.37, 0.0, 0.0)
     pixels[np.arange(count), np.arange(count)] = (0.0, 0.45, 0.70, 0.0)
@@ -153,4 +153,4 @@ PICTURES: Final[dict[str, Callable[[dict[str, Any]], Figure]]] = {
     "residuals": _residuals,
     "error_by_label": _error_by_label,
 }
-"""Draws the section of a name from its numbers."""
+"""Functions that plot a section from its numbers, by name."""

@@ -1,11 +1,11 @@
-"""The report about a training with XGBoost: a page for people, and its numbers as JSON.
+"""Writes the report about an XGBoost run as a page, and its numbers as JSON.
 
-It says how labels are distributed, how the metrics went, which features count, and, of the
-validation data, how good the predictions are: of classes or of numbers, which it finds out itself.
-It judges nothing. What was not saved is said in it instead of failing, unless nothing at all was.
+The report shows the distribution of labels, metrics, feature importances, and the quality of
+predictions on validation data. It detects the kind of task. It contains no verdicts. Missing data
+is reported in its section; the report fails only if all data is missing.
 
-The hook needs the collections metrics, feature_importance, predictions and labels, for instance
-every 5 rounds, `validation_data`, and best the collection hyperparameters.
+The hook needs the collections metrics, feature_importance, predictions and labels (for instance
+every 5 rounds), `validation_data`, and optionally the collection hyperparameters.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _SECTIONS: Final = {
 
 
 class XgboostReportPaths(NamedTuple):
-    """Where a report is.
+    """Paths of a report.
 
     Attributes:
         html: The page.
@@ -87,13 +87,13 @@ class XgboostReportPaths(NamedTuple):
 
 
 def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> XgboostReportPaths:
-    """Write the report about a training with XGBoost, as far as it is.
+    """Write the report about an XGBoost run, as far as it has trained.
 
-    It may be written again and again while the training runs: each file is replaced as a whole.
+    You can rewrite it during training: each file is replaced as a whole.
 
     Args:
         trial: The trial.
-        out_dir: Folder, or `s3://bucket/prefix`: the report is in `CreateXgboostReport/` there.
+        out_dir: Folder, or `s3://bucket/prefix`; the report goes into `CreateXgboostReport/` there.
 
     Returns:
         Paths of `xgboost_report.html`, which needs no other file and no script, and of
@@ -119,7 +119,7 @@ def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> Xgbo
 
 
 def _has_tensors(trial: Trial) -> bool:
-    """Return whether a tensor was saved that some section is about, though it may be damaged."""
+    """Return whether any tensor that a section needs was saved, even if damaged."""
     names = trial.tensor_names()
     has_any = any(name in _TENSORS or name.startswith(_IMPORTANCE) for name in names)
     return has_any or bool(metric_names(trial))
@@ -152,5 +152,5 @@ def _picture(name: str, numbers: dict[str, Any]) -> Markup | None:
     draw = PICTURES.get(name)
     if draw is None or "missing" in numbers:
         return None
-    # matplotlib escapes the texts in what it writes.
+    # matplotlib escapes the texts in its output.
     return Markup(inline_svg(lambda: draw(numbers)))  # noqa: S704

@@ -1,4 +1,4 @@
-"""What XGBoost's hook saved of predictions: labels and predictions of the validation data.
+"""Reads labels and predictions of the validation data that XGBoost's hook saved.
 
 Shape legend: N = examples, K = classes, T = targets.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ROUNDS", "Predictions", "PredictionsReader"]
 
 MAX_ROUNDS: Final = 100
-"""Rounds that are looked at, evenly between the first and the last."""
+"""Maximum number of rounds, evenly between the first and the last."""
 
 _LABELS: Final = "labels"
 _PREDICTIONS: Final = "predictions"
@@ -35,7 +35,7 @@ class Predictions:
     Attributes:
         step: The global step.
         labels: The labels [N].
-        predictions: What was predicted [N], or [N, K] for probabilities of classes.
+        predictions: Predictions [N], or [N, K] for class probabilities.
     """
 
     step: int
@@ -45,7 +45,7 @@ class Predictions:
 
 @dataclass
 class PredictionsReader:
-    """Reads labels and predictions round by round, and notes what is left out, and why."""
+    """Reads labels and predictions per round, and notes what is skipped, and why."""
 
     trial: Trial
     notes: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class PredictionsReader:
 
     @property
     def missing(self) -> str | None:
-        """Which collections were not saved, in words; None if both were."""
+        """A sentence about missing collections; None if none is missing."""
         missing = [name for name, files in self._files.items() if not files]
         if not missing:
             return None
@@ -70,7 +70,7 @@ class PredictionsReader:
         )
 
     def rounds(self) -> Iterator[Predictions]:
-        """Yield the rounds in order, no more than `MAX_ROUNDS`; of those only the readable."""
+        """Yield at most `MAX_ROUNDS` rounds in order; skips unreadable ones."""
         steps = sorted(self._files[_PREDICTIONS])
         if self.missing is not None:
             return
@@ -81,7 +81,7 @@ class PredictionsReader:
         yield from filter(None, map(self._readable_round, steps))
 
     def last(self) -> Predictions | None:
-        """Return the last round that can be read, None if there is none."""
+        """Return the last readable round; None if there is none."""
         steps = sorted(self._files[_PREDICTIONS], reverse=True)
         if self.missing is not None:
             return None
@@ -122,7 +122,7 @@ class PredictionsReader:
         return Predictions(step, labels[is_finite, 0], flat)
 
     def _labels_at(self, step: int) -> npt.NDArray[Any]:
-        """Return the labels of a round; where it has none, those before it, else those after."""
+        """Return the labels of a round, otherwise of the last earlier or the first round."""
         steps = sorted(self._files[_LABELS])
         chosen = max((at for at in steps if at <= step), default=steps[0])
         if self._labels is None or self._labels[0] != chosen:

@@ -1,4 +1,4 @@
-"""Which kind of task a training with XGBoost has, and what its predictions say of classes.
+"""Detects the task of an XGBoost run, and converts its predictions to classes.
 
 Shape legend: N = examples, K = classes.
 """
@@ -38,9 +38,9 @@ class Task:
 
     Attributes:
         kind: `binary`, `multiclass`, `regression` or `ranking`.
-        reason: How that was found out.
-        num_classes: How many classes there are; 0 for other tasks.
-        threshold: Of two classes, predictions above this mean class 1.
+        reason: How the task was detected.
+        num_classes: Number of classes; 0 for other tasks.
+        threshold: For two classes, predictions above this mean class 1.
     """
 
     kind: str
@@ -63,11 +63,11 @@ class Task:
 
 
 def detect_task(last: Predictions, objective: str | None) -> Task:
-    """Return the kind of task of a training, from its last round and its parameter `objective`.
+    """Return the task of a run, from its last round and its parameter `objective`.
 
-    It is the one that the objective names, if labels and predictions can be of it. Otherwise it is
-    multiclass if there are several predictions an example, or labels and predictions are whole
-    numbers; binary if labels are 0 and 1 and predictions between; else regression.
+    It is the objective's task, if labels and predictions fit. Otherwise it is multiclass for
+    several predictions per example, or if labels and predictions are whole numbers; binary for
+    labels 0 and 1 with predictions between; else regression.
     """
     by_data = _task_of(last)
     said = None if objective is None else _BY_OBJECTIVE.get(objective.partition(":")[0])

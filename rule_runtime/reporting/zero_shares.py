@@ -1,4 +1,4 @@
-"""Counts the zero elements of a few tensors, from their values."""
+"""Counts the zero elements of selected tensors from their values."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class ZeroShares:
-    """The shares of zeros of tensors whose values were saved, by step.
+    """The shares of zeros of tensors with saved values, by step.
 
-    Each step costs a ranged request, so it is for the few that are drawn; of more than 256 values
-    the first that came are read.
+    Each step needs a ranged request, so it is for the few plotted tensors. It reads at most the
+    first 256 values.
     """
 
     def __init__(self, store: Store) -> None:
@@ -37,7 +37,7 @@ class ZeroShares:
         self._num_read = 0
 
     def want(self, worker: str, tensor: str) -> None:
-        """Have the values of a tensor read from now on."""
+        """Read the values of a tensor from now on."""
         self._wanted.add((worker, tensor))
 
     def of(self, worker: str, tensor: str) -> Mapping[int, float]:
@@ -45,7 +45,7 @@ class ZeroShares:
         return self._found.get((worker, tensor), {})
 
     def add(self, file: StepFile, tensor: str) -> None:
-        """Read a tensor of a file, if it is one that is wanted and its value was saved."""
+        """Read a tensor from a file, if it is wanted and its value was saved."""
         key = (file.worker, tensor)
         known = self._found.setdefault(key, {}) if key in self._wanted else {}
         if key not in self._wanted or file.step in known or file.index is None:
@@ -56,7 +56,7 @@ class ZeroShares:
         self._num_read += 1
         try:
             value = read_tensors(self._store, file.index, [tensor]).get(tensor)
-        except (FormatError, StorageError) as error:  # the report is about everything else, too
+        except (FormatError, StorageError) as error:  # the rest of the report is still useful
             _logger.warning(
                 "the value of %s at step %d cannot be read: %s", *key[1:], file.step, error
             )
