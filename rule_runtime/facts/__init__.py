@@ -1,4 +1,4 @@
-"""What is known about a step or a run, beyond its tensors: losses, layers, labels, validation."""
+"""Facts about a step or run beyond its tensors: losses, layers, labels, validation."""
 
 from __future__ import annotations
 

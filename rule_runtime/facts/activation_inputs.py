@@ -1,4 +1,4 @@
-"""Inputs of tanh and sigmoid, and the slope of those in recurrent layers.
+"""Inputs of tanh and sigmoid, and slopes of activations in recurrent layers.
 
 Shape legend: R = rows, S = inputs and outputs of modules, one for each (tensor, worker).
 """
@@ -33,9 +33,9 @@ OF_OUTPUTS: Final = (
     *saved_every(500, "tanh_output", "sigmoid_output"),
     *saved_every(10, "loss_inputs"),
 )
-"""What the hook saves for a rule that looks at outputs of activations."""
+"""Collections for a rule that uses outputs of activations."""
 OF_RECURRENT_LAYERS: Final = (*saved_every(10, "module_io"), *saved_every(500, "weights"))
-"""What the hook saves for a rule that looks at recurrent layers."""
+"""Collections for a rule that uses recurrent layers."""
 
 _HIDDEN: Final = ".weight_hh"
 _WEIGHTS: Final = r"^(?!gradient/).*\.weight_hh(_l[0-9]+)?(_reverse)?$"
@@ -48,10 +48,10 @@ _COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
 def bounds_of(
     step: StepView, rows: TensorRows, limits: Mapping[str, tuple[float, float]]
 ) -> npt.NDArray[np.float64]:
-    """Return the limits of each input; NaN if it goes into neither tanh nor sigmoid [R, 2].
+    """Return the limits of each input; NaN if it is not an input of tanh or sigmoid [R, 2].
 
-    The collection says which of the two it is, or else the name. Limits are the intervals of inputs
-    in which `tanh` and `sigmoid` are not saturated.
+    The collection, otherwise the name, shows the activation. `tanh` and `sigmoid` are not saturated
+    for inputs between the limits.
     """
     pairs = {kind: {*step.tensors(collections=(f"{kind}_input",)).pairs} for kind in SATURATING}
     found = np.full((len(rows), 2), np.nan)
@@ -64,7 +64,7 @@ def bounds_of(
 
 
 def are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return for which inputs of modules and of functions the output goes into a loss [R]."""
+    """Return for which inputs of modules and functions the output goes into a loss [R]."""
     outputs, compared = step.tensors(regex=(_OUTPUTS,)), step.tensors(regex=(_OF_LOSS,))
     of_outputs, of_losses = (
         fingerprints([tensors.column(name) for name in _COMPARED])
@@ -78,9 +78,9 @@ def are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
 def recurrent_slopes(step: StepView) -> npt.NDArray[np.float64]:
     """Return the mean slope of the activations of recurrent layers, relative to the largest [S].
 
-    The step is the first one of its mode. The slope is that of the signals in `Signals`, and NaN if
-    no recurrent layer returned them. A tanh that returned h has the slope 1 - h^2. Outputs between
-    -1 and 1 are taken for such: those of a GRU are, and those of an LSTM are smaller.
+    The step is the first of its mode. The slope is NaN for `Signals` that no recurrent layer
+    returned. A tanh with the output h has the slope 1 - h^2. Outputs between -1 and 1 count as
+    outputs of tanh: those of a GRU are, and those of an LSTM are smaller.
     """
     signals, weights = step.fact(Signals), step.tensors(regex=(_WEIGHTS,))
     rows = signals.rows

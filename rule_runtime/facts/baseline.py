@@ -17,19 +17,19 @@ _METRICS: Final = {
     "logloss": LossKind.BINARY,
     "mlogloss": LossKind.CLASSES,
 }
-"""Metrics of XGBoost that a constant predictor is compared by."""
+"""Metrics of XGBoost that are compared with a constant predictor."""
 
 _BALANCED: Final = 0.3
-"""Smallest share of the rarer of two classes: losses of rarer classes often have weights."""
+"""Smallest share of the rarer of two classes: with rarer classes, losses often have weights."""
 
 
 class LossTargets(NamedTuple):
-    """Targets of a loss at one step, or at several steps that count alike.
+    """Targets of a loss at one or more steps.
 
     Attributes:
-        kind: Value of the `LossKind`.
+        kind: Value of its `LossKind`.
         steps: Number of steps.
-        rows: Number of rows; of class labels the number of labels.
+        rows: Number of rows; for class labels, the number of labels.
         mean: Mean of the elements.
         square: Mean square of the elements.
         uniform: Loss of equal probabilities for all classes, nats; 0 for other losses.
@@ -48,7 +48,7 @@ class LossTargets(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the name of the loss shows that it is a mean without weights of rows."""
+        """Whether the name shows that the loss is a mean without row weights."""
         kind = LossKind(self.kind)
         return kind.is_of_numbers or kind is LossKind.CLASSES
 
@@ -61,7 +61,7 @@ class LossTargets(NamedTuple):
             rows=self.rows + other.rows,
             mean=self.mean + share * (other.mean - self.mean),
             square=self.square + share * (other.square - self.square),
-            exact=0.0,  # batches may be sorted: the best constant of each is better than one of all
+            exact=0.0,  # batches may be sorted: constants per batch fit better than one
             is_sum=self.is_sum or other.is_sum,
         )
 
@@ -71,7 +71,7 @@ def targets_of(
 ) -> LossTargets | None:
     """Return the targets of a loss; None if they were not saved or are not finite.
 
-    With values they have the loss of the best constant predictor, too.
+    With `with_values`, it includes the loss of the best constant predictor.
     """
     losses = step.fact(Losses)
     of = losses.find(name, worker)
@@ -95,7 +95,7 @@ def targets_of(
 
 
 def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | None:
-    """Return the labels that a metric such as `validation-rmse` is measured by; None if unknown."""
+    """Return the labels for a metric such as `validation-rmse`; None if unknown."""
     kind = _METRICS.get(metric.rpartition("-")[2])
     labels = step.tensors(regex=("^labels$",))
     if kind is None or worker not in labels.workers:
@@ -111,8 +111,8 @@ def labels_of_trees(step: StepView, metric: str, worker: str) -> LossTargets | N
 def constant_loss(name: str, targets: LossTargets) -> float:
     """Return the loss of the best constant predictor; 0 if it is unknown.
 
-    It is the variance of numbers, or its root; ln(number of classes), which is at least the entropy
-    of the classes; the entropy of two classes that are about equally frequent.
+    For numbers, it is the variance or its root. For classes, it is ln(number of classes), an upper
+    bound of their entropy. For two about equally frequent classes, it is their entropy.
     """
     kind = LossKind(targets.kind)
     if targets.is_sum:

@@ -1,4 +1,4 @@
-"""Which distances of a step compare outputs with numbers of classes."""
+"""Finds distance losses that compare outputs with class numbers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def distances_to_classes(
 ) -> dict[str, int]:
     """Count labels and targets; return the number of classes for each distance to class numbers.
 
-    A distance compares one output with each label. The labels are numbers of 3 to 32 classes, each
-    about as frequent, and enough were counted. Targets are those labels if their statistics are
-    equal. The number of classes is returned by the key of the loss.
+    The distance must compare one output with each label. There must be enough labels, of 3 to 32
+    about equally frequent classes. Targets match labels if their statistics are equal. The result
+    has the number of classes by the loss's key.
 
-    Memory: what `ClassTallies` keeps.
+    Memory: the state of `ClassTallies`.
     """
     losses = [loss for loss in step.fact(Losses).losses if _is_distance(loss)]
     owners = sorted({loss.owner for loss in losses} - {""})

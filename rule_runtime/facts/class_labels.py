@@ -1,4 +1,4 @@
-"""Classes of a step's labels, which of them are predicted wrongly, and their counts over a run."""
+"""Class labels of a step, which are predicted incorrectly, and their counts over a run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["MAX_CLASSES", "ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
 
 MAX_CLASSES: Final = 1024
-"""Classes of a tensor that are counted, at most 8 MiB in a matrix; labels with more are none."""
+"""Maximum number of classes, at most 8 MiB in a matrix; labels with more are no classes."""
 
 _MAX_TALLIES: Final = 4
-"""Tensors of labels that are counted, by mode."""
+"""Maximum number of label tensors that are counted, by mode."""
 
 
 class ClassLabels(NamedTuple):
@@ -33,9 +33,9 @@ class ClassLabels(NamedTuple):
         name: Name of the tensor of labels.
         worker: The worker.
         classes: The classes [N].
-        is_wrong: Which of them are predicted wrongly [N]; None without predictions.
-        num_classes: How many classes the predictions have; 0 if unknown.
-        are_of_rows: Whether a row has one label, not one for each of its pixels or words.
+        is_wrong: Which of them are predicted incorrectly [N]; None without predictions.
+        num_classes: Number of classes in the predictions; 0 if unknown.
+        are_of_rows: Whether each row has one label, not one per pixel or word.
     """
 
     name: str
@@ -50,8 +50,8 @@ class ClassTallies:
     """Counts labels by class over the steps of a run.
 
     Args:
-        memory: Its JSON state: `tallies` of at most 4 tensors of labels, with 1,024 classes at most
-            in each; `latest`, a number that stands for the latest labels, of at most 256 workers.
+        memory: Its JSON state: `tallies` of at most 4 label tensors with at most 1,024 classes
+            each; `latest`, a fingerprint of the latest labels of at most 256 workers.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -63,7 +63,7 @@ class ClassTallies:
         return LabelTally.read(self._tallies.get(f"{mode.name}/{name}"))
 
     def add(self, mode: ModeKeys, found: Iterable[ClassLabels]) -> None:
-        """Add the labels of a step; labels that come again at the next step count once."""
+        """Add the labels of a step; labels that repeat at the next step count once."""
         for labels in found:
             key = f"{mode.name}/{labels.name}"
             if key not in self._tallies and len(self._tallies) >= _MAX_TALLIES:
@@ -81,9 +81,9 @@ def class_labels(
     *,
     argmax: bool = False,
 ) -> tuple[list[ClassLabels], str]:
-    """Return the labels of a step that are classes, and why others are left out.
+    """Return the class labels of a step, and why other labels are ignored.
 
-    Labels and predictions are paired in the order of their names. With `argmax` the largest number
+    Labels and predictions are paired in name order. With `argmax`, the index of the largest number
     along the last axis is the class.
     """
     found = []
@@ -106,9 +106,9 @@ def class_labels(
 
 
 def targets_of_classes(step: StepView) -> tuple[str, ...]:
-    """Return regular expressions of the targets of losses that have one class for each row.
+    """Return regular expressions of the targets of losses with one class per row.
 
-    No input of a module has fewer rows than these. So words of a text are not among them.
+    No module input has fewer rows than these targets. So words of a text are excluded.
     """
     rows = [shape[0] for shape in step.tensors(regex=FIRST_INPUTS).shapes if shape]
     owners = {

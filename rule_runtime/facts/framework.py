@@ -12,7 +12,7 @@ __all__ = ["OF_BOOSTING", "Framework", "framework_of"]
 
 
 class Framework(Enum):
-    """What trains the model."""
+    """Frameworks that train models."""
 
     TORCH = "torch"
     KERAS = "keras"
@@ -26,11 +26,11 @@ OF_BOOSTING: Final = "average_shap"
 _OF_KERAS: Final = "sm_metrics"
 """A collection of every run of Keras or of TensorFlow sessions."""
 _OF_BLOCKS: Final = ".*loss._(?!input).*output"
-"""A pattern of the collection `losses` of MXNet, and of no other framework."""
+"""A pattern in the collection `losses` of MXNet only."""
 
 
 def framework_of(step: StepView) -> Framework:
-    """Return what trains the model, by the collections of its hook; PyTorch if they are unknown."""
+    """Return the framework from the collections of its hook; PyTorch if they are unknown."""
     files = (step.collections_file(worker) for worker in step.workers)
     collections = next((file.collections for file in files if file is not None), {})
     if OF_BOOSTING in collections:

@@ -1,11 +1,11 @@
-"""Finds the parameter that a gradient belongs to, by their names.
+"""Finds the parameter of a gradient by name.
 
-* PyTorch and MXNet: the gradient of `Net_fc.weight` is `gradient/Net_fc.weight`.
-* Keras: the gradient of `dense/weights/dense/kernel:0` is `gradients/dense/kernelGrad`. If several
-  layers have one name, gradients are numbered in the order of the layers: `kernelGrad_1` is that of
-  the second one, which may be called `dense_3`. If one parameter has several gradients in a step,
-  as with several optimizers, these are numbered from 0.
-* TensorFlow 1: the name of a gradient is that of an operation, which does not name a parameter.
+* PyTorch and MXNet: `gradient/Net_fc.weight` is the gradient of `Net_fc.weight`.
+* Keras: `gradients/dense/kernelGrad` is the gradient of `dense/weights/dense/kernel:0`. If several
+layers share a name, gradients are numbered in layer order: `kernelGrad_1` belongs to the second
+one, which may be called `dense_3`. Several gradients of one parameter in a step, as with several
+optimizers, are numbered from 0.
+* TensorFlow 1: a gradient has the name of an operation, which shows no parameter.
 
 Shape legend: R = rows of gradients, one for each (tensor, worker).
 """
@@ -32,15 +32,15 @@ _NUMBER: Final = re.compile(r"(?P<first>.+)_\d+")
 
 
 def parameters_of(step: StepView, gradients: TensorRows) -> tuple[str, ...]:
-    """Return the parameter of each gradient of a step; empty if its name does not say it [R]."""
+    """Return the parameter of each gradient of a step; empty if its name does not show it [R]."""
     return parameters_by_name(gradients.names, step.tensors(collections=_PARAMETERS).names)
 
 
 def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
     """Return the parameters that have `requires_grad`, by worker.
 
-    These are the parameters of the gradients in the worker's collections file. Workers without
-    gradients in it are left out.
+    They are the parameters with a gradient in the worker's collections file. Workers without
+    gradients in it are omitted.
     """
     known = step.tensors(collections=_PARAMETERS).names
     return {
@@ -51,10 +51,10 @@ def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
 
 @lru_cache(maxsize=32)
 def parameters_by_name(gradients: tuple[str, ...], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parameter of each gradient; empty if its name does not say it [R].
+    """Return the parameter of each gradient; empty if its name does not show it [R].
 
-    All parameters of the step are needed: they order the layers of Keras that have one name. The
-    result is cached, because names hardly ever change in a run.
+    It needs all parameters of the step, because they order Keras layers of the same name. The
+    result is cached, because names rarely change in a run.
     """
     owners, taken = _by_gradient(parameters), frozenset(gradients)
     return tuple(_parameter_of(name, owners, taken) for name in gradients)
@@ -74,7 +74,7 @@ def _parameter_of(name: str, owners: Mapping[str, str], taken: Collection[str]) 
 
 
 def _by_gradient(parameters: tuple[str, ...]) -> dict[str, str]:
-    """Return parameters of Keras by the names of their gradients."""
+    """Return parameters of Keras by gradient name."""
     same: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for name in set(parameters):
         found = _WEIGHT.fullmatch(name)

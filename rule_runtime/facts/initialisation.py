@@ -1,7 +1,7 @@
 """Signs of a poor initialisation: weights before the first step, and the first steps.
 
-Each function returns the worst sign that it finds, None if all is well, and raises `Missing` if
-data is insufficient.
+Each function returns the worst sign that it finds, None without any, and raises `Missing` if data
+is insufficient.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 FIRST_WEIGHTS: Final = saved_every(10, "module_io", "weights", "gradients")
-"""What the hook saves for a rule that looks at the first weights."""
+"""Collections for a rule that uses the first weights."""
 
 _NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"
 _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
@@ -46,7 +46,7 @@ _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
 
 
 Sign = tuple[tuple[TensorRows, int], tuple[str, float, float], str]
-"""A sign of a poor initialisation: what `finding` takes besides the rule and the step."""
+"""A sign of a poor initialisation: arguments of `finding` after the rule and the step."""
 
 
 class FirstWeight(NamedTuple):
@@ -54,8 +54,8 @@ class FirstWeight(NamedTuple):
 
     Attributes:
         at: Its row in the collection `weights` [R].
-        gain: Root mean square times the root of the smaller one of its numbers of inputs and
-            outputs; 0.5 to 2 in usual initialisations.
+        gain: Root mean square times the root of the smaller of its numbers of inputs and outputs;
+            0.5 to 2 in usual initialisations.
         growth: Root mean square of the layer's output divided by that of its input; NaN if unknown.
         outputs: Number of its outputs.
         inputs: Number of its inputs.
@@ -74,7 +74,7 @@ def first_weights(step: StepView) -> list[FirstWeight]:
     """Return the weights of linear, recurrent and attention layers that have a gradient.
 
     Raises:
-        Missing: If there are none.
+        Missing: If there are no such weights.
     """
     weights = step.tensors(collections=("weights",))
     if not len(weights):
@@ -99,8 +99,8 @@ def first_weights(step: StepView) -> list[FirstWeight]:
 def large_weights(step: StepView, max_gain: float) -> Sign | None:
     """Return the largest weight if at least half of the weights are too large.
 
-    A weight is too large if its gain is, and its layer's output grows by more than half as much, so
-    that weights that the model scales down do not count.
+    A weight is too large if its gain exceeds `max_gain`, and its layer's output is more than
+    `max_gain / 2` times its input. So weights that the model scales down do not count.
     """
     weights = first_weights(step)
     large = [w for w in weights if w.gain > max_gain and not w.growth <= max_gain / 2]
@@ -117,10 +117,10 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
 
 
 def equal_units(step: StepView) -> Sign | None:
-    """Return a constant weight if at least half of the weights are, so that all units stay equal.
+    """Return a constant weight if at least half of the weights are constant; then units stay equal.
 
-    Some weights of 0 are on purpose, and so count only if all weights are constant. A model without
-    a layer that feeds another one learns from any start.
+    Single zero weights can be deliberate, so they count only if all weights are constant. A model
+    whose layers do not feed each other learns from any start.
     """
     weights = first_weights(step)
     units = [weight for weight in weights if weight.outputs > 1 and weight.inputs > 1]
@@ -169,8 +169,8 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
 def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
     """Compare the 5th and 95th percentile of each gradient.
 
-    Without values, only extremes that are as close count. Gradients with one element, or that are
-    not finite, and those of biases before a normalisation are ignored.
+    Without values, extremes must be that close. Gradients with one element, non-finite gradients,
+    and those of biases before a normalisation are ignored.
     """
     gradients = step.fact(Gradients)
     has_several = (gradients.rows.column("size") > 1) & (num_not_finite(gradients.rows) == 0)
@@ -218,7 +218,7 @@ def loss_without_decrease(
 
 
 def _growths(step: StepView) -> dict[tuple[str, str], float]:
-    """Return how many times larger than its input a linear layer's output is, by its weight."""
+    """Return the ratio of a linear layer's output to its input, by weight."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rms = _rms(step.fact(Signals).rows)
         return {

@@ -1,4 +1,4 @@
-"""Sizes of a model's inputs.
+"""Finds model inputs that were not scaled.
 
 Shape legend: R = rows of inputs, one for each (tensor, worker).
 """
@@ -26,18 +26,18 @@ __all__ = [
 ]
 
 LARGE: Final = 5.0
-"""Root mean square above which numbers were not scaled."""
+"""Root mean square above which inputs count as not scaled."""
 
 
 def has_large_inputs(step: StepView) -> bool:
-    """Return whether a layer gets an input of the model that was not scaled."""
+    """Return whether a layer gets a model input that was not scaled."""
     rows = step.tensors(regex=FIRST_INPUTS)
     is_large = root_mean_square(rows.column("mean"), rows.column("std")) > LARGE
     return bool((is_large & are_given_to_layers(step, rows)).any())
 
 
 def issue_or_advice(step: StepView, found: IssueFound) -> Outcome:
-    """Return a finding on sizes of numbers, or advice if all losses are regressions."""
+    """Return a finding about sizes of numbers, or advice if all losses are regressions."""
     losses = step.fact(Losses).losses
     if not losses or not all(loss.kind.is_of_numbers for loss in losses):
         return found
@@ -45,16 +45,16 @@ def issue_or_advice(step: StepView, found: IssueFound) -> Outcome:
 
 
 def root_mean_square(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return root mean squares of numbers with these means and standard deviations."""
+    """Return root mean squares from means and standard deviations."""
     with np.errstate(over="ignore"):
         rms: npt.NDArray[np.float64] = np.hypot(mean, std)
     return rms
 
 
 def all_calls(step: StepView, rows: TensorRows, at: int) -> TensorRows:
-    """Return a first input of a model in all calls of the step: its inputs of the same shape.
+    """Return a first model input in all calls of the step: all inputs of its shape.
 
-    The rows are inputs named as `FIRST_INPUTS` [R]. Keras has one row for all calls.
+    `rows` are inputs named as in `FIRST_INPUTS` [R]. Keras has one row for all calls.
     """
     name, worker, shape = rows.names[at], rows.workers[at], (rows.shapes[at] or ())[1:]
     prefix = re.escape(name.removesuffix("_input_0"))
@@ -65,9 +65,9 @@ def all_calls(step: StepView, rows: TensorRows, at: int) -> TensorRows:
 
 
 def are_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which rows [R] have no elements but 0 and 1, and not only 0."""
+    """Return which rows [R] have only the elements 0 and 1, and not only 0."""
     low, high, mean, std = (rows.column(name) for name in ("min", "max", "mean", "std"))
     may_be: npt.NDArray[np.bool_] = (low >= 0) & (high == 1)
     mean, std = (np.where(may_be, column, 0.0) for column in (mean, std))
-    # Of numbers between 0 and 1 only these are equal to their squares, and so in the mean.
+    # Of numbers from 0 to 1, only 0 and 1 equal their squares, so the means are equal.
     return may_be & np.isclose(mean, mean**2 + std**2, rtol=RELATIVE_ERROR, atol=0.0)

@@ -1,4 +1,4 @@
-"""Labels of a step, and what is known of labels over a run."""
+"""Labels of a step, and label statistics of a run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = ["SORTED_SHARE", "LabelSeries", "Labels", "OtherLabels", "are_few", "labels_of"]
 
 SORTED_SHARE: Final = 0.5
-"""Share of batches with one class each from which rows are sorted."""
+"""Share of batches with a single class from which rows count as sorted."""
 
 _FEW: Final = 4
-"""Targets of a batch; the mean loss of so many scatters half as much as that of single rows."""
+"""Targets of a batch: the mean loss of 4 has half the standard deviation of single rows."""
 _LARGEST: Final = 1e100
-"""Labels from here on are skipped: sums of them would not be finite."""
+"""Labels from this size on are skipped: their sums could overflow."""
 _MIN_ROWS: Final = 32
-"""Rows from which a share of labels is no accident."""
+"""Minimum rows for a reliable share of labels."""
 _MIN_IN_BATCH: Final = 8
-"""Rows of a batch that are hardly of one class by chance."""
+"""Minimum rows of a batch that is unlikely to have one class by chance."""
 _MIN_BATCHES: Final = 10
-"""Batches from which the share of those with one class is judged."""
+"""Minimum batches for the share of batches with one class."""
 _MIN_CLASSES: Final = 3
-"""Classes from which one class in each batch means sorted rows; two alternate in a GAN."""
+"""Minimum number of classes in sorted rows; two classes alternate in a GAN."""
 
 
 class Labels(NamedTuple):
@@ -36,7 +36,7 @@ class Labels(NamedTuple):
         name: Its name.
         worker: The worker.
         statistics: Its statistics.
-        loss: The loss whose targets they are; None if they are none.
+        loss: The loss that has them as targets; None if there is none.
     """
 
     at: int
@@ -47,14 +47,14 @@ class Labels(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What labels of the same task share: name, type, size of a row, columns of the scores."""
+        """Key of labels of the same task: name, type, size of a row, columns of the scores."""
         columns = self.loss and self.loss.num_classes
         task = f"{self.is_whole} {(self.statistics.shape or ())[2:]} {columns}"
         return f"{self.worker}/{self.name}/{task}"
 
     @property
     def num_rows(self) -> float:
-        """Number of rows; elements of a row, such as pixels, are alike."""
+        """Number of rows; all elements of a row, such as pixels, count as one."""
         return self.statistics.shape[0] if self.statistics.shape else self.statistics.size
 
     @property
@@ -64,12 +64,12 @@ class Labels(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the elements have a type of whole numbers."""
+        """Whether the elements have an integer type."""
         return self.statistics.dtype.startswith(("int", "uint", "bool"))
 
     @property
     def loss_value(self) -> float | None:
-        """The loss whose targets they are; None if it is unknown."""
+        """The value of the loss that has them as targets; None if unknown."""
         return self.loss.value if self.loss and math.isfinite(self.loss.value) else None
 
     @property
@@ -80,10 +80,10 @@ class Labels(NamedTuple):
 
     @property
     def are_data(self) -> bool:
-        """Whether they are known to be labels, not constants that a script makes up.
+        """Whether they are known to be labels, not constants from the script.
 
-        Real targets of -1, 0 or 1 may be made up, as in adversarial training. What a loss of an
-        unknown kind compares may be no label at all.
+        Targets of -1, 0 or 1 may be constants, as in adversarial training. The targets of an
+        unknown kind of loss may not be labels.
         """
         loss = self.loss
         if loss is None:
@@ -95,7 +95,7 @@ class Labels(NamedTuple):
 def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
     """Return the finite labels of a step [R], by name and worker.
 
-    They are named `X_input_1` if they are targets of the loss `X_output_0`.
+    Their name is `X_input_1` if they are targets of the loss `X_output_0`.
     """
     found = []
     for at, ((name, worker), of) in enumerate(described(rows).items()):
@@ -107,7 +107,7 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
 
 
 def are_few(step: StepView) -> bool:
-    """Return whether the losses compare less than four targets, so that they scatter by nature."""
+    """Return whether the losses have fewer than four targets each, and so a large variance."""
     targets = [loss.targets for loss in step.fact(Losses).losses if loss.targets is not None]
     return bool(targets) and max(of.size for of in targets) < _FEW
 
@@ -116,11 +116,11 @@ class OtherLabels(NamedTuple):
     """Labels of one series in other modes than training.
 
     Attributes:
-        rows: Rows of the latest phase.
+        rows: Rows of the last phase.
         mean: Mean label.
         low: Smallest label.
         high: Largest label.
-        is_over: Whether training continued since, so that the same rows may come again.
+        is_over: Whether training continued since; then the same rows may come again.
     """
 
     rows: float = 0.0
@@ -130,7 +130,7 @@ class OtherLabels(NamedTuple):
     is_over: bool = True
 
     def plus(self, labels: Labels) -> OtherLabels:
-        """Return the labels with those of a further step; without those of an earlier phase."""
+        """Return the labels with those of a further step, without those of an earlier phase."""
         before = OtherLabels() if self.is_over else self
         rows = before.rows + labels.num_rows
         mean = before.mean + (labels.statistics.mean - before.mean) * labels.num_rows / max(
@@ -140,9 +140,9 @@ class OtherLabels(NamedTuple):
         return OtherLabels(rows, mean, *ends, is_over=False)
 
     def share_of_others(self, label: float) -> float:
-        """Return at least which share of the rows has another label than the one of training.
+        """Return a lower bound of the share of rows with another label than that of training.
 
-        The mean deviates from the label by at most this share of the largest deviation.
+        The mean deviates from the label by at most this share times the largest deviation.
         """
         farthest = max(self.high - label, label - self.low)
         share = abs(self.mean - label) / farthest if 0 < farthest < math.inf else 0.0
@@ -157,10 +157,10 @@ class LabelSeries(NamedTuple):
         high: Largest label.
         rows: Number of rows.
         steps: Number of saved steps.
-        loss: The first loss whose targets they are.
-        batches: Batches of class labels, of 8 rows or more.
-        one_class: Those of them with one class only.
-        classes: The classes of these, 3 at most.
+        loss: The first loss that has them as targets.
+        batches: Batches of class labels with at least 8 rows.
+        one_class: Number of these with a single class.
+        classes: The classes of these, at most 3.
     """
 
     low: float = math.inf
@@ -174,7 +174,7 @@ class LabelSeries(NamedTuple):
 
     @property
     def is_sorted(self) -> bool:
-        """Whether most batches have one class each, and not always the same."""
+        """Whether most batches have a single class, and not always the same."""
         are_many = self.batches >= _MIN_BATCHES and len(self.classes) >= _MIN_CLASSES
         return are_many and self.one_class >= SORTED_SHARE * self.batches
 

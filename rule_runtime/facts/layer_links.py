@@ -1,7 +1,7 @@
-"""Follows signals through transparent modules, and finds linear layers with no activation between.
+"""Finds linear layers without an activation between them, also across transparent modules.
 
-The hook sees modules only. What functions made, such as `F.relu` or a sum around a block, shows as
-an input of a module that no module returned.
+The hook sees only modules. Results of functions, such as `F.relu` or a residual sum, are inputs of
+a module that no module returned.
 
 Shape legend: S = inputs and outputs of modules ("signals"), one for each (tensor, worker).
 """
@@ -21,23 +21,23 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["Link", "layer_links"]
 
 _IMAGE: Final = 3
-"""Dimensions of the smallest tensor that can be pooled."""
+"""Minimum number of dimensions of a tensor that can be pooled."""
 _SELU: Final = 1.0507
-"""The factor of SELU above 0, which no other usual activation has."""
+"""The factor of SELU above 0; no other usual activation has it."""
 _APART: Final = 1e-3
-"""Least relative difference between the factor of dropout, that of SELU, and 1."""
+"""Minimum relative difference between the factors of dropout and SELU, and from 1."""
 _BY_CHANCE: Final = 0.05
-"""Relative difference between the factors of extremes and of squares in dropout, by chance."""
+"""Relative difference by chance between the factors of extremes and of squares in dropout."""
 _STANDARD: Final = 1e-3
-"""Distance from mean 0 and variance 1 of what a normalisation without parameters returns."""
+"""Maximum distance from mean 0 and variance 1 after a normalisation without parameters."""
 
 
 class _Carried(NamedTuple):
-    """A signal that transparent modules made of another one.
+    """A signal that transparent modules derived from another signal.
 
     Attributes:
-        path: Row of the signal where it begins, and of the outputs of the modules since [S].
-        is_direct: Whether these modules are dropout only, not normalisation or pooling.
+        path: Row of the first signal, and of the outputs of the modules since [S].
+        is_direct: Whether all these modules are dropout.
     """
 
     path: tuple[int, ...]
@@ -45,13 +45,13 @@ class _Carried(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A linear layer whose output goes into another one without an activation.
+    """A linear layer that feeds another one without an activation.
 
     Attributes:
         source: The first layer.
         target: The second layer.
-        path: Rows of the first layer's output, and of the outputs of the modules between [S].
-        is_direct: Whether these modules are dropout only, not normalisation or pooling.
+        path: Rows of the first layer's output, and of the outputs of the modules in between [S].
+        is_direct: Whether all these modules are dropout.
     """
 
     source: LinearLayer
@@ -63,8 +63,8 @@ class Link(NamedTuple):
 def layer_links(step: StepView) -> list[Link]:
     """Return the linear layers of a step that feed another one without an activation.
 
-    A pair is left out if the width between is smaller than both others (a bottleneck), or if
-    anything else may use the signal between.
+    A pair is ignored if the width in between is smaller than both others (a bottleneck), or if
+    anything else may use the signal in between.
     """
     return [link for worker in step.workers for link in _Links(step, worker).find()]
 
@@ -91,7 +91,7 @@ class _Links:
         self._containers = parents | self._models
 
     def find(self) -> list[Link]:
-        """Return the links in the order of calls."""
+        """Return the links in call order."""
         begun_by, found = self._follow(), []
         for target in self._linear.values():
             begun = begun_by.get(self._fingerprints[target.into])
@@ -109,14 +109,14 @@ class _Links:
         ]
 
     def _follow(self) -> dict[int, _Carried]:
-        """Return the signals that begin in linear layers, by fingerprint.
+        """Return the signals that start in linear layers, by fingerprint.
 
-        Transparent are dropout, normalisation, pooling, and all modules and functions that keep the
-        elements: identity, flatten, reshape. These have the fingerprint of their input.
+        Dropout, normalisation and pooling are transparent, and all modules and functions that keep
+        the elements: identity, flatten, reshape. The latter have the fingerprint of their input.
         """
         found: dict[int, _Carried] = {}
         latest: _Carried | None = None
-        for at in self._own:  # in the order of calls
+        for at in self._own:  # in call order
             key = self._fingerprints[at]
             if key in found or not self._std[at] > 0:  # constants are equal by chance
                 continue
@@ -148,10 +148,10 @@ class _Links:
         return is_smaller or bool(old == new and is_standard)
 
     def _is_dropout(self, into: int, out: int, *, is_exact: bool = False) -> bool:
-        """Return whether some elements were dropped and the others multiplied by one factor.
+        """Return whether some elements were dropped and the others scaled by one factor.
 
-        With a share p dropped the extremes grow by 1 / (1 - p), and the squares as much. Of usual
-        activations only SELU lets numbers grow. Functions are known by both extremes only.
+        If a share p is dropped, extremes and squares grow by 1 / (1 - p). Of usual activations,
+        only SELU also increases numbers. For functions, only both extremes are known.
         """
         is_around_zero = self._low[into] < 0 < self._high[into]
         if not is_around_zero or self._shapes[into] != self._shapes[out]:
@@ -164,7 +164,7 @@ class _Links:
         return bool(min(factors) >= 0 and is_other and abs(squares / factor - 1) < _BY_CHANCE)
 
     def _is_shared(self, signal: int, source: LinearLayer, target: LinearLayer) -> bool:
-        """Return whether two modules take a signal, or one around both layers returns it."""
+        """Return whether two modules use a signal, or a module around both layers returns it."""
         takers = 0
         for at in self._own:
             module, kind, number = self._places[at]
@@ -179,11 +179,11 @@ class _Links:
         return takers > 1
 
     def _made_by_functions(self, explained: Container[int]) -> list[int]:
-        """Return signals that functions made of an unknown number of others.
+        """Return signals that functions may have derived from any number of others.
 
-        No module made them, the model was not given them, and they are neither an activation nor
-        a pooling of a signal that a module made: ReLU and pooling keep the largest element or the
-        mean. Explained are the fingerprints of what transparent modules and functions made.
+        No module returned them, they are no model inputs, and no activation or pooling of a
+        module's output: ReLU and pooling keep the largest element or the mean. `explained` has the
+        fingerprints of the results of transparent modules and functions.
         """
         given = [at for at in self._own if self._is_given(at)]
         known = {self._fingerprints[at] for at in given}
@@ -200,12 +200,12 @@ class _Links:
         return found
 
     def _is_given(self, at: int) -> bool:
-        """Return whether a module made a signal, or it came from outside the model."""
+        """Return whether a module returned a signal, or it came from outside the model."""
         module, kind, _ = self._places[at]
         return module in self._models if kind == "input" else module not in self._containers
 
     def _may_contain(self, at: int, source: LinearLayer) -> bool:
-        """Return whether a signal comes after a layer and has at least as many channels."""
+        """Return whether a signal follows a layer and has at least as many channels."""
         shape = self._shapes[at]
         axis = -1 if self._shapes[source.out][-1] == source.outputs else 1
         is_input = self._fingerprints[at] == self._fingerprints[source.into]

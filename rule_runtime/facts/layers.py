@@ -31,7 +31,7 @@ _NONE: Final = (
 
 
 class Place(NamedTuple):
-    """Which input or output of which module a signal is."""
+    """The module, and input or output, of a signal."""
 
     module: str
     kind: str
@@ -39,11 +39,11 @@ class Place(NamedTuple):
 
 
 class Signals:
-    """Inputs and outputs of modules at a step, in the order in which they were saved.
+    """Inputs and outputs of modules at a step, in saved order.
 
     Attributes:
         rows: The inputs and outputs [S].
-        places: What each of them is [S].
+        places: Module, and input or output, of each [S].
     """
 
     def __init__(self, step: StepView) -> None:
@@ -54,14 +54,14 @@ class Signals:
 
     @cached_property
     def fingerprints(self) -> list[int]:
-        """A number for each signal [S]; two signals with the same number are the same tensor."""
+        """A number for each signal [S]; signals with equal numbers are the same tensor."""
         columns = [self.rows.column(name) for name in _COMPARED]
         return [int(number) for number in fingerprints(columns)]
 
     def at(self, module: str, kind: str, worker: str, number: int = 0) -> int | None:
-        """Return the row of an `input` or `output` of a module; None if it was not saved.
+        """Return the row of a module's `input` or `output`; None if it was not saved.
 
-        A second call of a module has number 1.
+        The second call of a module has number 1.
         """
         return self._row_of.get((module, kind, number, worker))
 
@@ -89,7 +89,7 @@ class LinearLayer(NamedTuple):
 
 
 class Layers:
-    """The modules of a model that have parameters and were called at a step."""
+    """The modules that have parameters and were called at a step."""
 
     def __init__(self, step: StepView) -> None:
         self._step = step
@@ -108,7 +108,7 @@ class Layers:
     def _module_of(self, parameter: str, worker: str) -> str | None:
         """Return the module of a parameter `{model}_{module}.weight`; both may have a `_`.
 
-        The longest name counts, because a module `x` may exist besides `my_x`.
+        The longest name wins, because both `x` and `my_x` may exist.
         """
         owner = parameter.rpartition(".")[0]
         names = (owner[at + 1 :] for at, letter in enumerate(owner) if letter == "_")
@@ -116,19 +116,18 @@ class Layers:
         return next(called, None)
 
     def shapes_of(self, module: str, worker: str) -> list[tuple[int, ...]]:
-        """Return the shapes of the parameters of a module itself; () where one is unknown."""
+        """Return the shapes of a module's own parameters; () for an unknown shape."""
         names: Iterable[str] = self._parameters.get((module, worker), ())
         return [self._shapes.get((name, worker)) or () for name in names]
 
     def before_and_after(
         self, worker: str, learning: Collection[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Return parameters of the layers called before the first and after the last that learns.
+        """Return parameters of the layers called before the first and after the last learning one.
 
-        Nothing is called before the first one if other parameters than those of layers learn, such
-        as a prompt, because the place of these is unknown. Layers inside a module with parameters
-        that learn, such as the base of LoRA, are not before it. A parameter learns if its gradient
-        is not zero.
+        A parameter learns if its gradient is not zero. If other parameters than those of layers
+        learn, such as a prompt, no layer is before the first one. Layers inside a module with
+        learning parameters, such as the base of LoRA, are not before it.
         """
         layers = self.in_order.get(worker, [])
         learns = [at for at, layer in enumerate(layers) if not layer.isdisjoint(learning)]
@@ -142,9 +141,9 @@ class Layers:
 
     @cached_property
     def in_order(self) -> dict[str, list[set[str]]]:
-        """Parameters of the layers of each worker, in the order of calls.
+        """Parameters of each worker's layers, in call order.
 
-        Modules of two models that have one name are left out, because their order is unknown.
+        Modules with the same name in two models are omitted, because their order is unknown.
         """
         begins = {
             (module, worker): self._signals.at(module, "output", worker) or 0
@@ -158,11 +157,11 @@ class Layers:
 
     @cached_property
     def linear(self) -> list[LinearLayer]:
-        """Linear layers and convolutions in the order of calls, by their shapes.
+        """Linear layers and convolutions in call order, detected by shape.
 
-        The weight is a matrix [outputs, inputs], and the last dimensions of output and input have
-        these sizes; or a kernel [outputs, inputs, ...], and the second dimensions have. So
-        embeddings, normalisations and depthwise convolutions are not among them.
+        A matrix [outputs, inputs] must match the last dimensions of output and input; a kernel
+        [outputs, inputs, ...] must match their second dimensions. So embeddings, normalisations and
+        depthwise convolutions are excluded.
         """
         found = []
         for (module, worker), names in self._parameters.items():
@@ -176,7 +175,7 @@ class Layers:
         return sorted(found, key=lambda layer: layer.out)
 
     def _fits(self, layer: LinearLayer, *, is_kernel: bool) -> bool:
-        """Return whether input and output have the sizes that the weight says."""
+        """Return whether the sizes of input and output match the weight."""
         taken, given = (self._signals.rows.shapes[at] or () for at in (layer.into, layer.out))
         is_long_enough = min(len(taken), len(given)) >= _MATRIX + is_kernel
         axis = 1 if is_kernel else -1
@@ -184,7 +183,7 @@ class Layers:
 
     @property
     def why_none_is_linear(self) -> str:
-        """What is missing if no layer is linear."""
+        """The missing data if no layer is linear."""
         names = self._step.tensors(collections=("gradients",)).names
         return _IN_ONE if any("_flat_param" in name for name in names) else _NONE
 

@@ -1,4 +1,4 @@
-"""Training losses and what they compare, and the base of the rules that judge curves of a run."""
+"""Training losses with their targets, and the base class of rules for curves of a run."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ __all__ = [
 ]
 
 _WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
-"""Kinds of losses whose inputs may be anything: embeddings, advantages, logarithms."""
+"""Kinds of losses with arbitrary inputs: embeddings, advantages, logarithms."""
 _NUM_STEPS: Final = 5
-"""Latest steps with values that count together."""
+"""Number of latest steps with values that are combined."""
 _FEWEST_STEPS: Final = 3
-"""Steps with values; fewer may be odd batches."""
+"""Minimum number of steps with values; fewer may be unusual batches."""
 _CHANCE: Final = 2.0
-"""Standard deviations of the correlation by chance; 5 % of unrelated outputs exceed them."""
+"""Threshold of the correlation, in standard deviations; 5 % of unrelated outputs exceed it.
+"""
 _MAX_DEVIATION: Final = 0.067
-"""Standard deviation by chance, of which a correlation of 0.2 would be three and so would show."""
+"""Maximum standard deviation by chance: a correlation of 0.2 would be three of these."""
 
 
 class Points(NamedTuple):
-    """What a step adds to some curves.
+    """The data that a step adds to curves.
 
     Attributes:
         rows: Tensors of the step [R].
-        at: For each curve the row that a finding names.
-        values: For each curve its number at this step.
+        at: The row that a finding names, for each curve.
+        values: The number of this step, for each curve.
     """
 
     rows: TensorRows
@@ -56,10 +57,10 @@ class Points(NamedTuple):
 
 
 def training_points(step: StepView) -> Points:
-    """Return the finite training losses of a step that should fall, by usual name; a fact.
+    """Return the finite training losses of a step that should fall, by usual name.
 
     Raises:
-        Missing: There is none.
+        Missing: There is no such loss.
     """
     rows = step.tensors(collections=("losses",))
     means = finite_means(rows)
@@ -78,9 +79,9 @@ def training_points(step: StepView) -> Points:
 def training_losses(
     step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]
 ) -> dict[Series, int]:
-    """Return the rows of finite training losses [R] by their usual names, and worker.
+    """Return the rows of finite training losses [R] by their usual name and worker.
 
-    Validation losses and metrics that should grow are left out.
+    Validation losses, and metrics that should grow, are excluded.
     """
     sides = loss_sides(step, rows)
     finite = np.flatnonzero(np.isfinite(means)).tolist()
@@ -91,11 +92,11 @@ def training_losses(
 def unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Association]:
     """Add the values of a step; return the losses whose outputs are unrelated to their targets.
 
-    Outputs are compared with their targets and, by the permutation test, with those of other rows.
-    The loss must compare the two by its name, and be the only loss of its worker: outputs of a
-    discriminator are unrelated to their targets if the generator is good.
+    The permutation test compares outputs with their targets and with those of other rows. The loss
+    must be the only one of its worker, and compare the two by its name: a good generator makes a
+    discriminator's outputs unrelated to their targets.
 
-    Memory: `associations` of at most 32 losses, at the latest 5 steps with values.
+    Memory: `associations` of at most 32 losses at the latest 5 steps with values.
     """
     facts = step.fact(Losses)
     known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
@@ -123,10 +124,10 @@ class Finding(NamedTuple):
     """A fault in one curve.
 
     Attributes:
-        value: What was measured.
-        threshold: What it was compared with.
+        value: The measured value.
+        threshold: The threshold of the value.
         message: The finding in words.
-        measure: Name of what was measured; empty for the measure of the rule.
+        measure: Name of the measure; empty for the rule's measure.
     """
 
     value: float
@@ -136,25 +137,25 @@ class Finding(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """How far the value is from its threshold, in parts of that."""
+        """The distance of the value from its threshold, relative to the threshold."""
         return abs(self.value - self.threshold) / (abs(self.threshold) or 1.0)
 
 
 class CurveRule(Rule):
-    """Judges numbers of a training run step by step, such as its losses.
+    """Evaluates numbers of a run step by step, such as its losses.
 
-    Curves of one worker are weighed against each other, as in an adversarial training. So a fault
-    is reported only if all of them have it. Curves that begin at 0 have no scale and do not count.
+    A fault is reported only if all curves of a worker have it, because they may be opposed, as in
+    adversarial training. Curves that start at 0 have no scale and are ignored.
 
     Attributes:
-        noun: What the numbers are.
-        measure: Name of what is measured.
-        num_first: First numbers of a curve that are stored.
-        spacing: Of so many steps only the first saved one counts.
-        compares_together: Whether `_detect` compares the latest `patience` numbers with those
-            before; otherwise it must return a finding `patience` times in a row.
-        needs_single_curve: Whether workers with several curves are not judged.
-        needs_targets: Whether losses of less than four targets are not judged: they scatter.
+        noun: Noun for the numbers.
+        measure: Name of the measure.
+        num_first: Number of first numbers of a curve that are stored.
+        spacing: In each interval of this many steps, only the first saved step counts.
+        compares_together: Whether `_detect` compares the latest `patience` numbers with earlier
+            ones. Otherwise it must return a finding `patience` times in a row.
+        needs_single_curve: Whether workers with several curves are not evaluated.
+        needs_targets: Whether losses with fewer than four targets are not evaluated.
     """
 
     noun: ClassVar[str] = "losses"
@@ -172,7 +173,7 @@ class CurveRule(Rule):
     @property
     @abstractmethod
     def _window(self) -> tuple[int, int]:
-        """Fewest numbers of a curve that are judged, and most latest numbers that are used."""
+        """Minimum length of a curve, and maximum number of latest numbers that are used."""
 
     def _points(self, step: StepView) -> Points:
         """Return the numbers of a step."""
@@ -180,10 +181,10 @@ class CurveRule(Rule):
 
     @abstractmethod
     def _detect(self, series: NumberSeries) -> Finding | None:
-        """Return what is wrong with a curve, None if nothing is."""
+        """Return the fault of a curve; None if there is none."""
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Add the numbers of a step to the curves, and judge these.
+        """Add the numbers of a step to the curves, and evaluate these.
 
         Memory: `history`, the first and latest numbers of at most 32 curves.
 
@@ -220,7 +221,7 @@ class CurveRule(Rule):
         return SeriesMemory(data, num_first=self.num_first, num_latest=num_latest)
 
     def _repeated(self, series: NumberSeries) -> Finding | None:
-        """Return the finding of a curve if there was one at its numbers before, too."""
+        """Return the finding of a curve if its previous numbers also had one."""
         for num in reversed(range(1 if self.compares_together else self.patience)):
             before = series.before(num)
             finding = self._detect(before) if before.count >= self._window[0] else None
@@ -229,7 +230,7 @@ class CurveRule(Rule):
         return finding
 
     def _worst(self, step: StepView, points: Points, found: Mapping[Series, Finding]) -> IssueFound:
-        """Return the finding that is farthest from its threshold."""
+        """Return the finding with the largest distance from its threshold."""
         names = min(found, key=lambda names: (-found[names].excess, names))
         worst = found[names]
         measured = (worst.measure or self.measure, worst.value, worst.threshold)

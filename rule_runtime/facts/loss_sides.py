@@ -1,7 +1,7 @@
-"""Which losses are training losses and which are validation losses.
+"""Separates training losses from validation losses.
 
-XGBoost saves both at the same step. Its hook reports the training data in collections, and names
-such as `train-rmse` and `validation-rmse` show it in older runs.
+XGBoost saves both at the same step. Its hook puts the training data into its own collections; in
+older runs, names such as `train-rmse` and `validation-rmse` show it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = ["LossSide", "loss_sides"]
 
 _SIDES_OF_TREES: Final = ("training_metrics", "validation_metrics")
-"""Collections of the hook for XGBoost: metrics of the training data, and of all other data."""
+"""Collections of the XGBoost hook: metrics of the training data, and of all other data."""
 
 _NAMED: Final = re.compile(
     r"(?:(train|training)|(?:validation|valid|val|eval|evaluation|test|dev|holdout)(?:_\d{1,4})?)"
@@ -31,12 +31,12 @@ _NAMED: Final = re.compile(
 
 
 class LossSide(NamedTuple):
-    """Whether a loss is one of training, and which losses it is compared with.
+    """Whether a loss is a training loss, and which losses it is compared with.
 
     Attributes:
-        name: Name of the loss, of XGBoost always `train-...` or `validation-...`.
-        key: What a training loss and its validation losses have in common; None for a metric of
-            XGBoost that is not known to fall.
+        name: Name of the loss; for XGBoost always `train-...` or `validation-...`.
+        key: Shared by a training loss and its validation losses; None for an XGBoost metric that
+            may not be a loss.
         is_training: Whether it is a training loss.
     """
 
@@ -48,7 +48,8 @@ class LossSide(NamedTuple):
 def loss_sides(step: StepView, rows: TensorRows) -> list[LossSide]:
     """Return the sides of a step's losses [R].
 
-    A metric of XGBoost is a loss if its name or the script (`maximize=False`) shows that it falls.
+    An XGBoost metric is a loss if its name or the script (`maximize=False`) shows that it should
+    fall.
     """
     names = (*_SIDES_OF_TREES, FALLING_METRICS, GROWING_METRICS)
     training, other, falling, growing = (step.tensors(collections=(of,)).pairs for of in names)
@@ -70,6 +71,6 @@ def loss_sides(step: StepView, rows: TensorRows) -> list[LossSide]:
 
 
 def _is_training(name: str, mode: ModeKeys) -> bool:
-    """Return whether a loss is one of training, by its name or else by the mode."""
+    """Return whether a loss is a training loss, by its name, otherwise by the mode."""
     named = _NAMED.fullmatch(name)
     return mode is not ModeKeys.EVAL if named is None else named[1] is not None

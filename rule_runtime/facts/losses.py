@@ -1,8 +1,8 @@
-"""The losses of a step: their kinds, what they compare, and which values they can have.
+"""The losses of a step: their kinds, outputs, targets and possible values.
 
-A loss module or function of torch `X` has an output `X_output_0`, outputs of the model `X_input_0`
-and targets `X_input_1`. A loss that the script computes itself is `Loss_output_0`. Losses of Keras
-are named alike, `MeanSquaredErrorLoss_output_0`, next to `loss`, the mean of the epoch so far.
+A loss module or function of torch `X` has an output `X_output_0`, model outputs `X_input_0` and
+targets `X_input_1`. A loss computed by the script is `Loss_output_0`. Losses of Keras have similar
+names, `MeanSquaredErrorLoss_output_0`, next to `loss`, the mean of the epoch so far.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _BY_NAME: Final = re.compile(
     r"|(?P<distances>L1|SmoothL1|MeanAbsoluteError|Huber))\d*Loss_output"
 )
 RELATIVE_ERROR: Final = 1e-6
-"""Relative error of statistics of the same numbers, in single precision."""
+"""Relative error of statistics of equal numbers in single precision."""
 
 _ROUNDING: Final = 1.05
-"""Factor by which a mean may exceed its bound: statistics are rounded."""
+"""Factor by which a mean may exceed its bound, because statistics are rounded."""
 _MADE_UP: Final = (-1.0, 0.0, 1.0)
-"""Targets that scripts use for "generated" and "real", or for the place of the right candidate."""
+"""Constant targets in scripts: "generated" and "real", or the position of the right candidate."""
 
 
 class LossKind(Enum):
@@ -72,8 +72,8 @@ class LossKind(Enum):
         CLASSES: Cross entropy of several classes.
         BINARY: Binary cross entropy.
         SQUARES: Mean squared error.
-        DISTANCES: Mean absolute error, or a mix of that and half of the squared error.
-        LOOKS_LIKE_CLASSES: Unknown by its name, but it compares scores with numbers of classes.
+        DISTANCES: Mean absolute error, or a mix with half of the squared error.
+        LOOKS_LIKE_CLASSES: Unknown by name, but it compares scores with class numbers.
         UNKNOWN: None of these.
     """
 
@@ -96,7 +96,7 @@ class LossKind(Enum):
 
 
 class Takes(Enum):
-    """What a loss takes for outputs of the model."""
+    """The form of model outputs that a loss expects."""
 
     LOGITS = "logits"
     PROBABILITIES = "probabilities"
@@ -109,7 +109,7 @@ class Input(NamedTuple):
 
     Attributes:
         shape: Shape; None if it was not saved.
-        dtype: Type, such as `int64`; "" if it is unknown.
+        dtype: Type, such as `int64`; "" if unknown.
         size: Number of elements.
         low: Smallest element.
         high: Largest element.
@@ -132,17 +132,17 @@ class Input(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A loss of a step and what it compares.
+    """A loss of a step with its outputs and targets.
 
     Attributes:
         name: Name of its tensor, such as `MSELoss_output_0`.
         worker: The worker that saved it.
         row: Its row among the losses of the step; -1 if the step has no such loss.
         value: Its value; NaN if it is not finite.
-        kind: Which kind of loss it is.
-        outputs: Statistics of what the model returns; None if they were not saved.
-        targets: The same of the targets.
-        num_classes: Number of classes; None if there are none, or scores were not saved.
+        kind: Kind of loss.
+        outputs: Statistics of the model outputs; None if they were not saved.
+        targets: Statistics of the targets; None if they were not saved.
+        num_classes: Number of classes; None without classes or saved scores.
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
     """
 
@@ -163,12 +163,12 @@ class Loss(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Name of the loss's class, such as `MSELoss`; `Loss` if it is no module."""
+        """Name of the loss's class, such as `MSELoss`; `Loss` if it is not a module."""
         return self.name.rpartition(_OUTPUT)[0]
 
     @property
     def takes(self) -> Takes:
-        """What it takes for outputs of the model."""
+        """The form of model outputs that it expects."""
         if self.owner == "NLLLoss":
             return Takes.LOG_PROBABILITIES
         if self.kind not in (LossKind.CLASSES, LossKind.BINARY):
@@ -178,10 +178,10 @@ class Loss(NamedTuple):
 
     @property
     def zero_output_loss(self) -> float:
-        """Loss of outputs that are all 0, as of an untrained model; NaN if it is unknown.
+        """Loss of all-zero outputs, as of an untrained model; NaN if unknown.
 
-        It is ln(number of classes), ln 2 for a binary cross entropy, and the size of the targets
-        for a regression, but at least 1.
+        It is ln(number of classes), ln 2 for a binary cross entropy, and the size of the targets,
+        at least 1, for a regression.
         """
         if self.kind is LossKind.BINARY:
             return math.log(2)
@@ -193,10 +193,10 @@ class Loss(NamedTuple):
 
     @property
     def largest_mean(self) -> float:
-        """Largest mean over a batch that these outputs can give; NaN if it is unknown.
+        """Largest possible mean over a batch for these outputs; NaN if unknown.
 
         For squares it is (rms(outputs) + rms(targets))^2, by Minkowski's inequality. For a cross
-        entropy it is the loss of a row whose own class has the lowest score.
+        entropy it is the loss of a row whose true class has the lowest score.
         """
         outputs, targets = self.outputs, self.targets
         if outputs is None:
@@ -235,7 +235,7 @@ class Losses:
         self._step = step
         means = {*step.tensors(collections=("losses",)).pairs}
         rows = step.tensors(collections=("losses",), regex=(_IN_BATCH,))
-        # Keras's are those of the batch, next to a mean of the epoch.
+        # Those of Keras are batch losses, next to a mean of the epoch.
         self._of_keras = {worker for name, worker in rows.pairs if (name, worker) not in means}
         is_judged = [p not in means or p[1] not in self._of_keras for p in rows.pairs]
         self.rows: TensorRows = rows.select(is_judged)
@@ -249,11 +249,11 @@ class Losses:
         self.losses = tuple(self.find(*pair) for pair in sorted(self._places))
 
     def _add_outputs_of_models(self) -> None:
-        """Take what the only model of a worker returns for the outputs of a loss of the script.
+        """Use the outputs of a worker's only model as the outputs of the script's loss.
 
-        Functions such as `F.cross_entropy(scores.view(-1, classes), targets)` show their targets
-        only. These must be numbers of the classes that the model has scores of, and not all the
-        same: the outputs of contrastive losses may be no scores.
+        Functions such as `F.cross_entropy(scores.view(-1, classes), targets)` show only their
+        targets. The targets must be numbers of the model's classes, and not all equal: outputs of
+        contrastive losses may not be scores.
         """
         models = described(self._step.tensors(regex=_OF_MODELS))
         for worker in self._step.workers:
@@ -277,7 +277,7 @@ class Losses:
         return found
 
     def find(self, name: str, worker: str) -> Loss:
-        """Return what is known of a loss `X_output_0`, saved at this step or not."""
+        """Return the known facts about a loss `X_output_0`, even if this step did not save it."""
         pair = (name, worker)
         if pair not in self._known:
             self._known[pair] = self._loss(name, worker)
@@ -304,9 +304,9 @@ class Losses:
         return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
 
     def values(self, loss: Loss) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-        """Return the values of outputs and targets [B, ...] of a loss; None if either lacks values.
+        """Return the values of a loss's outputs and targets [B, ...]; None if either lacks values.
 
-        Keras saves predictions and labels instead of inputs of its loss.
+        Keras saves predictions and labels instead of the loss's inputs.
         """
         names = (f"{loss.owner}_input_0", f"{loss.owner}_input_1")
         if loss.name == _OF_KERAS:
@@ -318,19 +318,19 @@ class Losses:
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:
-    """Return the largest loss of a kind of numbers that errors with a mean square can give."""
+    """Return the largest regression loss of a kind for errors with a given mean square."""
     if kind is LossKind.SQUARES:
         return mean_square
     root = math.sqrt(mean_square)
-    # The delta of HuberLoss is not saved: a large one makes it half of the square.
+    # The delta of HuberLoss is not saved: a large delta makes it half of the square.
     return max(root, mean_square / 2) if loss.startswith("Huber") else root
 
 
 def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozenset[Series]:
-    """Return the losses of a step that need not fall, as their targets are made up.
+    """Return the losses of a step that need not fall, because their targets are constant.
 
     Their adversary learns, too, or the candidates become harder. Losses of the same worker without
-    known targets may be their sum and are returned as well.
+    known targets may be their sum, so they are included.
     """
     known = [step.fact(Losses).find(*pair) for pair in losses]
     workers = {loss.worker for loss in known if loss.has_made_up_targets}
@@ -342,7 +342,7 @@ def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozens
 
 
 def _num_classes(scores: Input | None, targets: Input | None) -> int | None:
-    """Return the number of classes if targets are whole numbers, one for each row of scores."""
+    """Return the number of classes if targets are integers, one for each row of scores."""
     if scores is None or targets is None or not scores.shape or not targets.shape:
         return None
     is_whole = targets.dtype.startswith(("int", "uint"))

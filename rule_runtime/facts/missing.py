@@ -1,4 +1,4 @@
-"""Why a step is not evaluated, and how to get the missing data: the texts of facts and rules.
+"""Texts on why a step is not evaluated, and how to get the missing data.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -35,7 +35,7 @@ _FALLING_METRIC: Final = (
 
 
 class _Advice(NamedTuple):
-    """How to get missing data with one framework; `input_values` are loss inputs if empty."""
+    """How to get missing data with one framework; `input_values` defaults to loss inputs."""
 
     validation: str
     loss_inputs: str
@@ -80,12 +80,12 @@ _ADVICE: Final = {
 
 
 def how_to_save_loss_inputs(step: StepView) -> str:
-    """Return how to save inputs of losses, or labels, with the framework of a run."""
+    """Return how to save loss inputs or labels with the run's framework."""
     return _ADVICE[framework_of(step)].loss_inputs
 
 
 def how_to_save_input_values(step: StepView) -> str:
-    """Return how to save values of the model's inputs and targets with the framework of a run."""
+    """Return how to save values of the model's inputs and targets with the run's framework."""
     advice = _ADVICE[framework_of(step)]
     return advice.input_values or advice.loss_inputs
 
@@ -102,9 +102,9 @@ def missing_loss(step: StepView) -> Missing:
 
 
 def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:
-    """Return why none of the rows [R], at least one, has all of some statistics; None if one has.
+    """Return why no row [R] has all of some statistics; None if one has. There is at least one row.
 
-    The noun is what one row is called, such as `gradient`.
+    `noun` is the name of a row, such as `gradient`.
     """
     unknown = np.isnan(np.stack([rows.column(name) for name in columns]))
     if not unknown.any(axis=0).all():
@@ -130,10 +130,10 @@ def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing 
 
 
 def missing_counted_loss(rows: TensorRows, means: npt.NDArray[np.float64], why_not: str) -> Missing:
-    """Return why none of a step's losses [R], at least one, counts.
+    """Return why none of a step's losses [R] counts. There is at least one loss.
 
-    Their means [R] are NaN where they are not finite or not known. `why_not` says why a finite loss
-    does not count, as a predicate that follows its name.
+    `means` [R] is NaN for unknown and non-finite losses. `why_not` is a predicate that follows the
+    name of a finite loss and says why it does not count.
     """
     finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
     if finite:

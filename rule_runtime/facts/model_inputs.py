@@ -1,7 +1,7 @@
-"""Inputs of models: their names, and which of them a layer gets unchanged.
+"""Names of model inputs, and which of them a layer gets unchanged.
 
-The input of a module is called `{module}_input_{number}`; a model is a module with parameters of
-its own or below it. In Keras, the input of a model is `inputs`, and that of a layer
+The input of a module is called `{module}_input_{number}`. A model is a module with parameters, its
+own or those of submodules. In Keras, a model's input is `inputs`, and a layer's input
 `{layer}/inputs`, followed by `_{number}` if there are several.
 
 Shape legend: R = rows of inputs, one for each (tensor, worker).
@@ -33,14 +33,14 @@ __all__ = [
 
 _OF_KERAS: Final = r"inputs(_[0-9]+)?$"
 MODEL_INPUT: Final = rf"^([A-Z]\w*_input_[0-9]+$|{_OF_KERAS}|input_values$)"
-"""Names of inputs of models and losses, and of the features that boosted trees are judged by."""
+"""Names of inputs of models and losses, and of the features of boosted trees."""
 FIRST_INPUTS: Final = (r"_input_0$", f"^{_OF_KERAS}")
-"""Names of first inputs of modules, and of all that Keras's models have."""
+"""Names of first inputs of modules, and of all inputs of Keras models."""
 _OUTPUTS: Final = r"_output_[0-9]+$"
 OF_LAYERS: Final = rf"(_input_[0-9]+$|/{_OF_KERAS})"
 """Names of inputs of modules and of Keras's layers."""
 
-# Every tenth step of the first hundred: in batches of 32 rows these are more than 200 rows.
+# Every tenth step of the first hundred: at batches of 32 rows, more than 200 rows.
 _AT_THE_BEGINNING: Final = {"save_interval": "10", "end_step": "101"}
 KERAS_INPUTS: Final = CollectionConfig(
     "keras_inputs",
@@ -50,32 +50,32 @@ KERAS_INPUTS: Final = CollectionConfig(
         **_AT_THE_BEGINNING,
     },
 )
-"""What the hook for Keras saves for a rule that needs the values of inputs."""
+"""Collection of the Keras hook for a rule that needs input values."""
 LAYER_INPUTS: Final = CollectionConfig(
     "layer_inputs",
     {"save_raw_tensor": "False", **_AT_THE_BEGINNING},
 )
-"""What it saves for a rule that needs to know which layers get the inputs unchanged."""
+"""Collection of the Keras hook for a rule that needs the inputs of layers."""
 
 _FLOATS: Final = ("float", "bfloat")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _OF_MODULES: Final = frozenset(("weight", "bias", "gamma", "beta"))
-"""Parameters that follow the name of a layer and an underscore, if a framework numbers layers."""
+"""Parameters after a layer's name and an underscore, if a framework numbers layers."""
 _TABLE_OF_KERAS: Final = "embeddings:0"
 _WEIGHTS_OF_KERAS: Final = "/weights/"
 _NAME_OF_KERAS: Final = re.compile(_OF_KERAS)
 
 
 def is_of_keras(name: str) -> bool:
-    """Return whether an input is one that Keras gives a model."""
+    """Return whether an input is a Keras model's."""
     return _NAME_OF_KERAS.match(name) is not None
 
 
 def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Return which of the `FIRST_INPUTS` are real numbers that a layer with a matrix gets [R].
 
-    Whole numbers count in Keras, which makes real ones of them. If no inputs of layers were saved,
-    all inputs of models of PyTorch count.
+    Keras converts integers to real numbers, so they count there. If no layer inputs were saved, all
+    inputs of PyTorch models count.
     """
     weights = step.tensors(collections=("weights",))
     matrices = _owners_of_matrices(weights)
@@ -144,7 +144,7 @@ def _owner(name: str) -> str:
 
 
 def _owners_of_matrices(weights: TensorRows) -> list[str]:
-    """Return the owners of matrices, but of tables of words; a single weight needs no scale."""
+    """Return the owners of matrices without embeddings; a single weight needs no scale."""
     sizes = weights.column("size").tolist()
     return [
         name.partition(_WEIGHTS_OF_KERAS)[0] if _WEIGHTS_OF_KERAS in name else _module(name)
@@ -159,11 +159,11 @@ def _module(weight: str) -> str:
 
 
 def _is_one_of(layer: str, owners: list[str]) -> bool:
-    """Return whether a layer is an owner: names of layers lack the model's name in front."""
+    """Return whether a layer is an owner; layer names lack the model's name as prefix."""
     return any(owner == layer or owner.endswith(f"_{layer}") for owner in owners)
 
 
 def _is_model(name: str, weights: Sequence[str]) -> bool:
-    """Return whether a module is a model, not a single layer as that of MXNet's `dense0_weight`."""
+    """Return whether a module is a model, not a single layer such as MXNet's `dense0`."""
     below = {one.removeprefix(f"{name}_") for one in weights if one.startswith(f"{name}_")}
     return bool(below - _OF_MODULES) or bool(below and not name[-1:].isdigit())

@@ -1,4 +1,4 @@
-"""Counts of optimizer steps by the hook for PyTorch: the collection `optimizer_steps`."""
+"""Reads counts of optimizer steps from the PyTorch hook's collection `optimizer_steps`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["largest_count"]
 
 
 def largest_count(step: StepView, name: str) -> float | None:
-    """Return a count such as `skipped`, the largest one of all workers; None if none was saved."""
+    """Return the maximum over all workers of a count such as `skipped`; None if not saved."""
     counts = step.tensors(regex=(f"^optimizer_steps/{name}$",)).column("mean")
     return None if np.isnan(counts).all() else float(np.nanmax(counts))

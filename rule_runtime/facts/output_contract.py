@@ -1,6 +1,6 @@
-"""What a loss, the last layer and the targets must be to each other: one table.
+"""Requirements on a loss, the last layer and the targets, as one table.
 
-A row says for which losses a condition is a mistake, what to report and what to do.
+Each row has a condition that is a mistake for certain losses, the message and the remedy.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["CONTRACT", "Requirement", "is_pooled"]
 
 _EPSILON: Final = 1e-3
-"""Distance from a bound or from 1 that is rounding."""
+"""Distance from a bound or from 1 that counts as rounding."""
 _MIN_ELEMENTS: Final = 16
-"""Outputs of a batch; fewer are in a range by chance."""
+"""Minimum outputs of a batch; fewer can be in a range by chance."""
 _LARGER_SUM: Final = 1.01
-"""Mean sum of a row that rounding does not explain, half precision included."""
+"""Mean row sum that rounding cannot cause, even in half precision."""
 _BEYOND: Final = 0.5
-"""Distance of a target from 0 to 1 that noisy or smoothed labels do not have."""
+"""Distance of a target from 0 to 1 that noisy or smoothed labels do not reach."""
 _REACH: Final = 0.1
-"""Distance of a target from the range of outputs that matters, in standard deviations."""
+"""Relevant distance of a target from the range of outputs, in standard deviations."""
 _SATURATED: Final = 0.98
-"""Share of a bound that outputs reach which are driven against it."""
+"""Share of a bound from which outputs count as saturated."""
 Measure = Callable[[Loss, Input, Input], float | None]
 
 
 class Requirement(NamedTuple):
-    """A row of the table.
+    """One row of the table.
 
     Attributes:
-        measure: Name of what is measured.
-        broken: Returns the value that breaks the requirement, None if it is met.
-        limit: What the value is compared with.
+        measure: Name of the measure.
+        broken: Returns the value that violates the requirement; None if it is met.
+        limit: Threshold of the value.
         message: The finding; `{o}` are the outputs, `{t}` the targets, `{v}` is the value.
-        torch: What to write in PyTorch instead.
-        keras: What to write in Keras instead.
-        may_be_chance: Whether the outputs of an untrained model may break it, too.
-        ignores_pooled: Whether it ignores outputs that were pooled, as in SqueezeNet.
+        torch: The remedy in PyTorch.
+        keras: The remedy in Keras.
+        may_be_chance: Whether outputs of an untrained model may also violate it.
+        ignores_pooled: Whether it ignores pooled outputs, as in SqueezeNet.
     """
 
     measure: str
@@ -56,11 +56,11 @@ class Requirement(NamedTuple):
     ignores_pooled: bool = False
 
     def text(self, outputs: Input, targets: Input, value: float) -> str:
-        """Return the finding in words, without the name of the loss."""
+        """Return the finding without the name of the loss."""
         return self.message.format(o=_shown(outputs), t=_shown(targets), v=f"{value:.4g}")
 
     def remedy(self, loss: Loss) -> str:
-        """Return what to do, in the framework of the loss."""
+        """Return the remedy for the framework of the loss."""
         return (loss.is_of_keras and self.keras) or self.torch
 
 
@@ -71,7 +71,7 @@ def _width(of: Input, loss: Loss) -> int:
 
 
 def _are_shares(of: Input) -> bool:
-    """Return whether all outputs are between 0 and 1, and many enough to be so on purpose."""
+    """Return whether all outputs are between 0 and 1, and too many to be so by chance."""
     return of.size >= _MIN_ELEMENTS and of.low >= 0 and of.high <= 1 + _EPSILON
 
 
@@ -132,7 +132,7 @@ def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
 
 
 def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
-    """A negative number among 0 and 1 marks missing labels, unless all labels are -1 or 1."""
+    """Return a target far outside of [0, 1]; a few -1 among 0 and 1 only mark missing labels."""
     are_masked = t.low.is_integer() and t.high in (0, 1) and abs(t.mean_square - 1) > _EPSILON
     if loss.kind is not LossKind.BINARY or are_masked:
         return None

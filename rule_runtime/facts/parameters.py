@@ -22,7 +22,7 @@ __all__ = ["ENOUGH", "Gradients", "is_as_initialised", "weight_fingerprints"]
 
 _COMPARED: Final = ("min", "max", "mean", "l1", "l2")
 _ROUNDING: Final = 1e-3
-"""Largest gradient of a bias, relative to its weight's, that is rounding of a sum of zero."""
+"""Largest gradient of a bias, relative to its weight's, that counts as rounding of zero."""
 _BIASES: Final = (
     (".bias", ".weight"),
     ("_bias", "_weight"),
@@ -30,20 +30,20 @@ _BIASES: Final = (
     ("/bias:0", "/pointwise_kernel:0"),
     ("/beta:0", "/gamma:0"),
 )
-"""Ends of the names of a bias and of its weight, in PyTorch, MXNet and Keras."""
+"""Suffixes of the names of a bias and its weight, in PyTorch, MXNet and Keras."""
 ENOUGH: Final = 512
-"""Elements that a tensor needs before its statistics identify a uniform distribution."""
+"""Minimum elements of a tensor whose statistics identify a uniform distribution."""
 _CLOSE: Final = 0.05
-"""Relative error of extremes and standard deviation, by chance, with so many elements."""
+"""Relative error by chance of extremes and standard deviation with that many elements."""
 
 
 class Gradients:
-    """The gradients of a step, and the parameters that they belong to.
+    """The gradients of a step and their parameters.
 
     Attributes:
         rows: The gradients [G].
-        owners: Name of the parameter of each; empty if its name does not say it [G].
-        sizes: Mean absolute value of each; NaN if it is unknown or not finite [G].
+        owners: Name of the parameter of each; empty if its name does not show it [G].
+        sizes: Mean absolute value of each; NaN if unknown or not finite [G].
     """
 
     def __init__(self, step: StepView) -> None:
@@ -52,7 +52,7 @@ class Gradients:
         self.sizes = self.rows.column("abs_mean")
 
     def require(self) -> None:
-        """Raise `Missing` unless some gradient is not zero and belongs to a known parameter."""
+        """Raise `Missing` unless a non-zero gradient belongs to a known parameter."""
         if missing := missing_gradients(self.rows, ("abs_mean",)):
             raise missing
         if not (self.sizes > 0).any():
@@ -61,9 +61,9 @@ class Gradients:
             raise Missing("the names of the gradients do not say which parameters they belong to")
 
     def of(self, parameters: TensorRows) -> npt.NDArray[np.float64]:
-        """Return the mean absolute gradient of parameters, the largest if there are several [R].
+        """Return the mean absolute gradient of parameters; the largest of several gradients [R].
 
-        It is NaN if a parameter has no gradient, and infinite if it is unknown or not finite.
+        It is NaN without a gradient, and infinite if it is unknown or not finite.
         """
         sizes = np.where(np.isnan(self.sizes), np.inf, self.sizes).tolist()
         found: dict[tuple[str, str], float] = {}
@@ -79,11 +79,11 @@ class Gradients:
 
     @cached_property
     def is_cancelled(self) -> npt.NDArray[np.bool_]:
-        """Which gradients are of biases and cancel out by construction [G].
+        """Which gradients belong to biases and cancel out by construction [G].
 
         A normalisation removes the mean of its input, and a softmax ignores any shift. So the
-        gradient of a bias right before is zero except for rounding, while that of the weight of
-        the same layer is not.
+        gradient of a bias right before it is zero except for rounding, but that of the layer's
+        weight is not.
         """
         biases, weights = _with_weights(self.owners, self.rows.names, self.rows.workers)
         of_weight = self.sizes[weights]
@@ -115,17 +115,16 @@ def _with_weights(
 
 
 def weight_fingerprints(parameters: TensorRows) -> npt.NDArray[np.uint32]:
-    """Return a number for each parameter that differs if its values do, by its statistics [R]."""
+    """Return a fingerprint of each parameter's values from its statistics [R]."""
     return fingerprints([parameters.column(name) for name in _COMPARED])
 
 
 def is_as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which weights look as PyTorch or Keras initialise linear layers and convolutions [R].
+    """Return which weights look like PyTorch's or Keras's initial linear or conv weights [R].
 
     Both draw from a uniform distribution between -a and a: a = 1 / sqrt(inputs) in PyTorch (He and
     others, 2015), sqrt(6 / (inputs + outputs)) in Keras (Glorot and Bengio, 2010). So the extremes
-    come close to the ends, and the standard deviation is a / sqrt(3). Trained weights do not look
-    so.
+    are close to the bounds, and the standard deviation is a / sqrt(3). Trained weights differ.
     """
     low, high, std = (weights.column(name) for name in ("min", "max", "std"))
     found = np.zeros(len(weights), np.bool_)
@@ -136,6 +135,6 @@ def is_as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
         for end in (1 / math.sqrt(math.prod(shape[1:])), math.sqrt(6 / units)):
             nearest, farthest = sorted((-low[at] / end, high[at] / end))
             is_uniform = abs(std[at] * math.sqrt(3) / end - 1) < _CLOSE
-            # float32 may round the end itself up.
+            # float32 may round the bound itself up.
             found[at] |= is_uniform and nearest > 1 - _CLOSE and farthest < 1 + 1e-6
     return found

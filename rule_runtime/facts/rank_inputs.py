@@ -1,4 +1,4 @@
-"""Whether all ranks of a step got the same inputs."""
+"""Detects whether all ranks of a step got the same inputs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 def same_on_all_ranks(step: StepView) -> str | None:
     """Return the name of an input if all ranks got the same, "" if not, None if it is unknown.
 
-    Ranks that hold different weights share the work on one batch, as in tensor parallelism. Inputs
-    are the same if all their statistics are.
+    Ranks with different weights work on one batch, as in tensor parallelism. Inputs are the same if
+    all their statistics are equal.
     """
     losses = step.tensors(collections=("losses",)).names
     outputs = {f"{name.rpartition('_output_')[0]}_input_0" for name in losses}
@@ -37,7 +37,7 @@ def same_on_all_ranks(step: StepView) -> str | None:
 
 
 def _differing(rows: TensorRows, workers: frozenset[str]) -> set[str]:
-    """Return the tensors that some worker lacks, or has with other statistics."""
+    """Return the tensors that some worker lacks, or that have other statistics on it."""
     table = np.stack([rows.column(name) for name in _STATISTICS], axis=1).tolist()
     seen: dict[str, dict[str, tuple[float, ...]]] = defaultdict(dict)
     for name, worker, numbers in zip(rows.names, rows.workers, table, strict=True):

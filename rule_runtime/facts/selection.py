@@ -1,4 +1,4 @@
-"""Selects the tensors that a rule judges, and describes findings in them.
+"""Selects the tensors that a rule evaluates, and describes findings in them.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 MAX_NAMED: Final = 5
-"""Columns or features that a finding names."""
+"""Maximum number of columns or features that a finding names."""
 
 _ADVICE: Final = "What to try:\n"
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
@@ -49,10 +49,10 @@ def selected_collections(
     regex: Sequence[str],
     parameters: Mapping[str, str] | None = None,
 ) -> tuple[CollectionConfig, ...]:
-    """Return the collections that the hook must save for the tensors that a rule judges.
+    """Return the collections that the hook must save for the tensors of a rule.
 
     Args:
-        rule: Name of the rule; the collection of the regular expressions is named after it.
+        rule: Name of the rule; also names the collection of the regular expressions.
         names: Names of collections.
         regex: Regular expressions of further tensors.
         parameters: Parameters of all these collections, such as `save_raw_tensor`.
@@ -67,7 +67,7 @@ def selected_collections(
 
 
 def saved_every(num_steps: int, *names: str, **parameters: object) -> tuple[CollectionConfig, ...]:
-    """Return collections that the hook saves at every so many steps, by their names."""
+    """Return collections, given by name, that the hook saves at an interval of steps."""
     given = {"save_interval": num_steps, **parameters}
     return tuple(CollectionConfig(name, given) for name in names)
 
@@ -101,9 +101,9 @@ def finding(
         rule: The rule.
         step: The step.
         row: The rows, and the position of the row.
-        measured: Name of what was measured, its value, and the threshold.
+        measured: Name of the measure, its value, and the threshold.
         message: The finding in words; it follows the tensor's name and a colon.
-        remedy: What to try first. By default it is the section `What to try` of the rule.
+        remedy: What to try first; by default the section `What to try` of the rule.
     """
     rows, at = row
     tensor = rows.names[at], rows.workers[at]
@@ -117,7 +117,7 @@ def issue(
     message: str,
     remedy: str,
 ) -> IssueFound:
-    """Return a finding in a tensor of a worker; its arguments are as those of `finding`."""
+    """Return a finding in a worker's tensor; the arguments are those of `finding`."""
     (name, worker), (measure, value, threshold) = tensor, measured
     return IssueFound(
         Evidence(
@@ -135,18 +135,18 @@ def issue(
 
 
 def what_to_try(rule: Rule) -> str:
-    """Return the section `What to try` of the documentation of a rule or of its base."""
+    """Return the section `What to try` of the docstring of a rule or its base."""
     texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
     return " ".join(next((text for _, heading, text in texts if heading), "").split())
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
-    """Return the number of NaN and infinite elements of each row [R]; 0 where it is not known."""
+    """Return the number of NaN and infinite elements of each row [R]; 0 if unknown."""
     return np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
 
 
 def describe_not_finite(rows: TensorRows, at: int) -> tuple[str, float, str]:
-    """Return what is not finite in a row: name of the count, the count, and a message."""
+    """Return the non-finite elements of a row: name of the count, the count, and a message."""
     measure, noun = ("nan", "NaN") if rows.column("nan")[at] > 0 else ("inf", "infinite")
     count, size = float(rows.column(measure)[at]), rows.column("size")[at]
     of_size = "" if np.isnan(size) else f" of {int(size)}"
@@ -154,17 +154,17 @@ def describe_not_finite(rows: TensorRows, at: int) -> tuple[str, float, str]:
 
 
 def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
-    """Return the mean of each row [R], which is the value of a scalar such as a loss.
+    """Return the mean of each row [R], the value of a scalar such as a loss.
 
-    It is NaN if the row has an element that is not finite.
+    It is NaN if the row has a non-finite element.
     """
     return np.where(num_not_finite(rows) > 0, np.nan, rows.column("mean"))
 
 
 def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
-    """Return the tensors of a collection by worker, saved at this step or not.
+    """Return the tensors of a collection by worker, even if they were not saved at this step.
 
-    Workers without a collections file, or without a tensor in this collection, are left out.
+    Workers without a collections file, or without a tensor in this collection, are omitted.
     """
     found = {}
     for worker in step.workers:
@@ -176,12 +176,12 @@ def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
 
 
 class SelectedTensorsRule(Rule):
-    """Judges the tensors of the given collections and regular expressions.
+    """Evaluates the tensors of the given collections and regular expressions.
 
     Attributes:
-        must_select: Whether the user must select tensors; otherwise all saved ones are judged.
-        collection_names: Collections to judge, in addition to `tensor_regex`.
-        tensor_regex: Regular expressions of tensors to judge.
+        must_select: Whether the user must select tensors; by default, all are evaluated.
+        collection_names: Collections to evaluate, in addition to `tensor_regex`.
+        tensor_regex: Regular expressions of tensors to evaluate.
     """
 
     must_select: ClassVar[bool] = True
@@ -202,7 +202,7 @@ class SelectedTensorsRule(Rule):
         return False
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the selected collections; none if all saved tensors are judged."""
+        """Return the selected collections; none if all saved tensors are evaluated."""
         parameters = {"save_raw_tensor": "True"} if self.needs_values else {}
         return selected_collections(
             type(self).__name__, self.collection_names, self.tensor_regex, parameters
@@ -216,7 +216,7 @@ class SelectedTensorsRule(Rule):
         """Return the selected tensors of a step.
 
         Raises:
-            Missing: If none of them was saved.
+            Missing: If no selected tensor was saved.
         """
         rows = self.select(step)
         if not len(rows):

@@ -1,4 +1,4 @@
-"""Inputs of models with their targets: which belong together, and the rows of both.
+"""Pairs the rows of model inputs with the rows of their targets.
 
 Shape legend: B = batch, N = rows, C = columns, T = targets of a row.
 """
@@ -25,26 +25,26 @@ _Values = npt.NDArray[Any]
 _LABELS: Final = "labels"
 _INPUT_OF_TREES: Final = "input_values"
 _MAX_ELEMENTS: Final = 1 << 22
-"""Elements of an input; more would take seconds to sort."""
+"""Maximum elements of an input; sorting more takes seconds."""
 _MAX_TARGETS: Final = 8
-"""Targets of a row; more are a picture or a series, which is compared place by place."""
+"""Maximum targets of a row; more are a picture or series, compared by position."""
 _COLUMNS_EACH: Final = 2
-"""Columns for each of several targets; with fewer, the model may rebuild its inputs."""
+"""Minimum columns per target if there are several; with fewer, the model may rebuild its inputs."""
 _IGNORED: Final = -100
 """The class that PyTorch's losses ignore by default."""
 
 
 class SupervisedRows(NamedTuple):
-    """Rows of an input, and a target for each.
+    """Rows of an input with a target for each.
 
     Attributes:
-        key: Names the worker, the input, the target and how both are aligned.
+        key: Identifies the worker, the input, the targets and their alignment.
         name: Name of the input.
         of_targets: Name of the targets.
-        examples: The input as it was saved [B, ...].
-        columns: The input [N, C]: N is B, or B times the places that have targets of their own.
+        examples: The input as saved [B, ...].
+        columns: The input [N, C]: N is B, or B times the positions with their own targets.
         target: Finite numbers or classes [N].
-        are_classes: Whether the loss is one of classes.
+        are_classes: Whether the loss is for classes.
     """
 
     key: str
@@ -57,7 +57,7 @@ class SupervisedRows(NamedTuple):
 
 
 def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
-    """Yield the rows of inputs of models, and the names of the targets of the same rows."""
+    """Yield the rows of model inputs, and the names of the targets of the same rows."""
     losses = step.fact(Losses).losses
     of_losses = sorted({(loss.owner, loss.worker) for loss in losses if loss.owner})
     labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
@@ -79,11 +79,11 @@ def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int
 
 
 def supervised_rows(step: StepView) -> list[SupervisedRows]:
-    """Return the rows of all inputs of models whose values were saved with those of targets.
+    """Return the rows of all model inputs with saved values of inputs and targets.
 
-    Inputs that are the targets themselves are left out, and several targets with fewer than twice
-    as many columns: an autoencoder rebuilds its inputs. So are inputs of models whose output is not
-    what the loss compares.
+    It ignores inputs that are their own targets, and several targets with less than twice as many
+    columns, because an autoencoder rebuilds its inputs. It also ignores inputs of models whose
+    output does not go into the loss.
     """
     found: list[SupervisedRows] = []
     inputs = step.tensors(regex=(MODEL_INPUT,))
@@ -115,16 +115,16 @@ def has_inputs_with_targets(step: StepView) -> bool:
 
 
 def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, _Values]]:
-    """Yield columns [N, C] and targets [N, T]: of whole examples, and of each place of them."""
+    """Yield columns [N, C] and targets [N, T], of whole examples and of each position."""
     if values.dtype.kind not in "biuf" or targets.dtype.kind not in "biuf":
         return
     if not 0 < values.size <= _MAX_ELEMENTS or values.ndim <= 1 or not targets.ndim:
         return
-    targets = targets[: len(values)]  # of boosted trees only the first rows are saved
+    targets = targets[: len(values)]  # only the first rows are saved for boosted trees
     pairs = [("examples", _flat(values), _flat(targets))]
     match values.shape, targets.shape:
         case (_, times, _), (_, length, *rest) if 1 < length <= times and len(rest) <= 1:
-            # The first times may be a warm-up.
+            # The first positions may be a warm-up.
             pairs.append(("times", _flat(values[:, -length:], 2), _flat(targets, 2)))
         case (_, _, *size), (_, *_, height, width) if size == [height, width]:
             pixels = targets.reshape(len(targets), -1, *size)
@@ -137,7 +137,7 @@ def _aligned(values: _Values, targets: _Values) -> Iterator[tuple[str, _Values, 
 
 
 def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | None:
-    """Return the rows with finite targets; None if they have too many targets, or are the input."""
+    """Return the rows with finite targets; None for too many targets, or copies of the input."""
     if len(columns) != len(targets) or columns.shape[1] <= 1:
         return None
     targets = _classes(targets)
@@ -151,7 +151,7 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
 
 
 def _classes(values: _Values) -> _Values:
-    """Return the classes of one-hot rows [N, 1], and other rows as they are."""
+    """Return the classes of one-hot rows [N, 1]; other rows are unchanged."""
     return values.argmax(1)[:, None] if is_one_hot(values) else values
 
 
@@ -160,7 +160,7 @@ def _flat(values: _Values, axes: int = 1) -> _Values:
 
 
 def _is_compared(step: StepView, name: str, worker: str, of_targets: str) -> bool:
-    """Return whether a loss may compare what the model with this input returned, by its size."""
+    """Return whether a loss may compare the output of the model with this input, by size."""
     owner = re.escape(name.rpartition("_input_")[0])
     loss = re.escape(of_targets.removesuffix("_input_1"))
     sizes = []

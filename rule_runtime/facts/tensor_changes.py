@@ -1,4 +1,4 @@
-"""Compares the tensors of two steps; reads values only where statistics do not decide.
+"""Compares the tensors of two steps; reads values only if statistics do not decide.
 
 Shape legend: R = pairs of tensors, C = statistics, in the order of `STATISTICS_COLUMNS`.
 """
@@ -41,16 +41,16 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class TensorPairs:
-    """Tensors that some rows of a step and of another one have in common, by name and worker.
+    """Tensors that two steps have in common, by name and worker.
 
     Attributes:
         step: The step.
         other: The other step.
-        at: Their positions among `rows` [R].
+        at: Their positions in `rows` [R].
         rows: Their rows at the step [R].
         now: Their statistics at the step [R, C].
         before: Their statistics at the other step [R, C].
-        has_other_shape: Which are known to have another shape at the other step [R].
+        has_other_shape: Whether they are known to have another shape at the other step [R].
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def _statistics_of(rows: TensorRows) -> npt.NDArray[np.float64]:
 
 
 def since_previous_step(step: StepView, collections: Sequence[str], memory: Memory) -> TensorPairs:
-    """Return the tensors of some collections with those of the previous step that had any.
+    """Return the tensors of collections, paired with the previous step that had any.
 
     Memory: `previous`, the global number of that step.
 
@@ -106,8 +106,8 @@ def since_previous_step(step: StepView, collections: Sequence[str], memory: Memo
 def compare(pairs: TensorPairs, tolerance: Tolerance) -> tuple[_Mask, _Mask]:
     """Return which pairs of tensors are close, and which are different [R]; others are unknown.
 
-    Values are read where statistics do not prove a difference. Where values were not saved, tensors
-    with equal statistics count as close.
+    Values are read if statistics do not prove a difference. Tensors without saved values are close
+    if their statistics are equal.
 
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
@@ -121,9 +121,9 @@ def compare(pairs: TensorPairs, tolerance: Tolerance) -> tuple[_Mask, _Mask]:
 
 
 def largest_difference(pairs: TensorPairs, at: int) -> float:
-    """Return the largest difference of two elements of a tensor; infinite if it is unknown.
+    """Return the largest difference of two elements of a tensor; infinite if unknown.
 
-    Where values were not saved it is a lower bound: the difference of the means or extremes.
+    Without saved values, it is a lower bound: the difference of the means or extremes.
     """
     columns = [STATISTICS_COLUMNS.index(name) for name in ("min", "max", "mean")]
     with np.errstate(all="ignore"):
@@ -139,9 +139,9 @@ def largest_difference(pairs: TensorPairs, at: int) -> float:
 def update_ratios(
     pairs: TensorPairs, limits: tuple[float, float], epsilon: float
 ) -> tuple[npt.NDArray[np.float64], _Mask]:
-    """Return the update ratios of weights, and which of them statistics prove to be normal [R].
+    """Return the update ratios of weights, and which are proven normal by statistics [R].
 
-    Ratios that are proven to be normal, or unknown, are NaN.
+    Ratios that are proven normal, or unknown, are NaN.
 
     Raises:
         RecordError: If an event file is damaged, or a record longer than 2 GiB.
@@ -158,16 +158,16 @@ def update_ratios(
 
 
 def with_numbers(rows: TensorRows) -> TensorRows:
-    """Return the rows that can be compared: not those without elements, nor texts."""
+    """Return the rows that can be compared: without empty tensors and strings."""
     size = rows.column("size")
     is_text = (size > 0) & np.isnan(rows.column("nan"))
     return rows.select((size != 0) & ~is_text)
 
 
 def frozen_rows(step: StepView, rows: TensorRows) -> _Mask:
-    """Return which rows are parameters without a gradient, frozen or unused [R].
+    """Return which rows are parameters without a gradient (frozen or unused) [R].
 
-    No row is frozen if the worker saved no gradient whose parameter is known.
+    No row counts as frozen if the worker saved no gradient of a known parameter.
     """
     gradients = step.fact(Gradients)
     owners = zip(gradients.owners, gradients.rows.workers, strict=True)

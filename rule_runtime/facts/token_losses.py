@@ -1,6 +1,6 @@
-"""Tokens that a language model is given, with its targets and its loss at each place.
+"""Input tokens of a language model, with targets and loss at each position.
 
-Shape legend: B = batch, L = places, V = vocabulary.
+Shape legend: B = batch, L = positions, V = vocabulary.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["TokenLosses", "token_losses"]
 _REAL: Final = ("float", "bfloat")
 _OF_FUNCTIONS: Final = "Loss_output_0"
 _MAX_ELEMENTS: Final = 1 << 24
-"""Scores; more would take seconds."""
+"""Maximum number of scores; more take seconds."""
 
 
 class TokenLosses(NamedTuple):
     """Tokens and targets of a loss.
 
     Attributes:
-        name: Names the worker, the input and the loss.
+        name: Identifies the worker, the input and the loss.
         loss: Name of the loss.
-        tokens: The input [B, L], whole numbers.
-        targets: The targets [B, L], negative where there is none.
+        tokens: The input [B, L], integers.
+        targets: The targets [B, L], negative if there is none.
         value: The loss.
-        guess: The loss of a uniform guess; NaN if it is unknown, or the loss may shift targets.
-        by_place: Cross entropy at each place [B, L]; None if scores were not saved.
-        keeps_places: Whether no layer is given less than all places of a sequence.
+        guess: The loss of a uniform guess; NaN if unknown, or if the loss may shift targets.
+        by_place: Cross entropy at each position [B, L]; None if scores were not saved.
+        keeps_places: Whether every layer gets all positions of a sequence.
     """
 
     name: str
@@ -50,14 +50,14 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses whose targets [B, L] were saved with an input of tokens [B, L]."""
+    """Return the losses with saved targets [B, L] and an input of tokens [B, L]."""
     found = []
     inputs, losses = step.tensors(regex=(MODEL_INPUT,)), step.fact(Losses)
     for at, of_targets in input_target_pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
         loss = losses.find(of_targets.replace("_input_1", "_output_0"), worker)
         if (inputs.dtypes[at] or "").startswith(_REAL) or loss.row < 0:
-            continue  # values are read only where they may be tokens
+            continue  # values are read only if they may be tokens
         saved = step.values((name, of_targets), worker)
         tokens, targets = saved.get(name), saved.get(of_targets)
         if tokens is None or targets is None:
@@ -81,7 +81,7 @@ def token_losses(step: StepView) -> list[TokenLosses]:
 
 
 def _are_tokens(values: npt.NDArray[Any]) -> bool:
-    """Return whether values are tokens; labels with negative ones may be given for the loss."""
+    """Return whether values are tokens; negative values may be labels for the loss."""
     are_rows = values.size > 0 and values.ndim > 1 and values[0].ndim == 1
     return are_rows and values.dtype.kind in "iu" and bool(values.min() >= 0)
 
@@ -89,7 +89,7 @@ def _are_tokens(values: npt.NDArray[Any]) -> bool:
 def _cross_entropy(
     scores: npt.NDArray[Any], targets: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64] | None:
-    """Return the cross entropy of each place, flat; None if scores are not those of classes."""
+    """Return the flat cross entropy of each position; None if the scores are not class scores."""
     if scores.size > _MAX_ELEMENTS or scores.dtype.kind != "f" or not np.isfinite(scores).all():
         return None
     rows = LossPair(scores, targets).by_class
@@ -97,7 +97,7 @@ def _cross_entropy(
 
 
 def _keeps_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
-    """Return whether all that layers are given of the sequences [B, L] has their L places."""
+    """Return whether all layer inputs from the sequences [B, L] have L positions."""
     num_rows, length = shape
     rows = step.tensors(regex=(OF_LAYERS,))
     given = [s or () for s, of in zip(rows.shapes, rows.workers, strict=True) if of == worker]

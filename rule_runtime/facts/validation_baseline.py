@@ -1,4 +1,4 @@
-"""What validation losses are compared with, and whether they can be compared with training."""
+"""Baselines of validation losses, and whether they are comparable with training losses."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["Baseline", "baseline_of", "boosting_losses", "is_comparable"]
 
 _DISTANCE: Final = re.compile(r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance")
-"""Metrics of XGBoost whose first value depends on how far the labels are from zero."""
+"""Metrics of XGBoost whose first value depends on the distance of labels from zero."""
 
 _UNLEARNED: Final = 0.9
-"""Share of the baseline above which training has learned next to nothing."""
+"""Share of the baseline above which training has hardly learned."""
 _FAR_HIGHER: Final = 2.0
-"""Validation loss, in training losses, that differs by more than chance before training learns."""
+"""Ratio of validation to training loss that chance cannot explain before training learns."""
 
 
 class Baseline(NamedTuple):
-    """What a validation loss should be better than.
+    """The baseline that a validation loss should beat.
 
     Attributes:
-        loss: The loss of the best constant predictor, or the training loss at the beginning.
-        rows: Rows that the loss of the best constant predictor is a mean of; otherwise infinite.
+        loss: The loss of the best constant predictor, or the first training loss.
+        rows: Number of rows in the mean of the constant predictor's loss; otherwise infinite.
     """
 
     loss: float
@@ -39,8 +39,7 @@ class Baseline(NamedTuple):
 def baseline_of(one: ValidationPass) -> Baseline:
     """Return the baseline of a validation loss.
 
-    The loss of a constant predictor is used if the name of the loss or its values show that it has
-    no weights.
+    It is the loss of a constant predictor if the loss's name or values show that it has no weights.
     """
     targets = one.targets
     is_plain = targets is not None and (targets.is_plain or targets.exact > 0)
@@ -51,10 +50,10 @@ def baseline_of(one: ValidationPass) -> Baseline:
 
 
 def is_comparable(one: ValidationPass, validation: float, training: float) -> bool:
-    """Return whether the losses of the first pass of validation and training are on one scale.
+    """Return whether validation and training losses of the first pass have the same scale.
 
-    It is not if it is a sum over rows, of which validation may have more in a step. It is not if it
-    is far higher before training has learned anything.
+    They differ in scale if the loss is a sum over rows, because validation batches may be larger.
+    They also differ if validation is far higher before training has learned anything.
     """
     if one.targets is not None and one.targets.is_sum:
         return False
@@ -66,9 +65,9 @@ def boosting_losses(step: StepView, memory: Memory) -> list[tuple[ValidationPass
     """Return the validation losses of a boosting round, and the baseline of each.
 
     The baseline is the standard deviation of the labels for `rmse`, NaN for other distances, and
-    the training loss of the first round for the rest.
+    the first training loss otherwise.
 
-    Memory: what `validation_passes` keeps, and `spread`, the standard deviation of the labels.
+    Memory: the state of `validation_passes`, and `spread`, the standard deviation of the labels.
     """
     if not any("-" in name for name in step.tensors(collections=("losses",)).names):
         return []

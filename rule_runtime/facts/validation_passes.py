@@ -1,7 +1,7 @@
-"""Mean losses of validation passes, and of the training before each.
+"""Mean losses of validation passes, and of the training before each pass.
 
-A validation pass is the EVAL steps between two training steps. XGBoost saves both losses of a round
-at the same step, so each of its rounds is a pass.
+A validation pass consists of the EVAL steps between two training steps. XGBoost saves both losses
+of a round at the same step, so each round is a pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = ["ValidationPass", "validation_passes"]
 
 _NUM_FIRST: Final = 5
-"""First training losses whose median is the loss at the beginning."""
+"""Number of first training losses; their median is the start loss."""
 
 
 class ValidationPass(NamedTuple):
@@ -35,10 +35,10 @@ class ValidationPass(NamedTuple):
         worker: The worker.
         validation: Mean validation loss of the pass.
         training: Mean training loss since the previous pass.
-        start: Training loss at the beginning.
+        start: Training loss at the start.
         training_step: Number of the latest training step, in its mode.
-        targets: Targets of the first pass at whose steps all were saved; None if unknown.
-        notes: What the rule remembers of this loss, changed in place.
+        targets: Targets of the first pass with saved targets at all steps; None if unknown.
+        notes: The rule's memory of this loss, changed in place.
     """
 
     loss: str
@@ -70,10 +70,10 @@ def validation_passes(
 ) -> list[ValidationPass]:
     """Add the losses of a step; return the validation passes that it finishes.
 
-    A pass is finished when training continues, or as soon as it is as long as the previous pass:
-    otherwise the last one of a run would be lost.
+    A pass is finished when training continues, or when it is as long as the previous pass;
+    otherwise the last pass of a run would be lost.
 
-    Losses are those of the collection `losses` without regular expressions.
+    By default, the losses are those of the collection `losses`.
 
     Memory: `losses`, at most 32 validation losses.
 
@@ -99,7 +99,7 @@ def validation_passes(
 
 
 def _losses_of(step: StepView, rows: TensorRows) -> list[_Loss]:
-    """Return the finite losses of a step, those of a worker and key one after the other."""
+    """Return the finite losses of a step, grouped by worker and key."""
     if not len(rows):
         raise missing_loss(step)
     if step.mode is ModeKeys.PREDICT:
@@ -165,7 +165,7 @@ class _Curves:
         return finished
 
     def _train(self, step: StepView, losses: list[_Loss]) -> list[ValidationPass]:
-        """Add training losses; return the passes that end thereby."""
+        """Add training losses; return the passes that they end."""
         ended = sorted(name for name, state in self._passes.items() if state["mean"][1])
         finished = [
             self._finished(name) for name in ended if not self._passes[name]["was_returned"]
@@ -199,13 +199,13 @@ class _Curves:
 
 
 def _add_to_mean(mean: list[float], value: float) -> None:
-    """Add a value to a mean and its number of values; a sum could overflow."""
+    """Add a value to a mean and its count; a sum could overflow."""
     mean[1] += 1
     mean[0] += value / mean[1] - mean[0] / mean[1]
 
 
 def _add_targets(step: StepView, loss: _Loss, state: dict[str, Any]) -> None:
-    """Add the targets of a step to those of its pass."""
+    """Add the targets of a step to its pass."""
     found = targets_of(step, loss.name, loss.worker, loss.value, with_values=True)
     found = found or labels_of_trees(step, loss.name, loss.worker)
     known = state.get("targets")

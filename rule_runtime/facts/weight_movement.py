@@ -1,4 +1,4 @@
-"""How fast a run learns: how far its weights moved, and the learning rate of boosted trees."""
+"""Measures how fast a run learns: movement of weights, and learning rate of boosted trees."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = ["WeightMovement", "learning_steps", "median_of_moving", "tree_rate", 
 
 _RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5
-"""Times the mean movement; weights that move faster are in a warm-up of the learning rate."""
+"""Multiple of the mean movement from which the learning rate counts as warming up."""
 
 
 class WeightMovement(NamedTuple):
-    """The movement of weights in a step, on average since the saved step before.
+    """The mean movement of weights per step since the previous saved step.
 
     Attributes:
-        rows: The weights that both steps have [R].
-        since: The saved step before.
-        least_ratio: The change is at least this, in parts of the weight's norm [R].
-        moved: Estimated change of an element, in parts of the weight's root mean square [R].
-        mean: Mean of the median movement since the beginning.
-        num_steps: Training steps since the beginning.
-        is_steady: Whether weights move no faster than on average, as they do in a warm-up. They are
-            not steady if they do not move, or between some saved steps only.
+        rows: The weights of both steps [R].
+        since: The previous saved step.
+        least_ratio: Lower bound of the change, relative to the weight's norm [R].
+        moved: Estimated change of an element, relative to the weight's root mean square [R].
+        mean: Mean over the run of the median movement.
+        num_steps: Number of training steps so far.
+        is_steady: Whether weights move no faster than on average, unlike in a warm-up. Weights that
+            do not move, or move only between some saved steps, are not steady.
     """
 
     rows: TensorRows
@@ -48,10 +48,10 @@ class WeightMovement(NamedTuple):
 
 
 def weight_movement(step: StepView, memory: Memory) -> WeightMovement:
-    """Return the movement of the weights at a step of training.
+    """Return the movement of the weights at a training step.
 
-    Memory: `previous`: the saved step before; `path`: sum of the median movements, number of steps,
-    and latest movement that is not zero; `is_steady`: see `WeightMovement`.
+    Memory: `previous`: the previous saved step; `path`: sum of the median movements, number of
+    steps, and latest non-zero movement; `is_steady`: see `WeightMovement`.
 
     Raises:
         Missing: Weights were not saved, or cannot be compared.
@@ -72,15 +72,15 @@ def weight_movement(step: StepView, memory: Memory) -> WeightMovement:
 
 
 def median_of_moving(moved: npt.NDArray[np.float64]) -> float:
-    """Return the median movement of the weights [R] that moved, which leaves out frozen ones."""
+    """Return the median movement of the weights [R] that moved, without frozen ones."""
     moving = moved[moved > 0]
     return float(np.median(moving)) if moving.size else 0.0
 
 
 def learning_steps(step: StepView, memory: Memory) -> int:
-    """Return the training steps so far; 0 while saved weights are not steady.
+    """Return the number of training steps so far; 0 while weights are not steady.
 
-    Memory: `begin`: the first step; and that of `weight_movement`.
+    Memory: `begin`: the first step; and the state of `weight_movement`.
     """
     begin: int = memory.setdefault("begin", step.mode_step)
     with suppress(Missing):
@@ -89,7 +89,7 @@ def learning_steps(step: StepView, memory: Memory) -> int:
 
 
 def tree_rate(step: StepView) -> tuple[str, float] | None:
-    """Return name and value of the learning rate of boosted trees; None of other models; a fact.
+    """Return name and value of the learning rate of boosted trees; None for other models.
 
     Raises:
         Missing: The rate was not saved.

@@ -1,4 +1,4 @@
-"""Where gradients vanish on their way from the loss to the first layer.
+"""Finds where gradients vanish on their way from the loss to the first layer.
 
 Shape legend: G = gradients, one for each (tensor, worker).
 """
@@ -21,8 +21,8 @@ class Vanished(NamedTuple):
     """Where gradients vanish on their way from the loss.
 
     Attributes:
-        at: Row of a gradient of the layer, in backward order, from which on all have vanished [G].
-        are_all: Whether all gradients have vanished, which they do in the loss.
+        at: Row of the first gradient, in backward order, from which on all have vanished [G].
+        are_all: Whether all gradients have vanished, already in the loss.
     """
 
     at: int
@@ -32,9 +32,9 @@ class Vanished(NamedTuple):
 def find_vanishing_layer(
     step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]
 ) -> Vanished | None:
-    """Return where the gradients of a worker vanish; None if it is unknown or the first has not.
+    """Return where the gradients of a worker vanish; None if unknown, or if the first has not.
 
-    Some gradients have vanished, `is_gone` [G].
+    Precondition: some gradients have vanished, `is_gone` [G].
     """
     gradients = step.fact(Gradients)
     own = [of == worker for of in gradients.rows.workers] & ~gradients.is_cancelled
@@ -52,6 +52,6 @@ def find_vanishing_layer(
 
 
 def are_mostly_zero(step: StepView) -> bool:
-    """Return whether at least half of the gradients that were saved are zero."""
+    """Return whether at least half of the saved gradients are zero."""
     sizes = step.fact(Gradients).sizes
     return len(sizes) > 0 and 2 * np.count_nonzero(sizes == 0) >= len(sizes)
