@@ -22,14 +22,14 @@ __all__ = ["check_parameters", "main"]
 
 
 def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return every mistake in the configuration of built-in rules; deployments carry no others.
+    """Return every error in the configuration of built-in rules; deployments carry no others.
 
     Args:
         rules: For each rule `rule_to_invoke` and its `parameters`, as text.
 
     Returns:
-        For each mistake the position of its `rule`, the name of the `parameter` (None when several
-        do not fit together), what is `allowed`, and the `nearest` word of those that are, if any.
+        For each error the position of its `rule`, the name of the `parameter` (None for a
+        conflict of several), what is `allowed`, and the `nearest` allowed word, if any.
     """
     package = f"{rule_runtime.rules.__name__}."
     built_in = {
@@ -45,7 +45,7 @@ def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def main() -> None:
-    """Check the rules that the standard input holds."""
+    """Check the rules from the standard input."""
     json.dump(check_parameters(json.load(sys.stdin)), sys.stdout)
 
 
@@ -57,7 +57,7 @@ def _mistakes(
         return [_mistake("rule_to_invoke", f"the rules {', '.join(built_in)}", nearest)]
     values = dict(given)
     wrong: list[str] = []
-    while True:  # a wrong parameter is left out, so that the next one is found
+    while True:  # the wrong parameter is dropped to find the next one
         try:
             create_rule(name, values)
         except ParameterError as error:

@@ -17,7 +17,7 @@ class _Bound:
     """A condition on a number.
 
     Raises:
-        TypeError: The bound is no number.
+        TypeError: The bound is not a number.
     """
 
     bound: float
@@ -64,13 +64,13 @@ class AtMost(_Bound):
 
 @dataclass(frozen=True)
 class Regex:
-    """The value, or each of several, must be a regular expression that is matched in bounded time.
+    """The value, or each of several, must be a regular expression with bounded matching time.
 
     Commas inside its brackets do not separate values.
     """
 
     def problem(self, value: Any) -> str | None:
-        """Return what is wrong with a value, or with the first wrong one of several; else None."""
+        """Return the problem of a value, or of the first wrong one of several; None without any."""
         try:
             for pattern in (value,) if isinstance(value, str) else value:
                 check_pattern(pattern)
@@ -84,7 +84,7 @@ class Regex:
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of the value, such as `%` or `steps`; it is only shown."""
+    """The unit of the value, such as `%` or `steps`; for display only."""
 
     name: str
 

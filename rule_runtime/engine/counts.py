@@ -1,4 +1,4 @@
-"""How many steps of a run were evaluated, and why others were not."""
+"""Counts the evaluated steps of a run, and the reasons for the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_REASONS: Final = 6
 """Kinds of reasons that are kept; a further one replaces the least frequent, with its count."""
 
 MAX_TEXT: Final = 400
-"""Characters of a reason, or of an advice."""
+"""Maximum length of a reason or advice in characters."""
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -22,9 +22,9 @@ class Reason(NamedTuple):
     """Why some steps of one mode were not evaluated.
 
     Attributes:
-        text: The reason of the latest step; earlier steps can have other numbers in it.
+        text: The reason of the latest step; numbers in it can differ for earlier steps.
         mode: The mode of the steps; empty for steps that could not be shown to the rule.
-        num_steps: How many steps.
+        num_steps: Number of steps.
     """
 
     text: str
@@ -34,20 +34,20 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts(JsonRecord):
-    """What became of the steps of a run.
+    """Counts of the steps of a run.
 
     Attributes:
         evaluated: Steps that the rule judged.
-        not_evaluated: Steps that it could not judge.
-        not_applicable: Steps that it does not judge, such as those of another mode.
+        not_evaluated: Steps that it could not evaluate.
+        not_applicable: Steps that it does not evaluate, such as those of another mode.
         last_reason: Why the last step was not evaluated; if all were, why the last one was not
             applicable.
         unreadable: Index files that could not be parsed.
-        last_problem: What was wrong with the last of these, or who was last given up.
+        last_problem: Problem of the last of these, or the last worker that was given up.
         missing: Index files of an ended run that were never stored.
-        failure: Why the rule is shown no further step: it raised, or returned no outcome.
-        given_up: How often a step was fed without waiting for a worker, each worker counted.
-        reasons: Why steps were not evaluated, and how many each.
+        failure: Why the rule gets no further step: it raised, or returned no outcome.
+        given_up: Number of steps fed without waiting for a worker, counted per worker.
+        reasons: Reasons for steps that were not evaluated, with their numbers.
         advice: The first advice of the rule; empty without one.
     """
 
@@ -65,7 +65,7 @@ class Counts(JsonRecord):
 
     @property
     def most_frequent(self) -> Reason | None:
-        """The reason of most steps that were not evaluated, the latest of several."""
+        """The most frequent reason of steps that were not evaluated; of several, the latest."""
         return max(reversed(self.reasons), key=lambda each: each.num_steps, default=None)
 
     @property
@@ -77,8 +77,8 @@ class Counts(JsonRecord):
     def with_not_evaluated(self, reason: str, mode: str) -> Counts:
         """Return the counts with one more step that was not evaluated.
 
-        Reasons that differ only by numbers are of one kind. The kinds given at more than one of
-        `MAX_REASONS` steps are always kept (space-saving counts, Metwally et al. 2005).
+        Reasons that differ only in numbers are combined. Reasons of more than one in `MAX_REASONS`
+        steps are always kept (space-saving counts, Metwally et al. 2005).
         """
         text = reason[:MAX_TEXT]
         kind = _NUMBER.sub("", text), mode

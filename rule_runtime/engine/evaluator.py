@@ -1,4 +1,4 @@
-"""Shows steps to a rule, one by one, and keeps its outcomes."""
+"""Feeds steps to a rule one by one, and keeps its outcomes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Evaluation:
-    """Shows the steps of one run to one rule, and keeps its memory and its outcomes.
+    """Feeds the steps of one run to one rule, and keeps its memory and outcomes.
 
-    A step whose data is missing or damaged is not evaluated. Any other exception inside the rule
-    ends its evaluation: the exception and its line become the failure, and the memory stays as it
-    was. Only errors of the storage are raised, because the step can be evaluated later.
+    A step with missing or damaged data is not evaluated. Any other exception inside the rule ends
+    its evaluation: the exception and its line become the failure, and the memory does not change.
+    Only storage errors are raised, because the step can be evaluated later.
 
     Args:
         rule: The rule.
@@ -44,8 +44,8 @@ class Evaluation:
 
     Attributes:
         memory: The rule's memory after the last step.
-        evidence: The evidence of its finding; None as long as there is none.
-        counts: What became of the steps.
+        evidence: The evidence of its finding; None without a finding.
+        counts: Counts of the steps.
     """
 
     def __init__(self, rule: Rule, state: EvaluationState) -> None:
@@ -61,11 +61,11 @@ class Evaluation:
 
     @property
     def failure(self) -> str:
-        """Why the rule is shown no further step; empty as long as it works."""
+        """Why the rule gets no further step; empty while it works."""
         return self.counts.failure
 
     def feed(self, step: StepView) -> Outcome:
-        """Let the rule judge one step, which comes after all before, and keep its outcome."""
+        """Evaluate one step, later than all before, and keep the outcome."""
         if self.failure:
             return Failed(self.failure)
         bounds = self._rule.step_bounds
@@ -94,7 +94,7 @@ class Evaluation:
         return outcome
 
     def skip(self, reason: str, mode: str = "") -> None:
-        """Count a step as not evaluated; the mode is empty if it is unknown."""
+        """Count a step as not evaluated; the mode is empty if unknown."""
         if not self.failure:
             self.counts = self.counts.with_not_evaluated(reason, mode)
 
@@ -112,7 +112,7 @@ class Evaluation:
             return NotEvaluated(str(error))
         except UNAVAILABLE as error:
             return NotEvaluated(str(error))
-        except (Exception, SystemExit) as error:  # rules may be anybody's code
+        except (Exception, SystemExit) as error:  # custom rules can raise anything
             _logger.debug("%s failed at step %d", name, step.step, exc_info=True)
             return Failed(failure_reason(error, judging))
         if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
@@ -129,10 +129,10 @@ class Evaluation:
 
 
 def _json_copy(value: Any) -> Any:
-    """Return a deep copy of a memory, with numpy's numbers as Python's.
+    """Return a deep copy of a memory; converts numpy's numbers to Python's.
 
     Raises:
-        TypeError: If it holds anything that JSON cannot hold.
+        TypeError: If it holds a value that JSON cannot represent.
     """
     kind = type(value)
     if kind in _PLAIN:

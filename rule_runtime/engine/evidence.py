@@ -1,4 +1,4 @@
-"""The evidence of a finding: where it was seen, what was measured and what to try."""
+"""The evidence of a finding: its location, the measured value and a remedy."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["Evidence", "completed", "completed_for_silence"]
 
 _MEASURE: Final = "check"
-"""Name of the value of a finding whose rule does not name it."""
+"""Default name of a finding's value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence(JsonRecord):
-    """Where a finding was seen, what was measured and what to try.
+    """The location of a finding, the measured value and a remedy.
 
     Attributes:
         step: Global step of the first finding.
         mode: Name of the mode of that step, e.g. `TRAIN`.
         worker: The worker whose tensor it is.
         tensor: Name of the worst tensor of that step.
-        measure: Name of what was measured, e.g. `abs_mean`.
+        measure: Name of the measure, e.g. `abs_mean`.
         value: The measured value.
-        threshold: What the value was compared with.
+        threshold: The threshold of the value.
         sentence: The finding in one line, beginning with the tensor's name.
         remedy: What to try first.
-        first_step: Global step of the first finding; `step` unless given.
-        last_step: Global step of the last finding so far; `step` unless given.
+        first_step: Global step of the first finding; by default `step`.
+        last_step: Global step of the last finding so far; by default `step`.
         count: Number of steps with a finding so far.
         mode_step: The step's number within its mode; None if unknown.
     """
@@ -65,7 +65,7 @@ class Evidence(JsonRecord):
             object.__setattr__(self, "last_step", self.step)
 
     def _convert(self, name: str, convert: Callable[[Any], Any], expected: str) -> None:
-        """Convert a member that a rule computed to its type."""
+        """Convert a member computed by a rule to its type."""
         value = getattr(self, name)
         try:
             object.__setattr__(self, name, convert(value))
@@ -76,25 +76,25 @@ class Evidence(JsonRecord):
 
     @property
     def line(self) -> str:
-        """The finding in one line, with the worker, the mode and the step within that mode."""
+        """The finding on one line, with the worker, the mode and the step within that mode."""
         is_same = self.mode_step in (None, self.step)
         mode = self.mode if is_same else f"{self.mode} step {self.mode_step}"
         return f"{self.sentence} ({self.worker}, {mode})"
 
     @property
     def seen(self) -> str:
-        """At which steps it was seen."""
+        """The steps at which it was found."""
         if self.count == 1:
             return f"Seen at step {self.first_step}."
         return f"Seen at {self.count} steps, {self.first_step} to {self.last_step}."
 
     def seen_again(self, step: int) -> Evidence:
-        """Return the evidence with a further step counted; the first finding is kept."""
+        """Return the evidence with a further step; keeps the first finding."""
         return replace(self, last_step=max(self.last_step, step), count=self.count + 1)
 
 
 def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
-    """Return the evidence with its step, tensor and remedy, if the rule gave only a text."""
+    """Return the evidence of a text-only finding with its step, tensor and remedy."""
     if evidence.mode:
         return evidence
     rows = step.tensors()
@@ -129,7 +129,7 @@ def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) ->
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return str.__str__(value)  # names in numpy arrays are of a subclass
+    return str.__str__(value)  # names in numpy arrays have a subclass
 
 
 def _number(value: Any) -> float:
@@ -143,4 +143,4 @@ _CONVERSIONS: Final[Mapping[Any, tuple[Callable[[Any], Any], str]]] = {
     "float": (_number, "a number"),
     "int": (operator.index, "a whole number"),
 }
-"""By annotation: how a member is converted, and what it must be."""
+"""Conversion and expected type of a member, by annotation."""

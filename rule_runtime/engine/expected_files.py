@@ -1,4 +1,4 @@
-"""Compares the files of an ended run with the number of files that its end marker states."""
+"""Compares the files of an ended run with the number of files in its end marker."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class ExpectedFiles:
     """Decides which files of an ended run can still be unknown.
 
     A folder may hold thousands of files of an earlier run, and only reading a file shows its run.
-    Each worker numbers its files in step order, so no file of it follows its last one.
+    Each worker numbers its files in step order, so its last file has the highest step.
 
     Args:
-        progress: Which files were seen; it may change.
-        sequences: Number of the last file of each worker that the end marker names.
+        progress: The files seen; it may change.
+        sequences: Number of each worker's last file from the end marker.
     """
 
     def __init__(self, progress: Progress, sequences: Mapping[str, int]) -> None:
@@ -32,7 +32,7 @@ class ExpectedFiles:
 
     @property
     def num_lost(self) -> int:
-        """Number of files that were written, as far as is known, and were not seen."""
+        """Number of files that were written, as far as known, but not seen."""
         lost = 0
         for name in self._sequences.keys() | self._progress.workers.keys():
             worker = self._worker(name)
@@ -52,7 +52,7 @@ class ExpectedFiles:
         return self._missing(worker) > 0 and step <= max(known.pending, default=-1)
 
     def end_before(self, step: int) -> bool:
-        """Return whether neither this step nor a later one has a file that was not fed."""
+        """Return whether no unfed file exists at this step or later."""
         return (
             self._are_known
             and all(self._worker(name).highest >= last for name, last in self._sequences.items())

@@ -1,4 +1,4 @@
-"""Texts about mistakes in a rule: what is wrong, what was expected, and the line of the rule."""
+"""Texts about errors in a rule: the problem, what was expected, and the rule's line."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ UNAVAILABLE: Final = (
     *(errors.NoMoreData, errors.InvalidWorker, errors.MissingCollectionFiles),
     *(errors.IndexReaderException, FormatError, PatternError, OtherTrialError),
 )
-"""Errors about missing or damaged data of a step, which are no failure of the rule."""
+"""Errors about missing or damaged data of a step; they are no failure of the rule."""
 
 CHECK: Final = "def check(self, step, memory):"
-"""How the method of a rule begins."""
+"""Signature of a rule's method."""
 
 _OUTCOMES: Final = 'Passed(), IssueFound("loss 12.3 above 5") or NotEvaluated("no loss was saved")'
 _FACADE: Final = "stepwatch"
 _SIMILAR: Final = 0.75
-"""Similarity (difflib's ratio) of a misspelt name: `Pased` is `Passed`, `bound` is not `round`."""
+"""Minimum similarity (difflib's ratio) of a misspelling: `Pased` is `Passed`, `bound` not `round`.
+"""
 _MAX_MESSAGE: Final = 400
 _MAX_CODE: Final = 120
 """Characters; both fit into the details of a status together."""
@@ -45,7 +46,7 @@ _MAX_CODE: Final = 120
 def failure_reason(error: BaseException, rule: type) -> str:
     """Return an exception as `Type: message (file.py, line N: code)`.
 
-    The line is the last one in a file of the rule itself, not one of a library that it called.
+    The line is the last one in the rule's own file, not in a library.
     """
     # The text of a SyntaxError ends with file and line, which are added below.
     message = str(error.msg) if isinstance(error, SyntaxError) else _message(error)
@@ -63,7 +64,7 @@ def failure_reason(error: BaseException, rule: type) -> str:
 
 
 def wrong_outcome(outcome: object, rule: type) -> str:
-    """Return what is wrong with a value that a rule returned and that is no outcome."""
+    """Return the problem of a rule's return value that is not an outcome."""
     if isinstance(outcome, type):
         shown = f"the class {outcome.__name__}"
     elif outcome is None or isinstance(outcome, (bool, int, float, str)):
@@ -77,7 +78,7 @@ def wrong_outcome(outcome: object, rule: type) -> str:
 def located(text: str, file: str, line: int, *, code: str | None = None) -> str:
     """Return a text followed by a line of a file: `text (file.py, line N: code)`.
 
-    The code is read from the file unless it is given.
+    By default, the code is read from the file.
     """
     code = linecache.getline(file, line) if code is None else code
     return f"{text} ({PurePath(file).name}, line {line}: {_shortened(code, _MAX_CODE)})"
@@ -100,7 +101,7 @@ def _message(error: BaseException) -> str:
 
 
 def _hint(error: BaseException) -> str:
-    """Return what the author can have meant by a name that does not exist."""
+    """Return which name the author probably meant by an unknown one."""
     if isinstance(error, FrozenInstanceError):
         return '; a rule is frozen: keep what changes in memory, as memory["name"] = value'
     if isinstance(error, NameError):
@@ -130,7 +131,7 @@ def _nearest(name: str | None, names: Iterable[str]) -> str:
 
 
 def _files_of(rule: type) -> set[str]:
-    """Return the files of a class and its bases, but not those of this package's bases."""
+    """Return the files of a class and its bases, except for this package's bases."""
     modules = {cls.__module__ for cls in rule.__mro__}
     files = {
         getattr(sys.modules.get(name), "__file__", None)

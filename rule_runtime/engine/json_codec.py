@@ -1,4 +1,4 @@
-"""JSON of dataclasses: writes their members, and reads them back with every type checked."""
+"""Converts dataclasses to JSON and back, and checks every type."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _PLAIN: Final = {str: "text", int: "a whole number", bool: "true or false"}
 
 
 class JsonError(ValueError):
-    """JSON of another form than the dataclass that it is read as; the message names the member."""
+    """The JSON does not match the dataclass; the message names the member."""
 
     def __init__(self, path: str, expected: str, found: object) -> None:
         super().__init__(f"{path}: {expected} expected, {reprlib.repr(found)} found")
 
 
 class JsonRecord:
-    """A dataclass that can be stored as JSON.
+    """A dataclass with a JSON form.
 
-    Members that are None are left out. A missing member gets its default and an unknown one is
-    ignored, so members can be added later. `field(metadata={"json": name})` sets a member's name
-    in JSON. Dicts whose keys are not text become lists of pairs, named tuples become lists, and
-    values of type `Any` are stored as they are.
+    Members that are None are omitted. Missing members get their default, and unknown ones are
+    ignored, so members can be added later. `field(metadata={"json": name})` sets a member's name in
+    JSON. Dicts with other keys than text become lists of pairs, named tuples become lists, and
+    values of type `Any` are stored unchanged.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class JsonRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` wrote; the data may come from anywhere.
+        """Return the object from `to_json`; the data can come from any source.
 
         Raises:
             JsonError: A member is missing, or has another type.
@@ -58,7 +58,7 @@ class JsonRecord:
 
 
 def json_number(value: float) -> float | str:
-    """Return a number that any JSON encoder takes: one that is not finite becomes its name."""
+    """Return a number that every JSON encoder accepts; non-finite numbers become their names."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -14,16 +14,16 @@ from rule_runtime.trial.step_index import list_index_files
 __all__ = ["LostFileSearch", "listed_parts"]
 
 _NAMES_AT_ONCE: Final = 1000
-"""Known files that are listed between two looks at the budget: a page of an object storage."""
+"""Known files listed between two checks of the budget: a page of an object store."""
 
 
 class LostFileSearch:
     """Lists the index after the last fed step, and records the files that were unknown.
 
-    A listing that exceeds the budget is continued by the next call. Other runs may have files in
-    the same folder, and only reading a file shows its run; so the step up to which files were read
-    is kept. Files without a number are an exception: what their worker has passed is only known
-    from a listing without interruption.
+    The next call continues a listing that exceeds the budget. Other runs may have files in the same
+    folder, and only reading a file shows its run, so the last step that was read is kept. Files
+    without a number are an exception: only an uninterrupted listing shows which steps their worker
+    passed.
 
     Args:
         feed: Feeds the run's files to the rule.
@@ -34,7 +34,7 @@ class LostFileSearch:
         self._progress = feed.progress
 
     def run_if_needed(self, *, has_news: bool) -> None:
-        """List the index only if the known files do not show which others exist.
+        """List the index only if known files do not show which others exist.
 
         `has_news` is True if an unknown file was seen since the last listing.
         """
@@ -54,11 +54,11 @@ class LostFileSearch:
             self._begin(Scan(progress.fed_step, last))
 
     def run(self, *, brief: bool) -> None:
-        """List the index in any case; `brief` stops once 256 files were read in vain."""
+        """List the index; `brief` stops after 256 files without a new one."""
         self._begin(Scan(self._progress.fed_step, None, brief))
 
     def _begin(self, scan: Scan) -> None:
-        # A hole that appears during the listing may lie before its current step.
+        # A hole that appears during the listing may be before its current step.
         for worker in self._progress.workers.values():
             if worker.has_hole:
                 worker.listed = max(worker.listed, worker.highest)
@@ -109,7 +109,7 @@ def listed_parts(
         store: The trial's root.
         after: The step after which the listing begins.
         is_wanted: Returns whether to read the file of a step and worker.
-        size: Returns after how many of these a part ends.
+        size: Returns the number of these files per part.
         is_over: Returns whether the listing ends before a step.
     """
     names: list[FileName] = []

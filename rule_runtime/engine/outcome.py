@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 MAX_STATUS_DETAILS_LENGTH: Final = 1024
-"""Characters; the limit of `StatusDetails` in the training API."""
+"""Maximum number of characters in `StatusDetails` in the training API."""
 
 NOT_EVALUATED: Final = "not evaluated"
-"""Status to show for a rule without data; its status in the API is Error."""
+"""Display status of a rule without data; its status in the API is Error."""
 
 _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
 _API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
@@ -57,7 +57,7 @@ class RuleStatus(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """True once the status is a verdict, which only a stronger one replaces."""
+        """True if the status is a verdict; only a stronger verdict can replace it."""
         return self in _FINAL
 
 
@@ -65,18 +65,18 @@ STATUS_ORDER: Final = (
     *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
     *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
 )
-"""The order in which verdicts are shown."""
+"""Display order of verdicts."""
 
 _FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, RuleStatus.ERROR})
 
 
 @dataclass(frozen=True)
 class Passed:
-    """The step was judged and nothing is wrong with it.
+    """The step was evaluated without a finding.
 
     Attributes:
-        advice: What users may improve though nothing is wrong, in one line; empty for nothing. It
-            is shown, but neither stops a run nor counts as a finding.
+        advice: A possible improvement in one line; empty for none. It is displayed, but is no
+            finding and stops nothing.
     """
 
     advice: str = ""
@@ -84,25 +84,25 @@ class Passed:
 
 @dataclass(frozen=True, init=False)
 class IssueFound:
-    """The step was judged and the rule's condition holds.
+    """The step was evaluated, and the rule's condition holds.
 
     `IssueFound("loss 12.3 above 5")` is enough. The evaluator adds step, mode and worker. It also
     adds the tensor if the text begins with its name and a colon.
 
     Args:
-        evidence: The finding in one line, or an `Evidence`.
-        tensor: Name of the tensor, if a text is given and does not begin with it.
-        measure: Name of what was measured; a statistic such as `l2` is plotted in reports.
+        evidence: The finding on one line, or an `Evidence`.
+        tensor: Name of the tensor, if the text does not begin with it.
+        measure: Name of the measure; a statistic such as `l2` is plotted in reports.
         value: The measured value.
-        threshold: What the value was compared with.
-        remedy: What to try first. By default it names the rule and what it finds.
+        threshold: The threshold of the value.
+        remedy: What to try first; by default, the rule and what it finds.
 
     Attributes:
         evidence: The evidence of the finding.
 
     Raises:
         TypeError: The evidence is neither a text nor an `Evidence`, or a detail has a wrong type.
-        ValueError: The text is empty, or details are given besides an `Evidence`, which has them.
+        ValueError: The text is empty, or details are given in addition to an `Evidence`.
     """
 
     evidence: Evidence
@@ -145,7 +145,7 @@ class IssueFound:
 
 @dataclass(frozen=True)
 class NotEvaluated:
-    """The step could not be judged.
+    """The step could not be evaluated.
 
     Attributes:
         reason: Why, in one line for the user.
@@ -172,15 +172,15 @@ class Missing(Exception):  # noqa: N818 - it is an answer
 
 @dataclass(frozen=True)
 class NotApplicable(NotEvaluated):
-    """The rule does not judge this step, because it is one of another mode for example.
+    """The rule does not evaluate this step, for example because of its mode.
 
-    Such steps are counted separately. Their reason is shown only if there is no other.
+    Such steps are counted separately. Their reason is displayed only if there is no other.
     """
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The rule itself is broken, and is shown no further step of this run.
+    """The rule failed, and gets no further step of this run.
 
     Attributes:
         reason: What went wrong, such as `KeyError: 'loss' (my_rule.py, line 12: values["loss"])`.
@@ -193,7 +193,7 @@ Outcome = Passed | IssueFound | NotEvaluated | Failed
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things: `1 step`, `2 steps`."""
+    """Return a number with a noun: `1 step`, `2 steps`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -201,7 +201,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     """Return the text of `StatusDetails` for a state, at most 1,024 characters.
 
     A finding begins with the sentence of SageMaker Debugger, because scripts search for it. The
-    evidence follows on a line of its own.
+    evidence follows on its own line.
     """
     name = rule_configuration_name
     if state.evidence is not None:
@@ -227,7 +227,7 @@ def _progress(counts: Counts) -> str:
     if most is not None:
         is_all = most.num_steps == counts.not_evaluated
         share = "" if is_all else f", {most.num_steps} of them"
-        if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
+        if most.mode not in ("", "GLOBAL"):  # runs with only one mode may not name it
             share = f"{', all' if is_all else share} of mode {most.mode},"
         text += f"{share} because {most.text}"
     if counts.not_applicable:
@@ -242,11 +242,11 @@ def _progress(counts: Counts) -> str:
 
 
 def is_insufficient(details: str) -> bool:
-    """Return whether `StatusDetails` report that a rule had nothing to judge."""
+    """Return whether `StatusDetails` report that a rule was not evaluated."""
     return details.startswith(_INSUFFICIENT)
 
 
 def without_api_prefix(details: str) -> str:
-    """Return the last line of `StatusDetails`, without the name of the API's error in front."""
+    """Return the last line of `StatusDetails` without the API's error name as prefix."""
     line = details.strip().rpartition("\n")[2]
     return _API_PREFIX.sub("", line)

@@ -1,4 +1,4 @@
-"""Parameters of rules: declared by annotations, converted from strings, and checked.
+"""Parameters of rules: declared by annotations, converted from strings and checked.
 
 A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` are
 converted to the types of their annotations.
@@ -32,14 +32,14 @@ _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
 _SIMILAR: Final = 0.5
-"""Similarity (difflib's ratio) from which one name is suggested for another."""
+"""Similarity (difflib's ratio) from which another name is suggested."""
 
 
 class ParameterError(ValueError):
-    """A parameter's name or value that a rule does not take.
+    """A parameter name or value that a rule does not accept.
 
     Attributes:
-        parameter: Name of the parameter; None if several do not fit together.
+        parameter: Name of the parameter; None for a conflict of several.
     """
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Parameter:
     Attributes:
         name: Its name.
         type: Its type, without the annotations.
-        default: Its default value, `dataclasses.MISSING` if it must be given.
+        default: Its default value; `dataclasses.MISSING` if it is required.
         constraints: Conditions on the value.
         unit: Its unit, or "".
     """
@@ -72,13 +72,13 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """The values that it takes, in words."""
+        """The accepted values in words."""
         parts = [_kind(self.type).words, *map(str, self.constraints)]
         return ", ".join([*parts, f"in {self.unit}"] if self.unit else parts)
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values of a parameter that takes one of a few; empty for others."""
+        """The values of a parameter with a fixed set of values; empty for others."""
         return _kind(self.type).choices
 
 
@@ -90,15 +90,15 @@ def parameters_of(cls: type) -> tuple[Parameter, ...]:
 
 
 def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
-    """Return a value converted to its parameter's type, and check its range.
+    """Return a value converted to its parameter's type, after a range check.
 
     Args:
         parameter: The parameter.
-        value: A string, or a value of the type itself.
+        value: A string, or a value of the type.
         owner: Name of the rule, for the message.
 
     Raises:
-        ParameterError: If the value is not of the type, or out of range.
+        ParameterError: If the value has the wrong type, or is out of range.
     """
     try:
         kind = _kind(parameter.type, is_regex=Regex() in parameter.constraints)
@@ -126,7 +126,7 @@ def _refused(
 
 
 def is_supported(kind: Any) -> bool:
-    """Return whether parameters can have a type."""
+    """Return whether parameters can have a given type."""
     try:
         _kind(kind)
     except TypeError:
@@ -135,14 +135,14 @@ def is_supported(kind: Any) -> bool:
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the valid name that is most similar to what the user wrote, if one is similar."""
+    """Return the valid name most similar to the user's; None if none is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in names}
     found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_SIMILAR)
     return by_folded[found[0]] if found else None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the most similar valid name, or the list of valid ones."""
+    """Return "; did you mean ...?" with the most similar valid name, or a list of names."""
     valid = sorted(names)
     found = nearest_name(name, valid)
     if found is not None:
@@ -170,7 +170,7 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The values of a type: in words, one and several of them, and how a value is converted."""
+    """The values of a type: their description, singular and plural, and the conversion."""
 
     words: str
     several: str
@@ -179,7 +179,7 @@ class _Kind:
 
 
 def _kind(hint: Any, *, is_regex: bool = False) -> _Kind:
-    """Return the kind of a type; raise TypeError if parameters cannot have the type."""
+    """Return the kind of a type; raise TypeError if parameters cannot have it."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -230,7 +230,7 @@ def _items(value: Any, *, is_regex: bool) -> list[Any]:
 
 
 def _split_outside_brackets(text: str) -> list[str]:
-    """Split at commas, but not in `{1,3}`, `[,;]` or `(a,b)`; a backslash escapes its follower."""
+    """Split at commas outside of `{1,3}`, `[,;]` and `(a,b)`; a backslash escapes a character."""
     parts, depth, start, position = [], 0, 0, 0
     while position < len(text):
         character = text[position]

@@ -1,9 +1,9 @@
-"""Which index files of a run were seen, and which steps can be fed to a rule; no storage access.
+"""Tracks the index files of a run, and which steps can be fed to a rule; no storage access.
 
-Each worker numbers its index files 1, 2, 3, ... in step order. Once its files 1 to n were seen, all
-that it wrote up to the step of file n is known, even if it skipped steps. A step is fed once that
-holds for every worker. Files of the original client have no numbers; a listing replaces them,
-because each of its workers writes in step order, too.
+Each worker numbers its index files 1, 2, 3, ... in step order. Once files 1 to n were seen,
+everything up to the step of file n is known, even skipped steps. A step is fed once that holds for
+every worker. Files of the original client have no numbers; a listing replaces them, because its
+workers also write in step order.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from rule_runtime.engine.worker_progress import WorkerProgress
 __all__ = ["MAX_PENDING", "Finishing", "Patience", "Progress", "Replaying", "Scan", "Waiting"]
 
 MAX_PENDING: Final = 1000
-"""Files that may wait to be fed, all workers together; further ones are found again later."""
+"""Maximum number of waiting files over all workers; further ones are found again later.
+"""
 
 _NAMES_SHOWN: Final = 3
 _LONGEST_WAIT: Final = 6
-"""After so many times the wait a step is fed without a worker, however few others wait."""
+"""Multiple of the wait after which a step is fed without a worker, even if few steps wait."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a step waits for a worker that writes no files.
+    """The maximum time that a step waits for a worker without files.
 
     Attributes:
-        seconds: The wait while enough steps wait, in seconds; six times that if fewer do.
-        steps: How many later steps are enough.
+        seconds: The wait in seconds if enough later steps wait; six times that otherwise.
+        steps: Number of later steps that is enough.
     """
 
     seconds: float = 600.0
@@ -39,12 +40,12 @@ class Patience:
 
 
 class Waiting(NamedTuple):
-    """The first step that waits to be fed.
+    """The first waiting step.
 
     Attributes:
         step: The step.
-        since: When it became the first to wait, seconds since the epoch.
-        looked: True once a listing has looked for the files that it waits for.
+        since: When it became the first waiting step, seconds since the epoch.
+        looked: True once a listing has searched for the files that it waits for.
     """
 
     step: int
@@ -58,7 +59,7 @@ class Scan(NamedTuple):
     Attributes:
         after: Files of this step and earlier ones were read.
         last: The last step to read; None for all.
-        brief: True if it ends as soon as it finds nothing new.
+        brief: True if it ends when it finds nothing new.
     """
 
     after: int
@@ -68,7 +69,7 @@ class Scan(NamedTuple):
 
 @dataclass(frozen=True)
 class Finishing(JsonRecord):
-    """The end of a run that has no verdict yet.
+    """The end of a run without a verdict yet.
 
     Attributes:
         last_sequences: Number of the last index file of each worker, from the end marker.
@@ -82,7 +83,7 @@ class Finishing(JsonRecord):
 
 
 class Replaying(NamedTuple):
-    """An unfinished replay: the run is evaluated again from its first step.
+    """An unfinished replay: the run is evaluated from its first step again.
 
     Attributes:
         after: The last step that was evaluated again.
@@ -95,17 +96,17 @@ class Replaying(NamedTuple):
 
 @dataclass(kw_only=True)
 class Progress(JsonRecord):
-    """How far a run was fed to a rule.
+    """The progress of feeding a run to a rule.
 
     Attributes:
         workers: Progress of each worker seen, by name.
-        num_workers: How many workers write, once known.
+        num_workers: Number of writing workers, once known.
         fed_step: The last global step that was fed; -1 before the first.
         late: Number of files that came after their step was fed.
         replayed: The value of `late` when the last replay began.
         unreadable: Step and worker of files that cannot be parsed, the first 1,000 of them.
-        unseen_given_up: True once workers without any file are no longer waited for.
-        waiting: The first step that waits; None if none does.
+        unseen_given_up: True once workers without files are no longer awaited.
+        waiting: The first waiting step; None if there is none.
         scan: The unfinished listing for lost files.
         finishing: The unfinished end of the run.
         replaying: The unfinished replay.
@@ -131,12 +132,12 @@ class Progress(JsonRecord):
     def note(self, worker: str, step: int, number: int | None, skipped: int = 0) -> bool:
         """Record a file of this run; return True if it was unknown.
 
-        `number` is None in files of the original client. The file reports that as many numbers as
-        `skipped` right before it were never stored.
+        `number` is None for files of the original client. The file reports that the `skipped`
+        numbers right before it were never stored.
         """
         progress = self.workers.get(worker, WorkerProgress())
         if number is None:
-            # A file of a step that was fed is known or late; the count at the end decides.
+            # A file of a fed step is known or late; the count at the end decides.
             if step <= self.fed_step or step in progress.pending:
                 return False
             progress.unsequenced += 1
@@ -160,7 +161,7 @@ class Progress(JsonRecord):
         return is_new
 
     def settle(self) -> None:
-        """Work out which steps can be fed, after files were recorded."""
+        """Determine which steps can be fed, after files were recorded."""
         for name, worker in self.workers.items():
             worker.settle([step for step, writer in self.unreadable if writer == name])
 
@@ -175,24 +176,24 @@ class Progress(JsonRecord):
 
     @property
     def names_known(self) -> bool:
-        """True if every worker that is waited for has written a file."""
+        """True if every awaited worker has written a file."""
         if self.unseen_given_up:
             return True
         return self.num_workers is not None and len(self.workers) >= self.num_workers
 
     @property
     def has_forgotten(self) -> bool:
-        """True if seen files were forgotten for lack of room."""
+        """True if seen files were dropped because of the limit."""
         return any(worker.forgotten for worker in self.workers.values())
 
     @property
     def has_unnumbered(self) -> bool:
-        """True if some worker is one of the original client, whose files have no numbers."""
+        """True if some worker's files have no numbers, as with the original client."""
         return any(worker.unsequenced for worker in self.workers.values())
 
     @property
     def room(self) -> int:
-        """How many more files may wait."""
+        """Number of further files that can wait."""
         return MAX_PENDING - sum(len(worker.pending) for worker in self.workers.values())
 
     def is_known(self, step: int, worker: str) -> bool:
@@ -204,7 +205,7 @@ class Progress(JsonRecord):
         return is_passed or step in progress.pending or (step, worker) in self.unreadable
 
     def forget_surplus(self) -> None:
-        """Forget the files of the highest steps if more than `MAX_PENDING` wait."""
+        """Drop the files of the highest steps if more than `MAX_PENDING` wait."""
         surplus = -self.room
         if surplus <= 0:
             return
@@ -220,7 +221,7 @@ class Progress(JsonRecord):
             worker.forgotten = True
 
     def ready_steps(self) -> list[int]:
-        """Return the steps that can be fed, in order: every worker has passed them."""
+        """Return the steps that can be fed, in order."""
         if not self.names_known:
             return []
         passed = [each.passed_step for each in self.workers.values() if not each.given_up]
@@ -228,7 +229,7 @@ class Progress(JsonRecord):
         return [step for step in steps if step <= min(passed)] if passed else steps
 
     def pending_steps(self) -> list[int]:
-        """Return the steps that wait to be fed, in order."""
+        """Return the waiting steps, in order."""
         return sorted({step for worker in self.workers.values() for step in worker.pending})
 
     def writers(self, step: int) -> list[str]:
@@ -242,7 +243,7 @@ class Progress(JsonRecord):
             worker.pending.pop(step, None)
 
     def note_waiting(self, now: float) -> None:
-        """Record which step is the first to wait, and since when; `now` is in seconds."""
+        """Record the first waiting step and when its wait began; `now` is in seconds."""
         first = min(self.pending_steps(), default=None)
         if first is None:
             self.waiting = None
@@ -252,7 +253,7 @@ class Progress(JsonRecord):
             self.waiting = Waiting(first, self.waiting.since)
 
     def is_overdue(self, now: float, patience: Patience) -> bool:
-        """Return whether the first step that waits has waited long enough."""
+        """Return whether the first waiting step has waited long enough."""
         if self.waiting is None:
             return False
         waited = now - self.waiting.since
@@ -260,7 +261,7 @@ class Progress(JsonRecord):
         return waited >= patience.seconds * (1 if others else _LONGEST_WAIT)
 
     def give_up(self) -> tuple[int, str]:
-        """Stop waiting for the workers that the first step waits for; return how many and who."""
+        """Stop waiting for the workers of the first waiting step; return how many and which."""
         if self.waiting is None:
             return 0, ""
         step = self.waiting.step
@@ -287,7 +288,7 @@ class Progress(JsonRecord):
         return self.workers.get(worker, WorkerProgress()).num_seen + unreadable
 
     def count_late(self, listed: Mapping[str, int]) -> None:
-        """Count files without a number as late that are listed and were not seen.
+        """Count listed files without a number as late if they were not seen.
 
         `listed` is the number of files of each worker in a full listing.
         """

@@ -1,10 +1,10 @@
-"""Brings the state of a rule up to date with the files of a run.
+"""Updates the state of a rule from the files of a run.
 
 `Reconciler.advance(state, files)` is a function of the state, the stored files and the time; an
-event only causes a call. Lost, doubled and reordered events do not change the result: a step is fed
-once, in step order, and only when `Progress` shows that no file of it is missing, or after a wait.
-A call that raises has changed nothing and can be repeated. A call that runs out of time leaves the
-rest to the next one.
+event only triggers a call. Lost, duplicate and reordered events do not change the result. Each step
+is fed once, in step order, when `Progress` shows that none of its files is missing, or after a
+wait. A call that raises changes nothing and can be repeated. The next call continues a call that
+ran out of time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ class Reconciler:
     Args:
         store: The trial's root.
         rule: The rule.
-        run: RunId of the run; None for files of the original client, which have none. Index files
-            of other runs in the same folder are ignored.
-        patience: How long a step waits for a worker that writes no files.
+        run: RunId of the run; None for the original client, which has none. Files of other runs in
+            the same folder are ignored.
+        patience: Maximum wait for a worker without files.
 
     Attributes:
-        has_more: True if the last call left work for lack of time: the same call without files
-            continues it.
+        has_more: True if the last call ran out of time: the same call without files continues it.
     """
 
     def __init__(
@@ -64,24 +63,24 @@ class Reconciler:
         may_go_on: Callable[[], bool] | None = None,
         look_again: bool = False,
     ) -> EvaluationState:
-        """Return the state after these files, and any others that they show to exist, were fed.
+        """Return the state after feeding these files and the others that they imply.
 
         Args:
             state: The state after the last call.
-            files: Index files that appeared since, in any order; known ones are ignored.
-            ended: True once the end marker of this run was seen. The rest is fed, even steps that
-                some worker did not write, and the verdict is drawn. May be repeated; a state whose
-                end was begun continues with it by itself.
-            last_sequences: Number of the last index file of each worker, if the end marker names
-                them. Once these were seen, nothing is listed.
+            files: New index files in any order; known ones are ignored.
+            ended: True once the end marker of this run was seen. The rest is fed, including
+                incomplete steps, and the verdict is determined. It may be repeated; later calls
+                continue an unfinished end without it.
+            last_sequences: Number of each worker's last index file from the end marker, if given.
+                Nothing is listed once these files were seen.
             now: Seconds since the epoch; None to wait for workers forever.
-            may_go_on: Asked after each step, and after each part of a listing; the call ends when
-                it returns False. None for no limit.
-            look_again: True to list the index even if no file shows that another is missing.
+            may_go_on: Called after each step and each part of a listing; False ends the call. None
+                for no limit.
+            look_again: True to list the index even if no file is known to be missing.
         """
         self.has_more = False
         if state.counts.failure:
-            return state  # the rule is shown no further step of this run
+            return state  # the rule gets no further step of this run
         budget = Budget(may_go_on)
         feed = RunFeed(self._reader, self._rule, self._run, state, budget)
         end = RunEnd(feed, last_sequences or {})
@@ -95,7 +94,7 @@ class Reconciler:
             if not end.continue_replay():
                 self.has_more = True
                 return end.suspend() if ended else feed.state()
-            asked_at = None if ended else now  # at the end no worker is waited for
+            asked_at = None if ended else now  # at the end no worker is awaited
             self._follow(feed, has_news=has_news, now=asked_at, look_again=look_again)
             if feed.has_failed or not ended:
                 has_fed = feed.progress.fed_step > state.progress.fed_step
@@ -111,7 +110,7 @@ class Reconciler:
     def _follow(
         self, feed: RunFeed, *, has_news: bool, now: float | None, look_again: bool
     ) -> None:
-        """Feed what is ready while the run continues, and give up workers after the wait."""
+        """Feed ready steps while the run continues, and give up workers after the wait."""
         search, progress = LostFileSearch(feed), feed.progress
         if has_news:
             feed.look_up_num_workers()
@@ -135,7 +134,7 @@ class Reconciler:
             progress.note_waiting(now)
 
     def _is_work_left(self, feed: RunFeed, now: float | None, *, has_fed: bool) -> bool:
-        """Return whether a call that ran out of time left work that needs no further file."""
+        """Return whether a call that ran out of time can continue without new files."""
         progress = feed.progress
         if feed.has_failed or not feed.budget.is_used_up:
             return False
@@ -153,7 +152,7 @@ def _feed_ready(feed: RunFeed, search: LostFileSearch, *, has_news: bool) -> Non
         search.run_if_needed(has_news=has_news)
         steps = feed.progress.ready_steps()
         feed.feed_steps(steps)
-        # Only files that were forgotten for lack of room can be found by another listing.
+        # Another listing can only find files that were dropped because of the limit.
         if not (steps and feed.progress.has_forgotten and _may_continue(feed)):
             return
 

@@ -1,6 +1,6 @@
-"""Finds rules: those in the modules of `rule_runtime.rules`, and entry points `stepwatch.rules`.
+"""Finds rules in the modules of `rule_runtime.rules` and in entry points `stepwatch.rules`.
 
-A built-in rule is in the module of its name in snake_case, so creating one imports one module.
+A built-in rule is in the module with its name in snake_case, so creating one imports one module.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENTRY_POINT_GROUP: Final = "stepwatch.rules"
 """Entry points of this group name a rule's class, or a module with rules."""
 
 SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_json"})
-"""Keys among a rule's parameters that are for the service, not for the rule."""
+"""Keys among a rule's parameters that are for the service."""
 
 _REPORTS: Final = {
     "CreateXgboostReport": (
@@ -41,7 +41,7 @@ _REPORTS: Final = {
         "by rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
     )
 }
-"""Rules of SageMaker Debugger that are reports, and how to make these."""
+"""Rules of SageMaker Debugger that are reports, and how to create these."""
 
 _logger = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ class UnknownRuleError(ValueError):
 
 
 def available_rules() -> dict[str, type[Rule]]:
-    """Return every rule that can be evaluated, by name.
+    """Return every available rule by name.
 
-    A rule of an entry point that cannot be imported, or whose name is taken, is left out with a
-    warning, so that the other rules run.
+    A rule of an entry point that cannot be imported, or whose name is taken, is skipped with a
+    warning.
     """
     rules: dict[str, type[Rule]] = {}
     for name in _builtin_modules():
@@ -67,31 +67,31 @@ def available_rules() -> dict[str, type[Rule]]:
 
 
 def create_rule(rule_to_invoke: str, parameters: Mapping[str, object] | None = None) -> Rule:
-    """Return a rule with its parameters, which may be strings.
+    """Return a rule with the given parameters, which may be strings.
 
     Args:
         rule_to_invoke: Name of the rule, e.g. `VanishingGradient`.
         parameters: Its parameters by name. The keys `rule_to_invoke`, `base_trial` and
-            `action_json` of a training API's request are for the service and ignored.
+            `action_json` of a training API's request are ignored.
 
     Raises:
         UnknownRuleError: If no rule has the name.
-        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
+        ParameterError: If a parameter is unknown or missing, or a value is invalid.
     """
     given = {k: v for k, v in (parameters or {}).items() if k not in SERVICE_PARAMETERS}
     return instantiate(_find(rule_to_invoke), given)
 
 
 def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
-    """Return a rule of a class with its parameters, which may be strings.
+    """Return a rule of a class with the given parameters, which may be strings.
 
     Args:
         cls: The rule's class.
-        parameters: Its parameters by name. `start_step` and `end_step` bound the steps that are
-            judged, unless the class takes them itself.
+        parameters: Its parameters by name. `start_step` and `end_step` bound the evaluated steps,
+            unless the class defines them itself.
 
     Raises:
-        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
+        ParameterError: If a parameter is unknown or missing, or a value is invalid.
     """
     accepted = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
     values, steps = split_bounds(cls.__name__, parameters, accepted)
@@ -152,7 +152,7 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
 
 
 def _is_rule(value: object) -> TypeGuard[type[Rule]]:
-    # Python 3.10 calls an alias such as dict[str, int] a class; its type shows that it is none.
+    # Python 3.10 calls an alias such as dict[str, int] a class; its type shows the difference.
     if not (inspect.isclass(value) and issubclass(type(value), type)):
         return False
     return issubclass(value, Rule) and not inspect.isabstract(value)

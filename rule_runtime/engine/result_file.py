@@ -1,4 +1,4 @@
-"""A rule's result as a file next to the tensors, where SageMaker Debugger stored its output.
+"""Stores a rule's result beside the tensors, where SageMaker Debugger stored its output.
 
 Users who can read a job's tensors can read its verdicts, without a table or events.
 """
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MAX_RESULT_BYTES: Final = 64 << 10
-"""Longest result; texts from files are cut off well before."""
+"""Maximum size of a result; texts from files are truncated well before."""
 RESULTS_PREFIX: Final = "rule-output/"
 
 _TENSORS: Final = "debug-output/"
@@ -41,18 +41,18 @@ _STATUS: Final = [
 
 
 class ResultFileError(FormatError):
-    """A file that is no result of a rule."""
+    """A file that is not a rule's result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleResult(JsonRecord):
-    """Content of a result file, which is the detail of the status event, too.
+    """The content of a result file, and the detail of the status event.
 
-    Members that are None are left out, as in SageMaker's events.
+    Members that are None are omitted, as in SageMaker's events.
 
     Attributes:
         training_job_name: Name of the job.
-        run_id: The run that was judged; empty for files of the original client.
+        run_id: The evaluated run; empty for files of the original client.
         root_uri: The trial's root.
         rule: Configuration name of the rule.
         status: Its status.
@@ -81,12 +81,12 @@ class RuleResult(JsonRecord):
 
 
 def result_place(root_uri: str, rule_configuration_name: str) -> tuple[str, str]:
-    """Return the folder of a job, and the key of a rule's result below it.
+    """Return the folder of a job, and the key of a rule's result in it.
 
     Args:
         root_uri: The trial's root. Its last part `debug-output` is removed, as in SageMaker's
             layout; any other root is the job's folder.
-        rule_configuration_name: The rule; characters that no name can have are escaped.
+        rule_configuration_name: The rule; characters that are invalid in names are escaped.
     """
     folder = root_uri
     if root_uri.endswith(f"/{_TENSORS}"):
@@ -98,7 +98,7 @@ def parse_result(data: bytes, *, file: str) -> RuleResult:
     """Parse a result.
 
     Raises:
-        ResultFileError: The file is none.
+        ResultFileError: The file is not a result.
     """
     content = load_object(data, file=file, error=ResultFileError, max_bytes=MAX_RESULT_BYTES)
     statuses = content.get(_STATUSES)

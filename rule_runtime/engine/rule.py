@@ -1,4 +1,4 @@
-"""The base of every rule: frozen parameters, the tensors it needs, and one pure method.
+"""The base class of rules: frozen parameters, required tensors, and one pure method.
 
 ```python
 class AllZero(Rule):
@@ -30,7 +30,7 @@ from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
 from rule_runtime.engine.step_bounds import StepBounds
 
-if TYPE_CHECKING:  # commands that only name rules start without numpy
+if TYPE_CHECKING:  # commands that only list rule names start without numpy
     from rule_runtime.trial.step_view import StepView
 
 if sys.version_info >= (3, 11):  # an evaluator starts without the other, which is large
@@ -59,16 +59,16 @@ class Rule(ABC):
     """A condition that is checked at every step of a training run.
 
     Attributes:
-        collections: The collections that the hook should save for this rule, by name or as
+        collections: Collections that the hook should save for this rule, by name or as
             `CollectionConfig`.
-        caution: What users must know before they rely on the defaults, in one sentence; empty for
-            most rules. The command line prints it if the rule has its defaults.
-        step_bounds: Global steps that the rule judges; others are not applicable.
+        caution: A warning about the defaults in one sentence; empty for most rules. The command
+            line prints it for rules with default parameters.
+        step_bounds: Global steps that the rule evaluates; other steps are not applicable.
     """
 
     collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
-    step_bounds: ClassVar[StepBounds] = StepBounds()  # no parameter of the rule: see `bounded`
+    step_bounds: ClassVar[StepBounds] = StepBounds()  # not a parameter of the rule: see `bounded`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -96,7 +96,7 @@ class Rule(ABC):
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
-        """Return the parameters that the rule takes, in the order of their declaration."""
+        """Return the rule's parameters in declaration order."""
         return parameters_of(cls)
 
     @property
@@ -109,39 +109,39 @@ class Rule(ABC):
 
     @classmethod
     def summary(cls) -> str:
-        """Return the first sentence of the rule's documentation, for tables."""
+        """Return the first sentence of the rule's docstring, for tables."""
         text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the collections that the hook should save for this rule and these parameters."""
+        """Return the collections that the hook should save for this rule with these parameters."""
         return as_collections(self.collections)
 
     @abstractmethod
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge one complete step.
+        """Evaluate one complete step.
 
-        The outcome must depend only on the step, the parameters and the memory, so that the same
-        steps in the same order always give the same verdict, in one process or in several.
+        The outcome must depend only on the step, the parameters and the memory. Then the same steps
+        in the same order always give the same verdict, in one or several processes.
 
         Args:
-            step: What was saved at the step.
-            memory: The rule's own state, changed in place and kept for the next step.
+            step: The saved data of the step.
+            memory: The rule's state, changed in place and kept for the next step.
         """
 
     def check_silence(self, seconds: float, step: int) -> Outcome | None:  # noqa: ARG002
-        """Judge that nothing was saved for a while; called by evaluators that have a clock.
+        """Evaluate a period without output; called by evaluators with a clock.
 
         Args:
             seconds: Seconds since the last output of a run that has not ended.
-            step: Global step of that output, -1 if there was none yet.
+            step: Global step of that output; -1 if there was none yet.
 
         Returns:
-            The outcome; None from rules that do not judge silence.
+            The outcome; None if the rule does not evaluate such periods.
         """
         return None
 
 
 def snake_case(name: str) -> str:
-    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`."""
+    """Return the module name of a class: `VanishingGradient` becomes `vanishing_gradient`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,4 +1,4 @@
-"""Ends a run: feeds what is left, replays the run if files came late, and draws the verdict."""
+"""Ends a run: feeds the rest, replays the run after late files, and determines the verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RANK: Final = {
 
 
 class RunEnd:
-    """Ends a run, in as many calls as it takes.
+    """Ends a run, in one or more calls.
 
     Args:
         feed: Feeds the run's files to the rule.
@@ -42,21 +42,21 @@ class RunEnd:
         self._is_all_replayed = False
 
     def restart_listing(self) -> None:
-        """List everything again, because a new file may be one of a step that was listed."""
+        """List everything again, because a new file may belong to a listed step."""
         self._after = None
         self._shown.clear()
 
     def suspend(self) -> EvaluationState:
-        """Return the state of a run whose end a later call continues; it counts as not ended."""
+        """Return the state of a run whose end a later call continues; it is not ended yet."""
         self._progress.finishing = Finishing(self._sequences, self._after, dict(self._shown))
         return replace(self._feed.state(), ended=False)
 
     def continue_replay(self) -> bool:
-        """Continue an unfinished replay; return False if there was no time to complete it."""
+        """Continue an unfinished replay; return False if the time ran out."""
         return self._progress.replaying is None or self._replay()
 
     def finish(self) -> EvaluationState:
-        """Feed what is left, replay the run if files came late, and draw the verdict."""
+        """Feed the rest, replay the run after late files, and determine the verdict."""
         self._feed.look_up_num_workers()
         while True:
             if self._progress.replaying is None:
@@ -77,7 +77,7 @@ class RunEnd:
             return False
         if progress.late > progress.replayed:
             return True
-        # Only a step that did not wait for a worker can have been fed without one of its files.
+        # Only a step that waited for no worker can have been fed without one of its files.
         return (
             self._feed.has_given_up
             and not self._is_all_replayed
@@ -85,7 +85,7 @@ class RunEnd:
         )
 
     def _feed_rest(self) -> bool:
-        """Feed what is left; return False if there was no time for all of it."""
+        """Feed the rest; return False if the time ran out."""
         progress = self._progress
         if self._expected.num_missing != 0 and not self._feed_listed():
             return False
@@ -101,13 +101,14 @@ class RunEnd:
     def _feed_listed(self) -> bool:
         """Feed the listed files in step order, even if others of their steps are missing.
 
-        The listing ends where no file of the run can follow. Memory stays bounded.
+        The listing ends when no file of the run can follow. Memory is bounded.
         """
         progress, feed, expected = self._progress, self._feed, self._expected
         if self._after is None:
             counts_all = progress.has_unnumbered or feed.has_given_up
             self._after = -1 if counts_all else progress.fed_step
-        # Other runs' files may follow, so few are read at first: as many as are missing.
+        # Files of other runs may follow, so the first read covers only as many files as are
+        # missing.
         size = min(expected.num_missing or FILES_AT_ONCE, FILES_AT_ONCE)
         parts = listed_parts(
             feed.store,
@@ -141,7 +142,7 @@ class RunEnd:
             -1 if progress.replaying is None else progress.replaying.after,
             is_wanted=lambda *_: True,
             size=lambda: FILES_AT_ONCE,
-            is_over=lambda step: step > progress.fed_step,  # a later file will be news
+            is_over=lambda step: step > progress.fed_step,  # a later file counts as new
         )
         for names in parts:
             if not feed.replay(names):

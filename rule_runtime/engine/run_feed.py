@@ -26,12 +26,12 @@ __all__ = ["FILES_AT_ONCE", "Budget", "FileName", "RunFeed"]
 _logger: Final = logging.getLogger(__name__)
 
 FILES_AT_ONCE: Final = 256
-"""Index files that are read together."""
+"""Number of index files that are read together."""
 _KEPT_BYTES: Final = 32 << 20
-"""Size of the parsed files that are kept until they are fed; others are read a second time."""
+"""Size of parsed files that are kept until they are fed; others are read twice."""
 
 FileName = tuple[int, str]
-"""Step and worker, which name an index file."""
+"""Step and worker, which identify an index file."""
 
 _name_of: Final = attrgetter("step", "worker")
 _step_of: Final = attrgetter("step")
@@ -39,10 +39,10 @@ _step_of: Final = attrgetter("step")
 
 @dataclass
 class Budget:
-    """Limits how long one call may work; every call completes at least one piece of work.
+    """Limits the time of one call; every call completes at least one piece of work.
 
     Attributes:
-        may_continue: Asked after each piece of work; False ends the call. None for no limit.
+        may_continue: Called after each piece of work; False ends the call. None for no limit.
         is_used_up: True once the answer was False.
     """
 
@@ -50,7 +50,7 @@ class Budget:
     is_used_up: bool = False
 
     def allows_more(self) -> bool:
-        """Ask whether another piece of work may begin."""
+        """Return whether another piece of work may begin."""
         if not self.is_used_up and self.may_continue is not None:
             self.is_used_up = not self.may_continue()
         return not self.is_used_up
@@ -60,17 +60,17 @@ class RunFeed:
     """Feeds the files of one run to one rule, starting from a state.
 
     Args:
-        reader: Makes the views of steps.
+        reader: Creates the views of steps.
         rule: The rule.
         run: RunId of the run; None for files without one.
         state: The state to start from.
-        budget: How long the call may work.
+        budget: Time limit of the call.
 
     Attributes:
         store: The trial's root.
-        progress: Which files were seen and fed.
+        progress: Files that were seen and fed.
         evaluation: The rule's memory and outcomes.
-        budget: How long the call may work.
+        budget: Time limit of the call.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class RunFeed:
             self.begin_replay()
 
     def take_in(self, files: Sequence[StepFile]) -> bool:
-        """Record files of any run, in any order; return True if one of them can change anything."""
+        """Record files of any run, in any order; return True if one can change the result."""
         has_news = self._record(sorted(files, key=_name_of))
         self.progress.forget_surplus()
-        # One without a number that was seen may be a late one: only their count shows it.
+        # A seen one without a number may be late: only the count shows it.
         return has_news or any(each.index and each.index.sequence is None for each in files)
 
     def load(self, names: Iterable[FileName]) -> bool:
@@ -110,12 +110,12 @@ class RunFeed:
         return self._record(iter_step_files(self.store, [index_key(*name) for name in names]))
 
     def look_up_num_workers(self) -> None:
-        """Look up how many workers write, if no index file reported it."""
+        """Look up the number of writing workers if no index file stated it."""
         if self.progress.num_workers is None:
             self.progress.num_workers = self._reader.num_workers()
 
     def feed_steps(self, steps: Sequence[int]) -> bool:
-        """Feed steps whose files were recorded, in order; return False if the time ran out."""
+        """Feed steps with recorded files, in order; return False if the time ran out."""
         names = [(step, worker) for step in steps for worker in self.progress.writers(step)]
         found = groupby(self._get(names), key=_step_of)
         present = next(found, None)
@@ -134,7 +134,7 @@ class RunFeed:
         return True
 
     def begin_replay(self) -> None:
-        """Begin to evaluate the run again from its first step; a finding is never withdrawn."""
+        """Start to evaluate the run from its first step again; a finding is never withdrawn."""
         self._first_evidence = self.evaluation.evidence or self._first_evidence
         counts = self.evaluation.counts
         self.evaluation = Evaluation.fresh(self._rule)
@@ -167,7 +167,7 @@ class RunFeed:
         self.progress.replaying = None
 
     def give_up(self) -> None:
-        """Stop waiting for the workers that the first step waits for, and record who they are."""
+        """Stop waiting for the workers of the first waiting step, and record them."""
         waiting = self.progress.waiting
         if waiting is None:
             return
@@ -185,7 +185,7 @@ class RunFeed:
         return self.evaluation.counts.given_up > 0 or self.progress.unseen_given_up
 
     def state(self) -> EvaluationState:
-        """Return the state as it is now, with the status of a finding if there is one."""
+        """Return the current state, with the status of a finding if there is one."""
         evaluation = self.evaluation
         evidence = evaluation.evidence
         if self.progress.replaying is not None and evidence is None:
@@ -207,7 +207,7 @@ class RunFeed:
 
     @property
     def has_failed(self) -> bool:
-        """True once the rule failed: it is shown no further step."""
+        """True once the rule failed: it gets no further step."""
         return bool(self.evaluation.failure)
 
     def _record(self, files: Iterable[StepFile]) -> bool:
@@ -241,7 +241,7 @@ class RunFeed:
             self._kept_bytes += file.num_bytes
 
     def _get(self, names: Sequence[FileName]) -> Iterator[StepFile]:
-        """Yield files by name in step order; only those that were not kept are read."""
+        """Yield files by name in step order; reads only files that were not kept."""
         kept = sorted((self._kept[name] for name in names if name in self._kept), key=_name_of)
         missing = [index_key(*name) for name in names if name not in self._kept]
         return heapq.merge(kept, iter_step_files(self.store, missing), key=_name_of)

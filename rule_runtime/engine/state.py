@@ -1,7 +1,7 @@
-"""The state of one rule over one run: all that is stored between two evaluations of the run.
+"""The state of one rule over one run, stored between evaluations.
 
-Its size does not grow with the run: numbers of files are stored as ranges, and what waits to be fed
-is bounded (`MAX_PENDING` in `progress.py`).
+Its size does not grow with the run: numbers of files are stored as ranges, and waiting files are
+bounded (`MAX_PENDING` in `progress.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rule_runtime.engine.progress import Progress
 __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress"]
 
 MEMORY_VERSION: Final = 3
-"""Raised whenever what a built-in rule keeps in its memory changes its meaning."""
+"""Increase it when the meaning of a built-in rule's memory changes."""
 _NO_STEP: Final = "no step of this run was saved"
 
 
@@ -28,18 +28,18 @@ class EvaluationState(JsonRecord):
     """One rule's state over one run.
 
     Attributes:
-        status: The status as the training API names it.
-        progress: How far the run was fed; never changed in place.
+        status: The status in the training API.
+        progress: Progress of feeding the run; never changed in place.
         memory: The rule's own memory, as JSON.
-        counts: What became of the steps.
-        transition: Raised by one whenever `status` changes; 1 for the first state.
-        announced_transition: The last transition that was announced; 0 before the first.
-        ended: True once the run has ended and has a verdict, or was given up.
-        evidence: The evidence of the finding, if there is one.
-        blocked_by: Why no step can be fed now; empty if nothing prevents it. Evaluators set and
-            clear it; together with `ended` it is permanent.
-        memory_version: `MEMORY_VERSION` of the code that wrote the memory; 0 if unknown. A memory
-            of another version is never read: the run is evaluated again from its first step.
+        counts: Counts of the steps.
+        transition: Incremented at each change of `status`; 1 for the first state.
+        announced_transition: The last announced transition; 0 before the first.
+        ended: True once the run has ended with a verdict, or was given up.
+        evidence: The evidence of the finding; None without one.
+        blocked_by: Why no step can be fed now; empty if nothing blocks it. Evaluators set and clear
+            it; with `ended` it is permanent.
+        memory_version: `MEMORY_VERSION` of the code that wrote the memory; 0 if unknown. If the
+            version differs, the memory is not read: the run is evaluated from its first step again.
     """
 
     status: RuleStatus
@@ -55,7 +55,7 @@ class EvaluationState(JsonRecord):
 
     @classmethod
     def initial(cls) -> EvaluationState:
-        """Return the state of a run without any file, before its InProgress is announced."""
+        """Return the state of a run without files, before InProgress is announced."""
         return cls(
             status=RuleStatus.IN_PROGRESS,
             progress=Progress(),
@@ -69,20 +69,20 @@ class EvaluationState(JsonRecord):
 
     @property
     def reason(self) -> str:
-        """Why nothing could be judged, for a status of Error."""
+        """Why nothing was evaluated, for a status of Error."""
         counts = self.counts
         found = self.blocked_by or counts.failure or counts.main_reason or counts.last_problem
         return found or _NO_STEP
 
     @property
     def has_found_nothing_to_judge(self) -> bool:
-        """True for an Error without a fault: the run has nothing that the rule judges."""
+        """True for an Error without a fault: the run has no data that the rule evaluates."""
         has_failed = self.counts.failure or self.blocked_by
         return self.status is RuleStatus.ERROR and not has_failed
 
     @property
     def is_given_up(self) -> bool:
-        """True if no further step of this run will be judged, though it may continue."""
+        """True if no further step of this run will be evaluated, though it may continue."""
         return self.ended and bool(self.blocked_by or self.counts.failure)
 
     @property
@@ -91,7 +91,7 @@ class EvaluationState(JsonRecord):
         return self.announced_transition >= self.transition
 
     def with_status(self, status: RuleStatus) -> EvaluationState:
-        """Return the state with another status, and `transition` raised if it differs."""
+        """Return the state with another status; increments `transition` if it differs."""
         if status is self.status:
             return self
         return replace(self, status=status, transition=self.transition + 1)

@@ -1,4 +1,4 @@
-"""The parameters `start_step` and `end_step`, which every rule takes: the steps that it judges."""
+"""The parameters `start_step` and `end_step` of every rule, which bound the evaluated steps."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ BOUNDS: Final = {
 
 @dataclass(frozen=True)
 class StepBounds:
-    """Global steps that a rule judges; all by default.
+    """Global steps that a rule evaluates; all by default.
 
     Attributes:
         first: The first step.
-        end: The step after the last one.
+        end: First step after the range.
     """
 
     first: int = 0
@@ -46,7 +46,7 @@ class StepBounds:
 
 
 def bounded(rule: Rule, steps: StepBounds) -> Rule:
-    """Return a rule that judges only some steps."""
+    """Return a rule that evaluates only some steps."""
     rule = copy.copy(rule)
     object.__setattr__(rule, "step_bounds", steps)
     return rule
@@ -55,15 +55,15 @@ def bounded(rule: Rule, steps: StepBounds) -> Rule:
 def split_bounds(
     owner: str, parameters: Mapping[str, object], accepted: Collection[str]
 ) -> tuple[dict[str, Any], StepBounds]:
-    """Return the parameters without `start_step` and `end_step`, and the bounds that these set.
+    """Return the parameters without `start_step` and `end_step`, and the bounds from these.
 
     Args:
         owner: Name of the rule, for the message.
         parameters: Its parameters.
-        accepted: Names of the parameters that its class declares; they are never bounds.
+        accepted: Names of the parameters that its class declares; they never count as bounds.
 
     Raises:
-        ParameterError: If a bound is no step number, or no step lies between them.
+        ParameterError: If a bound is not a step number, or the range is empty.
     """
     rest = dict(parameters)
     given = {

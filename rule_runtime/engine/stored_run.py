@@ -22,16 +22,16 @@ from rule_runtime.trial.step_index import list_index_files
 __all__ = ["evaluate", "judge_stored_run"]
 
 _STEPS_AT_ONCE: Final = FILES_AT_ONCE
-"""Steps that one rule judges before the next rule's turn: one worker's files read together."""
+"""Steps per turn of a rule: the number of one worker's files that are read together."""
 _BYTES_AT_ONCE: Final = 16 << 20
-"""Bytes of values after which a rule's turn ends, so that the others share what was read."""
+"""Bytes of values after which a rule's turn ends, so that the others share the cache."""
 
 
 def evaluate(
     path: str | os.PathLike[str],
     rules: Rules = "recommended",
 ) -> Mapping[str, EvaluationState]:
-    """Evaluate rules over a stored run, and return the final state of each by its name.
+    """Evaluate rules over a stored run, and return the final state of each by name.
 
     ```python
     states = stepwatch.evaluate("runs/mnist", ["NonFinite", WeightNorm(bound=5.0)])
@@ -40,13 +40,12 @@ def evaluate(
 
     Args:
         path: Folder or `s3://` URI of a run, or of a session with one run.
-        rules: Name of a pack; or rules, and names of built-in rules; or a dict of names under which
-            to report, and rules.
+        rules: Name of a pack; or rules and names of built-in rules; or a dict of names and rules.
 
     Raises:
         ValueError: No step is stored there, the session has several runs, a rule or pack does not
             exist, no rule is given, or two have the same name.
-        TypeError: Something given as a rule is none.
+        TypeError: An entry is not a rule.
         StorageError: The storage cannot be read.
     """
     named = named_rules(rules)
@@ -62,15 +61,15 @@ def judge_stored_run(
     on_start: Callable[[int], None] | None = None,
     on_judged: Callable[[str], None] = lambda _: None,
 ) -> Mapping[str, EvaluationState]:
-    """Return the final state of each rule over a run as it is stored now.
+    """Return the final state of each rule over a stored run.
 
-    The rules take turns of a few steps each and share what they read, so the run is read once.
+    The rules take turns of a few steps each and share their reads, so the run is read once.
 
     Args:
-        store: The trial's root; `SharedReads` to reuse what it has read.
-        rules: The rules and the names under which to report them.
-        on_start: Called with the number of steps, for which all index files are listed first.
-        on_judged: Called with a message once all rules have judged a step.
+        store: The trial's root; pass `SharedReads` to reuse its cache.
+        rules: The rules by displayed name.
+        on_start: Called with the number of steps, after listing all index files.
+        on_judged: Called with a message when all rules have evaluated a step.
     """
     shared = store if isinstance(store, SharedReads) else SharedReads(store)
     run = current_run(shared)
@@ -95,7 +94,7 @@ def judge_stored_run(
 
 @dataclass
 class _Judge:
-    """One rule that judges the run in turns; `num_steps` counts the steps that it has judged."""
+    """One rule that evaluates the run in turns; `num_steps` counts its steps."""
 
     name: str
     reconciler: Reconciler
@@ -106,7 +105,7 @@ class _Judge:
     is_done: bool = False
 
     def take_turn(self, end: int) -> None:
-        """Judge steps until there are so many, or much was read."""
+        """Evaluate steps up to a number of steps or bytes."""
         limit = self.shared.num_bytes_read + _BYTES_AT_ONCE
 
         def may_go_on() -> bool:

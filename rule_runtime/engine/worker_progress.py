@@ -1,4 +1,4 @@
-"""Which index files of one worker were seen, and up to which step none can be missing."""
+"""Tracks the index files of one worker, and the last step without a missing file."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from rule_runtime.engine.json_codec import JsonRecord
 __all__ = ["MAX_RANGES", "WorkerProgress"]
 
 MAX_RANGES: Final = 1000
-"""Ranges of numbers of one worker that are stored."""
+"""Maximum number of stored ranges per worker."""
 
 
 @dataclass(kw_only=True)
 class WorkerProgress(JsonRecord):
-    """Which index files of one worker were seen; files are numbered 1, 2, 3, ... in step order.
+    """The index files of one worker that were seen; they are numbered 1, 2, 3, ... in step order.
 
     Attributes:
-        seen: Ranges of the numbers seen, `[(first, last), ...]`; a gap between two is a hole.
+        seen: Ranges of seen numbers, `[(first, last), ...]`; a gap between two is a hole.
         passed_step: Every file that this worker wrote up to this step was seen or given up.
-        pending: Numbers of the files that were seen and not yet fed, by step; 0 for a file without
-            a number.
-        listed: A listing has already looked for files in the holes below this number.
+        pending: Numbers of seen files that were not fed yet, by step; 0 for a file without a
+            number.
+        listed: A listing has already searched for files in holes below this number.
         forgotten: True if seen files did not fit into `pending`; a listing finds them again.
         unsequenced: Number of files without a number seen so far.
         lost: Numbers that later files report as never stored.
-        excused: Holes up to this number are no longer waited for.
+        excused: Holes up to this number are no longer awaited.
         given_up: True while steps are fed without this worker; its next file ends that.
     """
 
@@ -43,9 +43,9 @@ class WorkerProgress(JsonRecord):
     given_up: bool = False
 
     def copy(self) -> WorkerProgress:
-        """Return a copy of bounded size: of too many holes, the oldest become lost files.
+        """Return a copy of bounded size: if there are too many holes, the oldest become lost files.
 
-        Holes that are still waited for are kept; instead, the highest ranges are forgotten.
+        Awaited holes are kept; instead, the highest ranges are dropped.
         """
         seen, lost = self.seen, self.lost
         surplus = len(seen) - MAX_RANGES
@@ -68,7 +68,7 @@ class WorkerProgress(JsonRecord):
 
     @property
     def contiguous(self) -> int:
-        """Highest number up to which no file is waited for."""
+        """Highest number up to which no file is awaited."""
         at = bisect_right(self.seen, self.excused + 1, key=lambda pair: pair[0]) - 1
         return max(self.excused, self.seen[at][1]) if at >= 0 else self.excused
 
@@ -79,12 +79,12 @@ class WorkerProgress(JsonRecord):
 
     @property
     def has_hole(self) -> bool:
-        """True if a file with a number below the highest one is waited for."""
+        """True if a file below the highest number is awaited."""
         return self.contiguous < self.highest
 
     @property
     def has_new_hole(self) -> bool:
-        """True if there is a hole that no listing has looked into yet."""
+        """True if there is a hole that no listing has searched yet."""
         return self.has_hole and self.seen[-1][0] > self.listed
 
     def has_seen(self, number: int) -> bool:
@@ -94,10 +94,10 @@ class WorkerProgress(JsonRecord):
     def add(self, number: int, skipped: int = 0) -> None:
         """Record that a file was seen.
 
-        The file reports that as many numbers as `skipped` right before it were never stored.
+        The file reports that the `skipped` numbers right before it were never stored.
         """
         first, last = number - skipped, number
-        if self.seen and first == self.highest + 1:  # the usual case: the next one
+        if self.seen and first == self.highest + 1:  # the usual case: the next number
             self.seen[-1] = (self.seen[-1][0], last)
             self.lost += skipped
             return
@@ -121,7 +121,7 @@ class WorkerProgress(JsonRecord):
     def give_up(self, step: int) -> None:
         """Stop waiting for the files in the holes, and for this worker until it writes again.
 
-        A worker that wrote files of later steps than `step`, which waited, only has holes.
+        A worker with files after the waiting `step` only has holes.
         """
         self.excused = max(self.excused, self.highest)
         self.settle()
@@ -130,7 +130,7 @@ class WorkerProgress(JsonRecord):
     def settle(self, unreadable: Collection[int] = ()) -> None:
         """Update `passed_step` after files were recorded.
 
-        `unreadable` are the steps of this worker's files that exist and cannot be parsed.
+        `unreadable` holds the steps of this worker's files that exist but cannot be parsed.
         """
         if unreadable:
             self._bridge(unreadable)
