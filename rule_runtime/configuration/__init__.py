@@ -1,12 +1,11 @@
-"""What is asked of hooks and evaluators, under the names of the SageMaker SDK.
+"""Configures hooks and rules with the names of the SageMaker SDK.
 
     from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
 
     rules = [Rule.sagemaker(rule_configs.vanishing_gradient())]
     hook_config = DebuggerHookConfig(collection_configs=[CollectionConfig("losses")])
 
-What a name needs is imported when it is first asked for: evaluators import parts of this package,
-and their start is imports.
+Names are imported lazily, because evaluators import parts of this package and must start fast.
 """
 
 from __future__ import annotations

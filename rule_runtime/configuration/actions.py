@@ -1,8 +1,8 @@
-"""What must be done when a rule finds an issue, under the names of `smdebug_rulesconfig`.
+"""Actions on a finding, with the names of `smdebug_rulesconfig`.
 
-Other than there: an address may have capitals, dots, plus signs and several domains; `Email` and
-`SMS` can stand alone where a list is expected; nothing is executed to check an action; a text that
-no training job could carry is refused here, not when the job is created.
+Differences from there: an address may have capitals, dots, plus signs and several domains. `Email`
+and `SMS` can replace a list. Checking an action executes nothing. Texts that are too long for a
+training job are refused here, not when the job is created.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _PHONE: Final = re.compile(r"\+[0-9]{1,15}")
 
 
 class Action:
-    """The base of the actions.
+    """Base class of the actions.
 
     Args:
-        action_parameters: Its parameters; None for one that is not given.
+        action_parameters: Its parameters; None for a parameter without a value.
 
     Attributes:
-        action_parameters: Its parameters and its `name`, as rules are told of it.
+        action_parameters: Its parameters and its `name`, in the form for rules.
     """
 
     def __init__(self, **action_parameters: str | None) -> None:
@@ -51,13 +51,13 @@ class Action:
         return f"{type(self).__name__}({self.action_parameters})"
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Take a job's name for the prefix that was not given; most actions have none."""
+        """Use a job's name as missing prefix; most actions have none."""
 
     def serialize(self) -> str:
-        """Return the action as it stands in a rule's parameter `action_json`.
+        """Return the action for a rule's parameter `action_json`.
 
         Raises:
-            ValueError: If it is longer than a parameter may be.
+            ValueError: If it is longer than a parameter can be.
         """
         return _checked([self], "", "")
 
@@ -66,10 +66,10 @@ class StopTraining(Action):
     """Stops the training job.
 
     Args:
-        training_job_prefix: Beginning of the job's name; the name of the job unless given.
+        training_job_prefix: Prefix of the job's name; by default, the job's name.
 
     Raises:
-        ValueError: If it is no beginning of a job's name.
+        ValueError: If it cannot be a prefix of a job's name.
     """
 
     def __init__(self, training_job_prefix: str | None = None) -> None:
@@ -79,7 +79,7 @@ class StopTraining(Action):
         super().__init__(training_job_prefix=training_job_prefix)
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Take a job's name for the prefix that was not given."""
+        """Use a job's name as missing prefix."""
         if self.use_default_training_job_prefix:
             self.action_parameters["training_job_prefix"] = training_job_name
 
@@ -88,10 +88,10 @@ class Email(Action):
     """Sends an e-mail.
 
     Args:
-        email_address: To whom.
+        email_address: The recipient.
 
     Raises:
-        ValueError: If it is no address.
+        ValueError: If it is not an address.
     """
 
     def __init__(self, email_address: str) -> None:
@@ -103,10 +103,10 @@ class SMS(Action):
     """Sends a text message.
 
     Args:
-        phone_number: To whom, in the format E.164: `+` and up to 15 digits.
+        phone_number: The recipient, in the format E.164: `+` and up to 15 digits.
 
     Raises:
-        ValueError: If it is no such number.
+        ValueError: If it is not such a number.
     """
 
     def __init__(self, phone_number: str) -> None:
@@ -115,13 +115,13 @@ class SMS(Action):
 
 
 class ActionList:
-    """Several actions.
+    """A list of actions.
 
     Args:
-        actions: The actions, ours or those of `smdebug_rulesconfig`.
+        actions: Actions of Stepwatch or `smdebug_rulesconfig`.
 
     Raises:
-        TypeError: If one is no action.
+        TypeError: If an entry is not an action.
     """
 
     def __init__(self, *actions: object) -> None:
@@ -131,21 +131,21 @@ class ActionList:
         return f"ActionList{self.actions}"
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
-        """Take a job's name for each prefix that was not given."""
+        """Use a job's name for each missing prefix."""
         for action in self.actions:
             action.update_training_job_prefix_if_not_specified(training_job_name)
 
     def serialize(self) -> str:
-        """Return the actions as they stand in a rule's parameter `action_json`.
+        """Return the actions for a rule's parameter `action_json`.
 
         Raises:
-            ValueError: If they are longer than a parameter may be.
+            ValueError: If they are longer than a parameter can be.
         """
         return _checked(self.actions, "[", "]")
 
 
 def is_valid_action_object(actions: object) -> bool:
-    """Return whether an object is an action or a list of them, ours or `smdebug_rulesconfig`'s."""
+    """Return whether an object is an action or a list of actions, also of `smdebug_rulesconfig`."""
     listed = getattr(actions, "actions", None)
     return isinstance(actions, (Action, ActionList)) or all(
         isinstance(getattr(each, "action_parameters", None), Mapping)
@@ -154,11 +154,11 @@ def is_valid_action_object(actions: object) -> bool:
 
 
 def as_actions(actions: object) -> Action | ActionList | None:
-    """Return actions as ours: ours, those of `smdebug_rulesconfig`, a list of them, or None.
+    """Convert actions, also those of `smdebug_rulesconfig`, or a list of them; None gives None.
 
     Raises:
-        TypeError: It is no action.
-        ValueError: An action has a parameter that ours does not take.
+        TypeError: An entry is not an action.
+        ValueError: An action has an unknown parameter.
     """
     if actions is None or isinstance(actions, (Action, ActionList)):
         return actions
@@ -170,7 +170,7 @@ def as_actions(actions: object) -> Action | ActionList | None:
 
 
 def listed_actions(actions: Action | ActionList | None) -> tuple[Action, ...]:
-    """Return actions one by one."""
+    """Return actions as a flat list."""
     if actions is None:
         return ()
     return actions.actions if isinstance(actions, ActionList) else (actions,)
@@ -191,7 +191,7 @@ def _as_action(action: object) -> Action:
 
 def _checked(actions: tuple[Action, ...] | list[Action], begin: str, end: str) -> str:
     text = ""
-    # The original's spaces are left out only where they would be too much.
+    # The original's spaces are removed only if the text is too long with them.
     for separators in ((", ", ": "), (",", ":")):
         parts = [
             json.dumps(action.action_parameters, separators=separators).replace('"', '\\"')

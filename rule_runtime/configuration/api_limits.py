@@ -1,4 +1,4 @@
-"""The limits of CreateTrainingJob on what configures debugging, checked before it is called.
+"""Checks the debugging parameters of CreateTrainingJob against the API's limits.
 
 Source: the API reference of CreateTrainingJob, with the shapes DebugHookConfig,
 CollectionConfiguration, DebugRuleConfiguration and TensorBoardOutputConfig.
@@ -42,10 +42,10 @@ _Problems = Iterator[str]
 
 
 class ApiLimitError(ValueError):
-    """What is asked for is more than the training API takes, or something else.
+    """The request exceeds limits of the training API, or has the wrong form.
 
     Attributes:
-        problems: Each with its field, value and limit.
+        problems: The problems, each with field, value and limit.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -54,15 +54,15 @@ class ApiLimitError(ValueError):
 
 
 def check_limits(request: Mapping[str, Any]) -> None:
-    """Check what of a CreateTrainingJob request configures debugging.
+    """Check the debugging members of a CreateTrainingJob request.
 
     Args:
-        request: The request, or only these members of it: `DebugHookConfig`,
-            `DebugRuleConfigurations`, `TensorBoardOutputConfig`. Others are not looked at.
+        request: The request, or only its members `DebugHookConfig`, `DebugRuleConfigurations` and
+            `TensorBoardOutputConfig`. Other members are ignored.
 
     Raises:
-        ApiLimitError: Something is too long, too many, missing, or of another form; all is told
-            at once.
+        ApiLimitError: A member is too long, too many, missing, or of the wrong form; lists all
+            problems.
     """
     problems: list[str] = []
     if (hook := request.get("DebugHookConfig")) is not None:

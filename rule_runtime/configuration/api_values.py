@@ -1,4 +1,4 @@
-"""Values as the training API takes them: every parameter is a string."""
+"""Converts values for the training API, where every parameter is a string."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ _BRACKETED: Final = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]
 
 
 def as_strings(parameters: Mapping[str, object] | None) -> dict[str, str]:
-    """Return parameters with every value as a string; None stays out.
+    """Return parameters with every value as a string; None is omitted.
 
-    Lists become their members with commas between, as rules and hooks read them.
+    Lists are joined with commas, as rules and hooks read them.
 
     Args:
-        parameters: The parameters; None for none.
+        parameters: The parameters; may be None.
 
     Raises:
-        TypeError: A value is nothing that a string says: it is no text, number, boolean or path,
-            and no list of these.
-        ValueError: A member of a list would be read as several, for it has a comma of its own.
+        TypeError: A value is not a text, number, boolean, path, or a list of these.
+        ValueError: A list item contains a comma, so it would be read as several.
     """
     return {
         str(key): _text(str(key), value)
@@ -35,7 +34,7 @@ def as_strings(parameters: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def given(**members: Any) -> dict[str, Any]:
-    """Return the members that have a value that says something: not None, empty or 0.
+    """Return the members that are not None, empty or 0.
 
     Args:
         members: Members of a JSON object.
@@ -46,16 +45,16 @@ def given(**members: Any) -> dict[str, Any]:
 def checked_members(
     what: str, member: Mapping[str, Any], required: Sequence[str], optional: Sequence[str]
 ) -> None:
-    """Refuse JSON of which something would be lost.
+    """Refuse JSON with unknown or missing members.
 
     Args:
-        what: What it must be.
+        what: Description of the JSON for messages.
         member: The JSON.
-        required: Names of the members that it must have.
-        optional: Names of those that it may have.
+        required: Names of required members.
+        optional: Names of optional members.
 
     Raises:
-        ValueError: One is missing, or has another name.
+        ValueError: A member is missing or unknown.
     """
     known = (*required, *optional)
     for name in member:
@@ -92,7 +91,7 @@ def _scalar(key: str, value: object) -> str:
 
 
 def _has_comma(item: str) -> bool:
-    """Return whether a comma stands outside of all brackets, and is not escaped."""
+    """Return whether an unescaped comma is outside of all brackets."""
     left = _ESCAPED.sub("", item)
     while (shorter := _BRACKETED.sub("", left)) != left:
         left = shorter

@@ -19,8 +19,8 @@ class CollectionConfig:
 
     Args:
         name: Name of the collection, e.g. `gradients`.
-        parameters: Its parameters, e.g. `{"save_interval": "100"}`; numbers and booleans become
-            the strings that the API takes.
+        parameters: Its parameters, e.g. `{"save_interval": "100"}`; numbers and booleans are
+            converted to strings for the API.
 
     Attributes:
         name: Name of the collection.
@@ -45,7 +45,7 @@ class CollectionConfig:
         return hash((self.name, tuple(sorted(self.parameters.items()))))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the member of `CollectionConfigurations`; empty parameters are left out."""
+        """Return the member of `CollectionConfigurations`; empty parameters are omitted."""
         data: dict[str, Any] = {"CollectionName": self.name}
         if self.parameters:
             data["CollectionParameters"] = dict(self.parameters)
@@ -53,30 +53,30 @@ class CollectionConfig:
 
     @classmethod
     def from_json(cls, member: Mapping[str, Any]) -> CollectionConfig:
-        """Return the collection of a member of `CollectionConfigurations`.
+        """Return the collection from a member of `CollectionConfigurations`.
 
         Raises:
-            ValueError: It has no name, or something that such a member has not.
+            ValueError: The name is missing, or a member is unknown.
         """
         checked_members("a collection", member, ("CollectionName",), ("CollectionParameters",))
         return cls(member["CollectionName"], member.get("CollectionParameters"))
 
 
 def as_collection(collection: object) -> CollectionConfig:
-    """Return a collection as ours: ours, the SDK's, or a member of `CollectionConfigurations`.
+    """Convert a collection of the SageMaker SDK or a member of `CollectionConfigurations`.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a collection.
         ValueError: A value is known only while a pipeline runs.
     """
     return taken(collection, CollectionConfig, "parameters")
 
 
 def as_collections(given: object) -> tuple[CollectionConfig, ...]:
-    """Return the collections that a rule names: each by its name, or in full.
+    """Return a rule's collections, each given by name or in full.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is neither.
     """
     if isinstance(given, (tuple, list)):
         try:

@@ -1,4 +1,4 @@
-"""All that a training job is asked about debugging: the hook's part, the rules, TensorBoard."""
+"""The debugging configuration of a training job: hook, rules and TensorBoard."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ logger = logging.getLogger("stepwatch")
 
 _HOOK_PARAMETERS: Final = "the hook's configuration"
 _DEFAULT_STEPS: Final = {"save_interval": "500"}
-"""When the hook saves a collection of which nothing says it; as its `DEFAULT_SAVE_INTERVAL`."""
+"""Default save interval of a collection; the hook's `DEFAULT_SAVE_INTERVAL`."""
 
 
 @dataclass(frozen=True)
 class DebugConfiguration:
-    """What a training job is asked about debugging.
+    """The debugging configuration of a training job.
 
     Attributes:
-        hook: What the hook saves; None to have none.
-        rules: The rules, in the order in which they are told.
-        tensorboard: Where TensorBoard's files go; None to have none.
+        hook: What the hook saves; None for no hook.
+        rules: The rules, in configured order.
+        tensorboard: Location of TensorBoard files; None for none.
     """
 
     hook: DebuggerHookConfig | None = None
@@ -48,23 +48,23 @@ class DebugConfiguration:
         actions: object = None,
         tensorboard: object = None,
     ) -> DebugConfiguration:
-        """Return the configuration with what rules ask of the hook in the hook's part.
+        """Return the configuration; the rules' collections are added to the hook's.
 
-        Objects of the SageMaker SDK and JSON of CreateTrainingJob are taken wherever ours are.
+        You can pass objects of the SageMaker SDK and JSON of CreateTrainingJob.
 
         Args:
-            output_path: S3 URI of a job's output, for what says none of its own.
-            hook_config: What the hook saves; None for its defaults and what rules ask for; False
-                for no hook at all.
+            output_path: S3 URI of the job's output, the default of all paths.
+            hook_config: What the hook saves; None for its defaults and the needs of rules; False
+                for no hook.
             rules: The rules.
-            actions: What is done on a finding of a rule that has no actions of its own; those that
-                have some keep them, with a warning.
-            tensorboard: Where TensorBoard's files go; None for no such files.
+            actions: Actions on findings of rules without actions of their own; rules with actions
+                keep theirs, with a warning.
+            tensorboard: Location of TensorBoard files; None for none.
 
         Raises:
-            TypeError: An object is nothing of the kind.
-            ValueError: Rules ask for what cannot be had together, two have one name, or there are
-                rules and no hook.
+            TypeError: An object has the wrong type.
+            ValueError: Needs of rules conflict, two rules have the same name, or there are rules
+                but no hook.
         """
         listed = _with_actions([as_rule(rule) for rule in rules], actions)
         _check_names(listed)
@@ -81,12 +81,12 @@ class DebugConfiguration:
         return cls(_hook(hook_config, listed, output_path), listed, board)
 
     def to_json(self, training_job_name: str) -> dict[str, Any]:
-        """Return the members of CreateTrainingJob, without their limits being checked.
+        """Return the members of CreateTrainingJob without a check of their limits.
 
         A configuration file of the hook and `job.json` have the same members and no limits.
 
         Raises:
-            ValueError: The actions of a rule are longer than a parameter may be.
+            ValueError: The actions of a rule are longer than a parameter can be.
         """
         members: dict[str, Any] = {}
         if self.hook is not None:
@@ -100,11 +100,11 @@ class DebugConfiguration:
         return members
 
     def to_request(self, training_job_name: str) -> dict[str, Any]:
-        """Return the members of a CreateTrainingJob request that the API takes.
+        """Return the members of a CreateTrainingJob request within the API's limits.
 
         Raises:
-            ApiLimitError: The API would refuse them; all fields that are wrong are named.
-            ValueError: The actions of a rule are longer than a parameter may be.
+            ApiLimitError: The API would refuse them; lists all wrong fields.
+            ValueError: The actions of a rule are longer than a parameter can be.
         """
         request = self.to_json(training_job_name)
         check_limits(request)
@@ -112,13 +112,13 @@ class DebugConfiguration:
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> DebugConfiguration:
-        """Return what a request, or the answer of DescribeTrainingJob, says about debugging.
+        """Return the configuration from a request, or from the response of DescribeTrainingJob.
 
         Args:
-            request: The request; other members than those of debugging are not looked at.
+            request: The request; members unrelated to debugging are ignored.
 
         Raises:
-            ApiLimitError: It is nothing that the API would take.
+            ApiLimitError: The API would not accept it.
         """
         check_limits(request)
         hook, board = request.get("DebugHookConfig"), request.get("TensorBoardOutputConfig")
@@ -130,7 +130,7 @@ class DebugConfiguration:
 
 
 def _with_actions(rules: Sequence[Rule], actions: object) -> tuple[Rule, ...]:
-    """Return the rules with the job's actions where they have none of their own."""
+    """Return the rules; those without actions get the job's actions."""
     default = as_actions(actions)
     own = [rule.name for rule in rules if rule.has_actions]
     if default is not None and own:
@@ -173,11 +173,11 @@ def _hook(
 def _joined(
     asked: Sequence[tuple[str, CollectionConfig]], default_steps: Mapping[str, str]
 ) -> list[CollectionConfig]:
-    """Return each collection once, in the order in which they are first asked for.
+    """Return each collection once, in the order of first use.
 
     Args:
-        asked: Who asks for which collection.
-        default_steps: What the hook's own parameters say of when collections are saved.
+        asked: Pairs of a source and its collection.
+        default_steps: Save steps from the hook's own parameters.
     """
     by_name: dict[str, dict[CollectionConfig, list[str]]] = {}
     for who, collection in asked:
@@ -213,10 +213,11 @@ def _one(
 def _with_defaults(
     collection: CollectionConfig, default_steps: Mapping[str, str]
 ) -> CollectionConfig:
-    """Return a collection with the steps that the hook saves where it does not say them.
+    """Return a collection with the hook's save steps if it has none.
 
-    Who does not say when means these, and is to get no fewer because others say it. As in the hook
-    a collection's parameter for all modes counts before the hook's for one.
+    A source without steps means the hook's steps, and must not get fewer because of other sources.
+    As in the hook, a collection's parameter for all modes has priority over the hook's parameter
+    for one mode.
     """
     said, steps = collection.parameters, {**_DEFAULT_STEPS, **default_steps}
     unsaid = {key: value for key, value in steps.items() if key.rpartition(".")[2] not in said}

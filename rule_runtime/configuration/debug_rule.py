@@ -1,8 +1,8 @@
-"""A rule as a training job asks for it: `Rule.sagemaker` and `Rule.custom`.
+"""Configured rules of a training job: `Rule.sagemaker` and `Rule.custom`.
 
-Other than in the SageMaker SDK: parameters of a rule may be numbers and booleans; an action can
-stand alone where a list is expected; an object can be asked for its JSON any number of times.
-Collections and actions may be objects of the SDK.
+Differences from the SageMaker SDK: parameters may be numbers and booleans, a single action can
+replace a list, and an object can return its JSON repeatedly. Collections and actions may be objects
+of the SDK.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig, as_co
 __all__ = ["DEFAULT_IMAGE", "Rule"]
 
 DEFAULT_IMAGE: Final = "DEFAULT_RULE_EVALUATOR_IMAGE"
-"""What the SDK writes for the image of a built-in rule until it knows the Region."""
+"""The SDK's image of a built-in rule before it knows the Region."""
 
 _ACTIONS: Final = "action_json"
 _INVOKED: Final = "rule_to_invoke"
@@ -31,18 +31,18 @@ _OPTIONAL: Final = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A configured rule: make one by `Rule.sagemaker` or `Rule.custom`.
+    """A configured rule: create it with `Rule.sagemaker` or `Rule.custom`.
 
     Attributes:
         name: Its `RuleConfigurationName`, unique in a job.
-        image_uri: Image that the original ran the rule in; kept, and without effect here.
-        instance_type: Its instance; kept, and without effect here.
-        container_local_output_path: Folder in its container; kept, and without effect here.
-        s3_output_path: Where the original wrote the rule's output; kept, and without effect here.
-        volume_size_in_gb: Its volume, GB; kept, and without effect here.
+        image_uri: Image of the rule in the original; stored but not used.
+        instance_type: Its instance; stored but not used.
+        container_local_output_path: Folder in its container; stored but not used.
+        s3_output_path: The original's path of the rule's output; stored but not used.
+        volume_size_in_gb: Its volume, GB; stored but not used.
         rule_parameters: Its parameters, all strings.
-        collection_configs: What the hook has to save for it.
-        actions: What is done on a finding; None to leave it to the deployment.
+        collection_configs: Collections that the hook saves for it.
+        actions: Actions on a finding; None to leave them to the deployment.
     """
 
     name: str
@@ -70,19 +70,19 @@ class Rule:
         """Return a built-in rule.
 
         Args:
-            base_config: What a function of `rule_configs` returned.
-            name: Its `RuleConfigurationName`; the rule's name if None.
-            container_local_output_path: Kept, and without effect here.
-            s3_output_path: Kept, and without effect here.
-            other_trials_s3_input_paths: Trials to compare with, for SimilarAcrossRuns.
+            base_config: Result of a function of `rule_configs`.
+            name: Its `RuleConfigurationName`; by default, the rule's name.
+            container_local_output_path: Stored but not used.
+            s3_output_path: Stored but not used.
+            other_trials_s3_input_paths: Trials for comparison in SimilarAcrossRuns.
             rule_parameters: Parameters that differ from the defaults.
-            collections_to_save: Collections instead of those of `base_config`.
-            actions: What is done on a finding.
+            collections_to_save: Replacement for the collections of `base_config`.
+            actions: Actions on a finding.
 
         Raises:
-            ValueError: `base_config` is none, or `rule_to_invoke` or `action_json` is among the
+            ValueError: `base_config` is invalid, or `rule_to_invoke` or `action_json` is among the
                 parameters.
-            TypeError: `actions` is no action.
+            TypeError: `actions` is not an action.
         """
         configuration = _checked_base(base_config)
         own = _checked_parameters(rule_parameters)
@@ -124,26 +124,26 @@ class Rule:
         collections_to_save: Iterable[object] | None = None,
         actions: object = None,
     ) -> Rule:
-        """Return a rule of your own.
+        """Return a custom rule.
 
         Args:
             name: Its `RuleConfigurationName`.
-            image_uri: Kept, and without effect here: rules run in the evaluators.
-            instance_type: Kept, and without effect here.
-            volume_size_in_gb: Kept, and without effect here.
-            source: The Python file with the rule: a path here, or an S3 URI.
+            image_uri: Stored but not used: rules run in the evaluators.
+            instance_type: Stored but not used.
+            volume_size_in_gb: Stored but not used.
+            source: The Python file with the rule: a local path, or an S3 URI.
             rule_to_invoke: Name of the class in it.
-            container_local_output_path: Kept, and without effect here.
-            s3_output_path: Kept, and without effect here.
-            other_trials_s3_input_paths: Trials that the rule compares with.
+            container_local_output_path: Stored but not used.
+            s3_output_path: Stored but not used.
+            other_trials_s3_input_paths: Trials for comparison.
             rule_parameters: Its parameters.
-            collections_to_save: What the hook has to save for it.
-            actions: What is done on a finding.
+            collections_to_save: Collections that the hook saves for it.
+            actions: Actions on a finding.
 
         Raises:
             ValueError: Only one of `source` and `rule_to_invoke` is given, or `action_json` is
                 among the parameters.
-            TypeError: `actions` is no action.
+            TypeError: `actions` is not an action.
         """
         if bool(source) != bool(rule_to_invoke):
             raise ValueError(
@@ -168,21 +168,21 @@ class Rule:
 
     @property
     def has_actions(self) -> bool:
-        """Whether it says itself what is done on a finding, by actions or in a request's words."""
+        """Whether it has its own actions, as objects or in a request's JSON."""
         return self.actions is not None or bool(self.rule_parameters.get(_ACTIONS))
 
     @property
     def source(self) -> str | None:
-        """File of a custom rule: a path or an S3 URI; None for a built-in one."""
+        """File of a custom rule: a path or an S3 URI; None for a built-in rule."""
         return self.rule_parameters.get(_SOURCE)
 
     @property
     def rule_to_invoke(self) -> str | None:
-        """Name of the rule's class; None where only the image knows it."""
+        """Name of the rule's class; None if only the image defines it."""
         return self.rule_parameters.get(_INVOKED)
 
     def with_source(self, uri: str) -> Rule:
-        """Return the rule with its file at another place.
+        """Return the rule with another location of its file.
 
         Args:
             uri: An S3 URI.
@@ -190,14 +190,14 @@ class Rule:
         return replace(self, rule_parameters={**self.rule_parameters, _SOURCE: uri})
 
     def to_json(self, training_job_name: str | None = None) -> dict[str, Any]:
-        """Return the member of `DebugRuleConfigurations`; what is None or empty stays out.
+        """Return the member of `DebugRuleConfigurations`; None and empty values are omitted.
 
         Args:
-            training_job_name: Name of the job, for StopTraining without a prefix; None while there
-                is none: actions stay out.
+            training_job_name: Name of the job, the default prefix of StopTraining; None to omit
+                actions.
 
         Raises:
-            ValueError: The actions are longer than a parameter may be.
+            ValueError: The actions are longer than a parameter can be.
         """
         parameters = dict(self.rule_parameters)
         if training_job_name is not None and self.actions is not None:
@@ -217,13 +217,13 @@ class Rule:
 
     @classmethod
     def from_json(cls, member: Mapping[str, Any]) -> Rule:
-        """Return the rule of a member of `DebugRuleConfigurations`; actions stay a parameter.
+        """Return the rule from a member of `DebugRuleConfigurations`; actions stay a parameter.
 
         Args:
             member: The member of CreateTrainingJob or DescribeTrainingJob.
 
         Raises:
-            ValueError: It has no name, or something that such a member has not.
+            ValueError: The name is missing, or a member is unknown.
         """
         checked_members("a rule", member, ("RuleConfigurationName",), _OPTIONAL)
         return cls(

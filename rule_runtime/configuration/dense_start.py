@@ -1,7 +1,7 @@
-"""Steps that packs save at the beginning of training, so that rules also judge short runs.
+"""Extra save steps of packs at the beginning of training, for short runs.
 
-Only training begins densely. The first steps of validation are one pass over one state of the
-model, of which a step at each interval says as much.
+It applies only to training steps. The first validation steps belong to one pass over the same
+model, so a step per interval is enough.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BOUNDS: Final = ("start_step", "end_step")
 def add_dense_start(parameters: Mapping[str, str], every: int = 1) -> dict[str, str]:
     """Return the parameters of a collection with a dense start.
 
-    `start_step` and `end_step` bound it, and it adds to `save_steps`; the `save_steps` of a mode
-    count instead of it. Without a `save_interval` there is nothing to be denser than.
+    It respects `start_step` and `end_step`, and extends `save_steps`; the `save_steps` of a mode
+    replace it. It does nothing without `save_interval`.
 
     Args:
         parameters: The parameters.
-        every: After step 10 only multiples of this number are saved.
+        every: After step 10, only multiples of this number are saved.
     """
     found = dict(parameters)
     steps = [step for step in DENSE_STEPS if step <= _EACH or step % every == 0]

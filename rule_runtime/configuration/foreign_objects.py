@@ -1,7 +1,7 @@
-"""Objects of the SageMaker SDK, and JSON, taken for one of our classes.
+"""Converts objects of the SageMaker SDK and JSON to Stepwatch's classes.
 
-The SDK's are known by what they can do, not by their class: it moved its classes from
-`sagemaker.debugger` (2.x) to `sagemaker.core.debugger` (3.x), and need not be installed.
+Objects of the SDK are recognised by their attributes, not by class. The SDK moved its classes from
+`sagemaker.debugger` (2.x) to `sagemaker.core.debugger` (3.x), and may not be installed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _Config = TypeVar("_Config", bound=_FromJson)
 
 
 def taken(config: Any, kind: type[_Config], *attributes: str) -> _Config:
-    """Return a configuration as ours: ours, the SDK's, or JSON.
+    """Convert an object of the SDK or JSON to a class of Stepwatch.
 
     Args:
         config: The configuration.
-        kind: Our class.
-        attributes: What the SDK's objects have, by which they are known.
+        kind: The class.
+        attributes: Attributes that identify the SDK's objects.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The object cannot be converted.
         ValueError: A value is known only while a pipeline runs.
     """
     if isinstance(config, kind):
@@ -42,7 +42,7 @@ def taken(config: Any, kind: type[_Config], *attributes: str) -> _Config:
         return kind.from_json(config)
     if not all(hasattr(config, name) for name in attributes):
         raise TypeError(f"{config!r} is not a {kind.__name__}")
-    # It is private in the SDK, and the one way in which the SDK itself gets the JSON.
+    # It is private, but the only way to the JSON, also for the SDK itself.
     request = config._to_request_dict()  # noqa: SLF001
     return kind.from_json(plain(request, kind.__name__))
 
@@ -52,10 +52,10 @@ def plain(request: Any, what: str) -> dict[str, Any]:
 
     Args:
         request: The JSON.
-        what: What it is of, for the message.
+        what: Its description, for the message.
 
     Raises:
-        ValueError: It has a variable of a pipeline, which has no value yet.
+        ValueError: It contains a pipeline variable, which has no value yet.
     """
     try:
         copy: dict[str, Any] = json.loads(json.dumps(request))

@@ -1,4 +1,4 @@
-"""What the hook saves and where, as in `DebugHookConfig` and `TensorBoardOutputConfig`."""
+"""The hook's configuration, as in `DebugHookConfig` and `TensorBoardOutputConfig`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HOOK: Final = (*_PATHS, "HookParameters", "CollectionConfigurations")
 
 @dataclass(frozen=True, init=False)
 class DebuggerHookConfig:
-    """What the hook saves and where.
+    """What the hook saves, and where.
 
     Args:
-        s3_output_path: Where a job's tensors go below, `{s3_output_path}/{job}/debug-output/`;
-            None for the output path of the job.
+        s3_output_path: Prefix of the tensors' location `{s3_output_path}/{job}/debug-output/`; None
+            for the job's output path.
         container_local_output_path: Folder in the training container.
         hook_parameters: Parameters of the hook, e.g. `{"save_interval": "100"}`.
-        collection_configs: The collections, ours or the SageMaker SDK's; None for what rules ask
-            for and the hook's defaults.
+        collection_configs: Collections of Stepwatch or the SageMaker SDK; None for the needs of
+            rules and the hook's defaults.
 
     Attributes:
         s3_output_path: See above.
@@ -56,10 +56,10 @@ class DebuggerHookConfig:
         object.__setattr__(self, "collection_configs", collections)
 
     def completed_by(self, parameters: Mapping[str, object]) -> DebuggerHookConfig:
-        """Return the configuration with further parameters of the hook.
+        """Return the configuration with additional hook parameters.
 
         Args:
-            parameters: They count where the configuration does not have them.
+            parameters: Defaults for parameters that the configuration lacks.
         """
         return DebuggerHookConfig(
             self.s3_output_path,
@@ -69,7 +69,7 @@ class DebuggerHookConfig:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return `DebugHookConfig` of CreateTrainingJob; what is None stays out."""
+        """Return `DebugHookConfig` of CreateTrainingJob; None is omitted."""
         data = _paths(self.s3_output_path, self.container_local_output_path)
         if self.hook_parameters is not None:
             data["HookParameters"] = dict(self.hook_parameters)
@@ -79,13 +79,13 @@ class DebuggerHookConfig:
 
     @classmethod
     def from_json(cls, member: Mapping[str, Any]) -> DebuggerHookConfig:
-        """Return what a `DebugHookConfig` says.
+        """Return the configuration from a `DebugHookConfig`.
 
         Args:
             member: The member of CreateTrainingJob or DescribeTrainingJob.
 
         Raises:
-            ValueError: It has something that such a member has not.
+            ValueError: A member is unknown.
         """
         checked_members("DebugHookConfig", member, (), _HOOK)
         collections = member.get("CollectionConfigurations")
@@ -99,11 +99,11 @@ class DebuggerHookConfig:
 
 @dataclass(frozen=True)
 class TensorBoardOutputConfig:
-    """Where the hook writes TensorBoard's files.
+    """The location of TensorBoard files.
 
     Attributes:
-        s3_output_path: They go to `{s3_output_path}/{job}/tensorboard-output/`; None for the
-            output path of the job.
+        s3_output_path: Prefix of `{s3_output_path}/{job}/tensorboard-output/`; None for the job's
+            output path.
         container_local_output_path: Folder in the training container.
     """
 
@@ -111,18 +111,18 @@ class TensorBoardOutputConfig:
     container_local_output_path: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return `TensorBoardOutputConfig` of CreateTrainingJob; what is None stays out."""
+        """Return `TensorBoardOutputConfig` of CreateTrainingJob; None is omitted."""
         return _paths(self.s3_output_path, self.container_local_output_path)
 
     @classmethod
     def from_json(cls, member: Mapping[str, Any]) -> TensorBoardOutputConfig:
-        """Return what a `TensorBoardOutputConfig` says.
+        """Return the configuration from a `TensorBoardOutputConfig`.
 
         Args:
             member: The member of CreateTrainingJob or DescribeTrainingJob.
 
         Raises:
-            ValueError: It has something that such a member has not.
+            ValueError: A member is unknown.
         """
         checked_members("TensorBoardOutputConfig", member, (), _PATHS)
         return cls(member.get("S3OutputPath"), member.get("LocalPath"))

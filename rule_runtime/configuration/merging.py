@@ -1,4 +1,4 @@
-"""What several rules ask the hook to save, as one list of collections."""
+"""Merges the collections of several rules into one list."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ _LIMIT: Final = "raw_max_elements"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 
 Given = Sequence[Mapping[str, str]]
-"""Parameters of one collection, as several rules give them."""
+"""Parameters of one collection from several rules."""
 
 
 def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, ...]:
-    """Return each collection once, with what satisfies everybody who asks for it.
+    """Return each collection once, with parameters that satisfy all rules.
 
-    The order of what is given does not matter. The smallest `save_interval` wins, in each mode by
-    itself, the smallest `start_step` and the largest `end_step`; regular expressions, reductions
-    and `save_steps` are joined by commas, at which the hook parts them. It saves the listed steps
-    and those of the interval, so both are kept; steps that an interval has anyway need no list. A
-    flag is True if anybody needs it, so a value is stored if anybody asks for it by
-    `save_raw_tensor`. The largest `raw_max_elements` counts, where all who ask for values have one.
+    The order of the input does not matter. Per mode, the smallest `save_interval`, the smallest
+    `start_step` and the largest `end_step` win. Regular expressions, reductions and `save_steps`
+    are joined with commas. The hook saves both listed steps and those of the interval; listed steps
+    that the interval covers are dropped. A flag is True if any rule needs it, so values are stored
+    if any rule sets `save_raw_tensor`. The largest `raw_max_elements` wins, if all rules with
+    values set one.
 
     Args:
-        collections: What is asked for; a name may come up more than once.
+        collections: The collections; names may repeat.
 
     Raises:
-        ValueError: Two give a parameter that is not known here different values, or what should
-            be a whole number is none.
+        ValueError: Values of an unknown parameter conflict, or an integer parameter is invalid.
     """
     by_name: dict[str, list[Mapping[str, str]]] = {}
     for config in collections:
@@ -46,7 +45,7 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
 
 
 def steps_of(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return those parameters that say at which steps is saved."""
+    """Return the parameters that set save steps."""
     return {key: value for key, value in parameters.items() if _is_of_steps(key)}
 
 
@@ -74,7 +73,7 @@ def _joined(name: str, given: Given) -> dict[str, str]:
 
 
 def _limit(name: str, given: Given) -> dict[str, str]:
-    """Return the limit that is enough for everybody who asks for values; nothing: there is none."""
+    """Return the limit that satisfies all rules with values; empty for no limit."""
     limits = [
         parameters.get(_LIMIT)
         for parameters in given
@@ -97,7 +96,7 @@ def _is_of_steps(key: str) -> bool:
 
 
 def _steps(name: str, given: Given) -> dict[str, str]:
-    """Return when the collection is saved, in each mode that is named."""
+    """Return the save steps of each named mode."""
     result: dict[str, str] = {}
     for mode in _MODES:
         if mode and not any(key.startswith(mode) for parameters in given for key in parameters):
@@ -117,16 +116,16 @@ def _steps(name: str, given: Given) -> dict[str, str]:
             "start_step": str(min(first for (first,) in starts)) if all(starts) else "",
             "end_step": str(max(end for (end,) in ends)) if all(ends) else "",
         }
-        # An empty value of a mode counts instead of one for all modes.
+        # An empty value of a mode replaces the value for all modes.
         result |= {mode + key: text for key, text in found.items() if text != result.get(key, "")}
     return result
 
 
 def _numbers(name: str, given: Given, mode: str, key: str) -> list[list[int]]:
-    """Return the numbers of a parameter that each asks for in a mode; none: it says nothing.
+    """Return each rule's numbers of a parameter in a mode; empty if not set.
 
     Raises:
-        ValueError: They are no such numbers; with the name of the parameter.
+        ValueError: They are not integers; names the parameter.
     """
     found: list[list[int]] = []
     is_list = key == "save_steps"

@@ -1,4 +1,4 @@
-"""Rules as a script names them, and the collections that a hook saves for them."""
+"""Resolves rules and packs named in a script, and the collections that they need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rule_runtime.engine.rule import Rule
 __all__ = ["Rules", "collections_for", "named_rules"]
 
 Rules: TypeAlias = "str | Iterable[Rule | str] | Mapping[str, Rule]"
-"""Name of a pack; or rules, and names of built-in rules; or a dict of names and rules."""
+"""Name of a pack; or rules and names of built-in rules; or a dict of names and rules."""
 
 
 def collections_for(
@@ -23,24 +23,23 @@ def collections_for(
     *,
     begins_densely: bool | None = None,
 ) -> tuple[CollectionConfig, ...]:
-    """Return what a hook must save for rules.
+    """Return the collections that a hook must save for rules.
 
     ```python
     hook = Hook("runs/my-job", include_collections=stepwatch.collections_for("recommended"))
     ```
 
     Args:
-        rules: Name of a pack; or rules, and names of built-in rules; or a dict of names and rules.
-        save_interval: Steps between two that are saved. Default: as the pack says, which is 10
-            steps for `recommended` and for single rules.
-        begins_densely: Whether every training step up to 10 and every second one up to 50 is saved
-            as well. Default: only without `save_interval`, only as the pack says, and only of
-            collections without values, as a script's hook has no byte budget unless it sets one.
+        rules: Name of a pack; or rules and names of built-in rules; or a dict of names and rules.
+        save_interval: Interval of saved steps. Default: the pack's, which is 10 for `recommended`
+            and for single rules.
+        begins_densely: Whether to save also every training step up to 10 and every second one up to
+            50. Default: as in the pack, if `save_interval` is not given, and only for collections
+            without values, because a script's hook has no byte budget by default.
 
     Raises:
-        ValueError: A rule or pack does not exist, no rule is given, or rules ask for what cannot
-            be had together.
-        TypeError: Something given as a rule is none.
+        ValueError: A rule or pack does not exist, no rule is given, or needs of rules conflict.
+        TypeError: An entry is not a rule.
     """
     pack = find_pack(rules if isinstance(rules, str) else "recommended")
     if save_interval is not None:
@@ -59,11 +58,11 @@ def collections_for(
 
 
 def named_rules(rules: Rules) -> Mapping[str, Rule]:
-    """Return rules by the names under which to report them.
+    """Return rules by displayed name.
 
     Raises:
         ValueError: A rule or pack does not exist, no rule is given, or two have the same name.
-        TypeError: Something given as a rule is none.
+        TypeError: An entry is not a rule.
     """
     if isinstance(rules, str):
         return find_pack(rules).rules()

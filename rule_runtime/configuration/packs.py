@@ -1,4 +1,4 @@
-"""Packs: rules with their parameters that are used together."""
+"""Packs: sets of rules with their parameters."""
 
 from __future__ import annotations
 
@@ -23,20 +23,18 @@ _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input
 
 @dataclass(frozen=True)
 class Pack:
-    """Rules that are used together.
+    """A set of rules.
 
     Attributes:
         name: Its name.
-        summary: What it is for, in one sentence.
-        parameters: Names of rules, and the parameters in which each differs from its defaults.
-        save_interval: Steps between two that are saved, for all collections; None to save what each
-            rule asks for by itself.
-        activations_interval: Steps between two at which values of activations and of the inputs of
-            models are saved, which are most of what a run stores; None for `save_interval`.
-        begins_densely: Whether steps of `DENSE_STEPS` are saved as well.
-        statistics_only: Whether values are stored only where a rule asks for them by
-            `save_raw_tensor`.
-        stops: Names of those rules whose findings are reason enough to stop a job.
+        summary: Its purpose in one sentence.
+        parameters: Names of rules with the parameters that differ from their defaults.
+        save_interval: Interval of saved steps for all collections; None for each rule's own.
+        activations_interval: Interval of saved values of activations and model inputs, the largest
+            part of the stored data; None for `save_interval`.
+        begins_densely: Whether to save also the steps of `DENSE_STEPS`.
+        statistics_only: Whether values are stored only for rules with `save_raw_tensor`.
+        stops: Names of the rules whose findings stop a job.
     """
 
     name: str
@@ -57,27 +55,27 @@ class Pack:
         return {name: create_rule(name, given) for name, given in self.parameters.items()}
 
     def collections(self) -> tuple[CollectionConfig, ...]:
-        """Return what the hook should save for the rules together."""
+        """Return the collections that the hook should save for all rules."""
         return self.collections_for(self.rules().values())
 
     def collections_for(self, rules: Iterable[Rule]) -> tuple[CollectionConfig, ...]:
-        """Return what the hook should save for other rules, as often and in the form of the pack.
+        """Return the collections for other rules, with the pack's save steps and form.
 
         Args:
             rules: The rules.
 
         Raises:
-            ValueError: Rules ask for what cannot be had together.
+            ValueError: Needs of rules conflict.
         """
         asked = [config for rule in rules for config in rule.requires()]
         joined = merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
         return merged(CollectionConfig(of.name, self._timed(of)) for of in joined)
 
     def with_interval(self, save_interval: int) -> Pack:
-        """Return the pack with exactly this interval between steps that are saved.
+        """Return the pack with exactly this save interval.
 
         Args:
-            save_interval: Steps between two that are saved, also of activations and at the start.
+            save_interval: Interval of saved steps, also for activations and at the start.
         """
         return replace(
             self,
@@ -87,10 +85,10 @@ class Pack:
         )
 
     def _timed(self, config: CollectionConfig) -> dict[str, str]:
-        """Return the parameters with the steps of the pack.
+        """Return the parameters with the pack's save steps.
 
-        Values of activations are saved more rarely, after step 10 at multiples of `save_interval`
-        at most.
+        Values of activations are saved less often; after step 10 only at multiples of
+        `save_interval`.
         """
         parameters = dict(config.parameters)
         has_values = parameters.get("save_raw_tensor") == "True"
@@ -203,7 +201,7 @@ def find_pack(name: str) -> Pack:
     """Return a pack.
 
     Raises:
-        ValueError: There is none of this name.
+        ValueError: There is no such pack.
     """
     if name not in PACKS:
         raise ValueError(f"there is no pack {name!r}{nearest(name, PACKS)}")

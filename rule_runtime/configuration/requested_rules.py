@@ -1,8 +1,8 @@
-"""The rules that a job asks for, as they can be judged, and what is wrong with how it does.
+"""Parses the rules that a job configures, and the problems of its configuration.
 
-`job.json` says whatever its writer likes: one bad entry must not keep the other rules from judging.
-A rule's name becomes part of keys and of folders' names, so one that cannot be is left out, and
-told.
+`job.json` is untrusted: an invalid entry must not prevent other rules from evaluation. A rule's
+name becomes part of keys and folder names, so entries with an invalid name are skipped and
+reported.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Final
 __all__ = ["PACK", "PROBLEMS", "AskedRule", "asked_rules", "is_rule_name"]
 
 PACK: Final = "Pack"
-"""Member of an entry that names the pack by which the rule came; absent where it was asked for by
-its own name."""
+"""Member of an entry with the name of the rule's pack; missing for rules without a pack."""
 PROBLEMS: Final = "DebugRuleConfigurations"
 """Name for errors of the whole list; no rule can have it."""
 
@@ -27,12 +26,12 @@ _TEXTS: Final = ("source_s3_uri", "rule_to_invoke")
 
 @dataclass(frozen=True)
 class AskedRule:
-    """A rule that a job asks for.
+    """A rule that a job configures.
 
     Attributes:
-        parameters: Its parameters; none where they cannot be used.
-        problem: Why it cannot judge; empty if its entry is well formed.
-        pack: The pack by which it came; empty where it was asked for by its own name.
+        parameters: Its parameters; empty if they are invalid.
+        problem: Why it cannot be evaluated; empty if its entry is valid.
+        pack: The rule's pack; empty for rules without a pack.
     """
 
     parameters: Mapping[str, Any]
@@ -41,37 +40,37 @@ class AskedRule:
 
     @property
     def source(self) -> str | None:
-        """File of a custom rule; None for a rule that is installed."""
+        """File of a custom rule; None for an installed rule."""
         source: str | None = self.parameters.get("source_s3_uri")
         return source
 
     def invoked(self, name: str) -> str:
-        """Return the name of the class that judges.
+        """Return the name of the rule's class.
 
         Args:
-            name: The rule's configuration name, which is that of the class unless it is told.
+            name: The rule's configuration name, which is the default of the class name.
         """
         return str(self.parameters.get("rule_to_invoke") or name)
 
 
 def is_rule_name(text: str) -> bool:
-    """Return whether a text can be a rule's configuration name: 1 to 256 printable characters.
+    """Return whether a text is a valid configuration name: 1 to 256 printable characters.
 
-    CreateTrainingJob takes any text of that length; "#" begins the keys of other items of the
-    functions' table.
+    CreateTrainingJob accepts any text of that length. In the functions' table, "#" begins the keys
+    of other items.
     """
     return 0 < len(text) <= _MAX_NAME and text.isprintable() and text[0] != "#"
 
 
 def asked_rules(entries: Iterable[object]) -> tuple[dict[str, AskedRule], tuple[str, ...]]:
-    """Return the rules that a job asks for.
+    """Return the rules that a job configures.
 
     Args:
         entries: `DebugRuleConfigurations`, unchecked.
 
     Returns:
-        Each rule by its configuration name, in the order of the entries; and the first things that
-        are wrong with the list.
+        Each rule by its configuration name, in the order of the entries; and the first problems
+        of the list.
     """
     rules: dict[str, AskedRule] = {}
     problems: list[str] = []

@@ -1,11 +1,11 @@
-"""The built-in rules as the training API takes them, under the names of `smdebug_rulesconfig`.
+"""The built-in rules for the training API, with the names of `smdebug_rulesconfig`.
 
-Each function returns a new dict, equal to what `smdebug_rulesconfig` 1.0.2 returns, to be given to
-`Rule.sagemaker`. Where it names no collection, the rule looks at what the job saves anyway; what a
-rule needs in our evaluators says its `requires()`.
+Each function returns a new dict for `Rule.sagemaker`, equal to that of `smdebug_rulesconfig` 1.0.2.
+If it names no collection, the rule uses what the job saves anyway; `requires()` of our rule lists
+what it needs.
 
-Other than there: `get_collection("relu_output")` and `get_collection("relu_input")` are as well
-formed as the others, and a name that is none is an error with the nearest one, not None.
+Differences from there: `get_collection("relu_output")` and `get_collection("relu_input")` have the
+same form as the others. An unknown name is an error that suggests the nearest one, not None.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def get_collection(collection_name: str) -> dict[str, Any]:
     """Return a ready-made collection, a member of `CollectionConfigurations`.
 
     Raises:
-        ValueError: If there is none of that name.
+        ValueError: If there is no such collection.
     """
     if collection_name not in _COLLECTIONS:
         hint = nearest(collection_name, _COLLECTIONS)

@@ -1,4 +1,4 @@
-"""Rules, hook configurations and TensorBoard's output of the SageMaker SDK, taken as ours."""
+"""Converts rules, hook configurations and TensorBoard output of the SageMaker SDK."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ACTIONS = "action_json"
 
 
 def as_rule(rule: object) -> Rule:
-    """Return a rule as ours: ours, the SDK's, or a member of `DebugRuleConfigurations`.
+    """Convert a rule of the SDK, or a member of `DebugRuleConfigurations`.
 
     Raises:
-        TypeError: It is no rule, or one of the profiler's.
+        TypeError: It is not a rule, or it is a profiler rule.
         ValueError: A value is known only while a pipeline runs.
     """
     if isinstance(rule, Rule):
@@ -40,20 +40,20 @@ def as_rule(rule: object) -> Rule:
 
 
 def as_hook_config(hook: object) -> DebuggerHookConfig:
-    """Return what the hook saves as ours: ours, the SDK's, or a `DebugHookConfig`.
+    """Convert a hook configuration of the SDK, or a `DebugHookConfig`.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a hook configuration.
         ValueError: A value is known only while a pipeline runs.
     """
     return taken(hook, DebuggerHookConfig, "collection_configs", "hook_parameters")
 
 
 def as_tensorboard(config: object) -> TensorBoardOutputConfig:
-    """Return TensorBoard's output as ours: ours, the SDK's, or a `TensorBoardOutputConfig`.
+    """Convert a TensorBoard output of the SDK, or a `TensorBoardOutputConfig`.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a TensorBoard output.
         ValueError: A value is known only while a pipeline runs.
     """
     return taken(config, TensorBoardOutputConfig, "s3_output_path")
