@@ -1,4 +1,4 @@
-"""Rules of users: files in the original client's style or in ours, loaded where that is allowed."""
+"""Loads custom rules: files in the original client's style or in that of Stepwatch."""
 
 from __future__ import annotations
 

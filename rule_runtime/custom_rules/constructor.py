@@ -1,4 +1,4 @@
-"""Arguments for the constructor of a class, out of parameters that may all be strings."""
+"""Converts parameters, which may be strings, to constructor arguments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LISTS: Final = (list, set, frozenset)
 
 
 def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the arguments of a class's constructor, those that are annotated as their types.
+    """Return the arguments of a class's constructor, converted to the annotated types.
 
-    The first one, the trial, and `other_trials` are not looked at.
+    The first argument, the trial, and `other_trials` are ignored.
 
     Raises:
-        ParameterError: If the class does not take a parameter, misses one, or a value is not valid;
-            the message names it.
+        ParameterError: If a parameter is unknown or missing, or a value is invalid; names the
+            parameter.
     """
     accepted = _beside_the_trial(cls)
     named = {p.name: p for p in accepted if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
@@ -49,7 +49,7 @@ def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[s
 
 
 def _beside_the_trial(cls: type[Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a constructor behind `self` and the trial."""
+    """Return the parameters of a constructor after `self` and the trial."""
     parameters = list(inspect.signature(cls.__init__).parameters.values())
     for num_taken, parameter in enumerate(parameters[:_NUM_BEFORE], start=1):
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -66,7 +66,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):
         pass
-    # Some names exist only for type checkers, for example the trial's: take the hints that resolve.
+    # Some names exist only for type checkers, such as the trial's: use the hints that resolve.
     hints = {}
     for name, hint in getattr(function, "__annotations__", {}).items():
         stub = type("_", (), {"__annotations__": {name: hint}, "__module__": function.__module__})

@@ -1,4 +1,4 @@
-"""What a rule written for the original client may raise; names and texts are the original's."""
+"""Errors for rules of the original client, with the original's names and texts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class InsufficientInformationForRuleInvocation(TrialError):  # noqa: N818
 
 
 class NoMoreProfilerData(TrialError):  # noqa: N818
-    """Training ended before a time; raised by rules that look at a profile, which we have not."""
+    """Training ended before a time; raised by rules for profiles, which Stepwatch lacks."""
 
     def __init__(self, timestamp: float) -> None:
         super().__init__(f"Looking for timestamp {timestamp} and reached end of training.")

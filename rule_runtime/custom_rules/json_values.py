@@ -1,6 +1,6 @@
-"""Python values as JSON and back, each as what it was: a tuple stays a tuple, a float32 a float32.
+"""Converts Python values to JSON and back without a change of type, such as tuple or float32.
 
-Only values are kept, never code: nothing that was kept can run anything when it is read again.
+Only data is stored, so reading it cannot run code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hook_layer.format.modes import ModeKeys
 __all__ = ["UnkeepableError", "kept", "restored"]
 
 MAX_ARRAY_BYTES: Final = 64 << 10
-"""Size of the largest array that is kept."""
+"""Size of the largest stored array."""
 
 _MAX_DEPTH: Final = 32
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
@@ -52,7 +52,7 @@ Find = Callable[["list[Any]"], Any]
 
 
 class UnkeepableError(TypeError):
-    """A value that JSON cannot hold faithfully."""
+    """A value that JSON cannot represent exactly."""
 
 
 def _no_reference(_: Any) -> list[Any] | None:
@@ -63,15 +63,15 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
     """Return a value as JSON.
 
     Args:
-        value: Numbers, strings, None, bytes, dates, times with no zone or a fixed one, the
-            containers of Python and its `collections`, modes, regular expressions, and numbers and
+        value: Numbers, strings, None, bytes, dates, times without or with a fixed time zone,
+            containers of Python and `collections`, modes, regular expressions, and numbers and
             arrays of numpy.
-        refer: Returns `["reference", ...]` for a value that must be found again elsewhere, e.g. a
-            trial; None for any other.
-        depth: How deep in another value it is.
+        refer: Returns `["reference", ...]` for a value that is stored elsewhere, such as a trial;
+            None for any other.
+        depth: Nesting depth of the value.
 
     Raises:
-        UnkeepableError: If it is anything else, too large, or contains itself.
+        UnkeepableError: If it has another type, is too large, or contains itself.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -81,7 +81,7 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
     name = kind.__name__
     if _SEQUENCES.get(name) is kind:
         items = [kept(item, refer, depth + 1) for item in value]
-        # The order of a set differs from process to process.
+        # The order of a set differs between processes.
         return [name, sorted(items, key=repr) if name.endswith("set") else items]
     if _MAPPINGS.get(name) is kind:
         return [name, _pairs(value, refer, depth)]
@@ -93,7 +93,7 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
 
 
 def restored(data: Any, find: Find | None = None) -> Any:
-    """Return the value that `kept` made JSON of."""
+    """Return the value from the JSON of `kept`."""
     if not isinstance(data, list):
         return data
     name, *rest = data

@@ -1,8 +1,7 @@
-"""Custom rules: a class in a file of the user, ours or one written for the original client.
+"""Loads a custom rule: a class in a user's file, also in the original client's style.
 
-A rule is code, so it is loaded only from where the operator allowed it, and may be pinned by the
-SHA-256 of its file. A file is a module of its own: it imports installed packages only, and no
-neighbouring files.
+A rule is code, so it is loaded only from places that the operator allowed. It can be pinned by the
+SHA-256 of its file. The file can import installed packages, but no neighbouring files.
 """
 
 from __future__ import annotations
@@ -31,10 +30,11 @@ from rule_runtime.engine.step_bounds import bounded, split_bounds
 __all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule"]
 
 MAX_SOURCE_BYTES: Final = 1 << 20
-"""Longest file of a rule."""
+"""Maximum size of a rule's file."""
 
 _AS_TEXT: Final = __future__.annotations.compiler_flag
-"""Annotations stay texts in every version of Python: some name what only a type checker knows."""
+"""Annotations stay text in every Python version, because some names exist only for type checkers.
+"""
 _ALIASED: Final = frozenset({"smdebug", "smdebug_rulesconfig"})
 _OTHER_TRIAL: Final = "other_trial_"
 _SERVICE: Final = frozenset({"rule_to_invoke", "source_s3_uri", "base_trial", "action_json"})
@@ -55,21 +55,21 @@ def load_custom_rule(
     Args:
         source: Path or URI of the file.
         rule_to_invoke: Name of the class: a subclass of `rule_runtime.Rule`, or of `smdebug`'s.
-        parameters: Its parameters, which may be strings: they are made what the annotations of the
-            class say; without an annotation a string stays one. `other_trial_0`, `other_trial_1`
-            and so on name the trials that a class takes as `other_trials`. `start_step` and
-            `end_step` bound the judged steps, unless the class takes them itself.
-        allowed: Folders, absolute, and URIs below which files may be loaded; of nowhere else.
+        parameters: Its parameters. Strings are converted to the annotated types; without an
+            annotation they stay strings. `other_trial_0`, `other_trial_1` and so on name the trials
+            of a class with `other_trials`. `start_step` and `end_step` bound the evaluated steps,
+            unless the class defines them itself.
+        allowed: Absolute folders, and URIs, from which files may be loaded.
         sha256: SHA-256 that the file must have, in hexadecimal digits.
-        hide_smdebug: True to let `smdebug` mean ours from now on where the real one is installed.
+        hide_smdebug: True to replace an installed `smdebug` by Stepwatch's from now on.
         open_folder: Returns the store at a folder.
 
     Raises:
-        TypeError: If `allowed` is one place and no list of them.
-        CustomRuleError: If the file may not be loaded, does not exist, is too long or another than
-            the pinned one, or if its code fails or has no such rule.
-        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
-        AliasError: If the file imports `smdebug`, and that is the real one here.
+        TypeError: If `allowed` is not a list.
+        CustomRuleError: If the file must not be loaded, does not exist, is too long or has the
+            wrong SHA-256, or if its code fails or has no such rule.
+        ParameterError: If a parameter is unknown or missing, or a value is invalid.
+        AliasError: If the file imports `smdebug`, and the real one is installed.
         StorageError: If the storage cannot be read.
     """
     text = os.fspath(source)
@@ -90,7 +90,7 @@ def _read(
     allowed: Collection[str | os.PathLike[str]],
     open_folder: Callable[[str], Store],
 ) -> bytes:
-    if isinstance(allowed, (str, bytes, os.PathLike)):  # a text would allow its characters
+    if isinstance(allowed, (str, bytes, os.PathLike)):  # a single string would allow its characters
         raise TypeError(f"allowed is {allowed!r}, but must be a list of folders and URIs")
     places = [_allowed_folder(os.fspath(place)) for place in allowed]
     folder, name, found = _place(source)
@@ -114,7 +114,7 @@ def _read(
 
 
 def _allowed_folder(place: str) -> str:
-    """Return what the folders of files below a place begin with."""
+    """Return the prefix of the files in an allowed place."""
     scheme, is_uri, path = place.partition("://")
     is_local = not is_uri or scheme == "file"
     is_absolute = path.startswith("/") if is_uri else Path(place).expanduser().is_absolute()
@@ -128,7 +128,7 @@ def _allowed_folder(place: str) -> str:
 
 
 def _place(source: str) -> tuple[str, str, str]:
-    """Return what a file's folder is compared by, the file's name, and the folder to open."""
+    """Return the folder for the comparison, the file's name, and the folder to open."""
     scheme, is_uri, path = source.partition("://")
     if not is_uri or scheme == "file":
         real = Path(unquote(path) if is_uri else source).expanduser().resolve()
@@ -152,7 +152,7 @@ def _pinned(source: str, data: bytes, sha256: str | None) -> bytes:
 
 
 def _module(source: str, data: bytes, *, hide_smdebug: bool) -> ModuleType:
-    # The same file at another place is another module: its errors name the place.
+    # The same file at another place is another module: its errors show the place.
     digest = hashlib.sha256(source.encode() + b"\0" + data).hexdigest()
     name = f"stepwatch_custom_rule_{digest[:24]}"
     if name in sys.modules:
@@ -169,7 +169,7 @@ def _module(source: str, data: bytes, *, hide_smdebug: bool) -> ModuleType:
     module.__file__ = source
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[source] = (len(data), None, lines, source)
-    sys.modules[name] = module  # dataclasses and annotations look their module up
+    sys.modules[name] = module  # dataclasses and annotations look up their module
     try:
         exec(compile(tree, source, "exec", _AS_TEXT, dont_inherit=True), vars(module))  # noqa: S102
     except (Exception, SystemExit) as error:
@@ -209,7 +209,7 @@ def _rule_class(module: ModuleType, name: str) -> type[Any]:
 
 
 def _no_rule(module: ModuleType, name: str, classes: Mapping[str, type[Any]]) -> CustomRuleError:
-    """Return the error for a name in a file that is no rule."""
+    """Return the error for a name in a file that is not a rule."""
     found: object = vars(module).get(name)
     form = f"write `class {name}(stepwatch.Rule):`"
     if isinstance(found, type) and inspect.isabstract(found):

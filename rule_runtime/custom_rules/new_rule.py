@@ -1,4 +1,4 @@
-"""Writes the files with which a new rule begins: the rule and its test."""
+"""Writes the template files of a new rule and its test."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_finds_a_norm_above_the_bound() -> None:
 
 
 class NewRule(NamedTuple):
-    """What was written.
+    """The written files.
 
     Attributes:
         name: Name of the class.
@@ -94,11 +94,11 @@ def write_rule(name: str, folder: Path) -> NewRule:
 
     Args:
         name: Name of the rule, as `weight_norm` or `WeightNorm`.
-        folder: Where to write.
+        folder: Folder of the files.
 
     Raises:
-        ValueError: The name is none of a Python module, or another module or rule has it.
-        FileExistsError: There is such a file already.
+        ValueError: The name is not a valid module name, or another module or rule has it.
+        FileExistsError: A file exists already.
         OSError: The files cannot be written.
     """
     module = snake_case(name)

@@ -1,4 +1,4 @@
-"""The tensors that a rule written for the original client declares to need at a step."""
+"""The tensors that a rule of the original client requires at a step."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RequiredTensorsForTrial:
 
         Args:
             name: Name of the tensor, or a regular expression.
-            steps: Global steps; several calls for a tensor add up.
-            should_match_regex: True if `name` is a regular expression, which may match none.
+            steps: Global steps; several calls for a tensor accumulate.
+            should_match_regex: True for a regular expression, which may match no tensor.
 
         Raises:
             TensorUnavailable: If no tensor has the name.
@@ -59,20 +59,19 @@ class RequiredTensorsForTrial:
         return self._tensors.values()
 
     def clear(self) -> None:
-        """Require nothing."""
+        """Remove all requirements."""
         self._tensor_steps.clear()
         self._tensors.clear()
 
     def fetch(self) -> None:
-        """Wait until the required steps can be read, and see that the tensors were saved at them.
+        """Wait until the required steps can be read, and check that the tensors were saved.
 
-        This reads no values. The rule reads them when it uses them, or not at all if statistics
-        suffice.
+        It reads no values. The rule reads them on use, or not at all if statistics suffice.
 
         Raises:
             StepUnavailable: If a step was passed without being saved.
             NoMoreData: If the training ended before a step.
-            TensorUnavailableForStep: If nothing of a tensor was saved at a step.
+            TensorUnavailableForStep: If no data of a tensor was saved at a step.
         """
         self.trial.wait_for_steps(
             sorted({s for steps in self._tensor_steps.values() for s in steps})
@@ -88,7 +87,7 @@ class RequiredTensors:
     """The tensors that a rule needs, by trial; see `RequiredTensorsForTrial` for the methods.
 
     Args:
-        base_trial: The trial that is meant where none is named.
+        base_trial: The default trial.
         other_trials: The further trials of the rule.
     """
 
@@ -120,12 +119,12 @@ class RequiredTensors:
         return self._of(trial).get()
 
     def clear(self) -> None:
-        """Require nothing of any trial."""
+        """Remove all requirements of all trials."""
         for required in self._per_trial.values():
             required.clear()
 
     def fetch(self) -> None:
-        """Wait for what is required of every trial, and see that it was saved."""
+        """Wait for the requirements of every trial, and check that they were saved."""
         for required in self._per_trial.values():
             required.fetch()
 

@@ -1,7 +1,7 @@
-"""The actions that a rule's configuration asks for: read and remembered, not carried out.
+"""Parses and records the actions in a rule's configuration; does not execute them.
 
-Stopping a job and sending messages are the work of anyone who runs the evaluation, which sees the
-finding itself. So a rule that somebody evaluates only to look at a run stops nothing.
+The program that runs the evaluation sees the finding, and stops jobs and sends messages itself. So
+an evaluation for inspection stops nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _logger = logging.getLogger("stepwatch")
 
 @dataclass
 class StopTrainingAction:
-    """Asks to stop the training job whose name begins with a prefix.
+    """Requests to stop the training job whose name has a prefix.
 
     Attributes:
         rule_name: The rule that asks.
-        training_job_prefix: Beginning of the job's name, as it was written.
-        messages: What came with each time that the rule fired.
+        training_job_prefix: Prefix of the job's name, as configured.
+        messages: The message of each time that the rule fired.
     """
 
     rule_name: str
@@ -33,19 +33,19 @@ class StopTrainingAction:
     messages: list[str] = field(default_factory=list)
 
     def invoke(self, message: str = "") -> None:
-        """Remember that the rule fired."""
+        """Record that the rule fired."""
         self.messages.append(message)
 
 
 @dataclass
 class MessageAction:
-    """Asks to send a message.
+    """Requests to send a message.
 
     Attributes:
         rule_name: The rule that asks.
         message_type: `email` or `sms`.
         message_endpoint: Address or number.
-        messages: What came with each time that the rule fired.
+        messages: The message of each time that the rule fired.
     """
 
     rule_name: str
@@ -54,7 +54,7 @@ class MessageAction:
     messages: list[str] = field(default_factory=list)
 
     def invoke(self, message: str = "") -> None:
-        """Remember that the rule fired."""
+        """Record that the rule fired."""
         self.messages.append(message)
 
 
@@ -62,16 +62,16 @@ class Actions:
     """The actions of a rule.
 
     Args:
-        actions_str: JSON: an action or a list of them, each with its `name` (`stoptraining`,
-            `email`, `sms`) and `training_job_prefix` or `endpoint`. What is no action is left out
-            with a log line, as the original does.
+        actions_str: JSON of an action or a list of actions, each with its `name` (`stoptraining`,
+            `email`, `sms`) and `training_job_prefix` or `endpoint`. Invalid actions are skipped
+            with a log line, as in the original.
         rule_name: Name of the rule.
 
     Attributes:
-        actions: The actions in their order.
+        actions: The actions in order.
 
     Raises:
-        ValueError: If it is no JSON.
+        ValueError: If it is not JSON.
     """
 
     def __init__(self, actions_str: str | None = "", rule_name: str = "") -> None:
@@ -88,7 +88,7 @@ class Actions:
                 self.actions.append(action)
 
     def invoke(self, message: str = "") -> None:
-        """Remember in each action that the rule fired."""
+        """Record in each action that the rule fired."""
         for action in self.actions:
             action.invoke(message)
 
@@ -98,7 +98,7 @@ def _parsed(text: str, rule_name: str) -> Any:
         try:
             return json.loads(text)
         except ValueError:
-            return json.loads(text.replace('\\"', '"'))  # as the client's actions are serialised
+            return json.loads(text.replace('\\"', '"'))  # format of the client's actions
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"rule {rule_name}: the actions {text[:200]!r} are no JSON: {error}"

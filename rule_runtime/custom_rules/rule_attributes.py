@@ -1,4 +1,4 @@
-"""The attributes of a rule written for the original client, as JSON between two steps."""
+"""Stores the attributes of an original client's rule as JSON between two steps."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _logger: Final = logging.getLogger("stepwatch")
 __all__ = ["MAX_KEPT_CHARACTERS", "KeptAttributes"]
 
 MAX_KEPT_CHARACTERS: Final = 256 << 10
-"""Length of the JSON of all attributes; what is kept between calls has to fit into a table."""
+"""Maximum length of the JSON of all attributes, so that it fits into a table."""
 
 _IN_PLACE: Final = '["in place"]'
 _OF_THE_BASE: Final = frozenset(
     {"base_trial", "other_trials", "trials", "req_tensors", "logger", "_actions"}
 )
-"""Attributes that `Rule.__init__` makes anew in every process."""
+"""Attributes that `Rule.__init__` sets in every process."""
 
 _CONSTANT: Final = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
     *(type, functools.partial, logging.Logger, np.ufunc),
 )
-"""What cannot change: taken from the constructor as long as it is what the constructor made."""
+"""Constant types: taken from the constructor while unchanged."""
 
 
 class _Handle:
-    """What a constructor made and JSON cannot hold: a lock, a client, a table of settings.
+    """A constructor's object that JSON cannot represent: a lock, a client, a table of settings.
 
-    It stays where it is as long as nobody changes it, and every process makes its own.
+    Every process creates its own. It is not stored while it is unchanged.
     """
 
     def __init__(self, value: Any) -> None:
@@ -54,11 +54,11 @@ class _Handle:
         self._has_warned = False
 
     def is_unchanged(self, value: Any) -> bool:
-        """Return whether a value is this one, as it was; of a lock or a client it is not known."""
+        """Return whether a value is this object, unchanged as far as pickle can tell."""
         return value is self.value and _print(value) == self._print
 
     def warn(self, rule: str, name: str) -> None:
-        """Warn once that it is not kept."""
+        """Warn once that it is not stored."""
         if not self._has_warned:
             message = "%s: the attribute %r, a %s, is what __init__ makes in every process"
             _logger.warning(message, rule, name, type(self.value).__qualname__)
@@ -66,14 +66,14 @@ class _Handle:
 
 
 def _print(value: Any) -> bytes | None:
-    try:  # to see whether it changed; nothing is ever unpickled
+    try:  # only to detect changes; nothing is ever unpickled
         return hashlib.sha256(pickle.dumps(value)).digest()
     except Exception:  # noqa: BLE001 - whatever it is, it says in its own way that it cannot
         return None
 
 
 class KeptAttributes:
-    """Takes the attributes of a rule out as JSON, and puts them in again."""
+    """Saves the attributes of a rule as JSON and restores them."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
@@ -92,7 +92,7 @@ class KeptAttributes:
         """Return the attributes as the text of a JSON object.
 
         Raises:
-            UnkeepableError: If one cannot be kept, or all are too much; the message names it.
+            UnkeepableError: If one cannot be stored, or all are too large; names the attribute.
         """
         taken: dict[str, str] = {}
         for name, value in sorted(vars(self._rule).items()):
@@ -123,7 +123,7 @@ class KeptAttributes:
         return f"{{{text}}}"
 
     def put_back(self, taken: str) -> None:
-        """Give the rule the attributes that were taken, and no others."""
+        """Set the rule's attributes to the saved ones, and remove others."""
         attributes = vars(self._rule)
         for name in [name for name in attributes if name not in _OF_THE_BASE]:
             del attributes[name]
@@ -144,7 +144,7 @@ class KeptAttributes:
         return False
 
     def _of_a_class(self, value: Any) -> list[Any] | None:
-        """Return a value of a class that the rule's file knows: its name and its fields."""
+        """Return the name and fields of an object whose class the rule's file knows."""
         cls = type(value)
         if self._class(cls.__name__) is not cls:
             return None

@@ -1,4 +1,4 @@
-"""Makes a rule of a user's class; a mistake in the class is shown with its line and the remedy."""
+"""Creates a rule from a user's class; errors in the class name the line and the remedy."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ARGUMENTS: Final = 3
 
 
 class CustomRuleError(ValueError):
-    """A custom rule that may not be loaded, cannot be found, or is none."""
+    """A custom rule that must not be loaded, cannot be found, or is invalid."""
 
 
 def made_rule(cls: type[Rule], given: Mapping[str, object]) -> Rule:
-    """Return a rule of a user's class.
+    """Return a rule from a user's class.
 
     Raises:
-        CustomRuleError: If there is a mistake in the class; the message has its line.
+        CustomRuleError: If the class has an error; the message has its line.
         ParameterError: If a given parameter does not fit the class.
     """
     _check_signature(cls)
@@ -48,18 +48,18 @@ def made_rule(cls: type[Rule], given: Mapping[str, object]) -> Rule:
         wanted: object = cls.collections if declares else rule.requires()
     except ParameterError:
         raise
-    except (Exception, SystemExit) as error:  # anybody's code
+    except (Exception, SystemExit) as error:  # custom code
         raise CustomRuleError(failure_reason(error, cls)) from error
     _check_collections(cls, wanted, "collections" if declares else "requires")
     return rule
 
 
 def in_class(cls: type[Any], text: str, member: str = "") -> CustomRuleError:
-    """Return the error for a mistake in a class, with the line of the class or of a member.
+    """Return the error for a class, with the line of the class or of a member.
 
     Args:
         cls: The class.
-        text: What is wrong, and what was expected.
+        text: The problem, and what was expected.
         member: Name of an attribute or method; empty for the class itself.
     """
     file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""

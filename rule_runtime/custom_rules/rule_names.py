@@ -1,4 +1,4 @@
-"""Naming the rules of a file without running it."""
+"""Lists the rules in a file without running it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BASE: Final = "Rule"
 
 
 def rule_names(source: bytes, known: Collection[str] = ()) -> list[str]:
-    """Return the names of the classes of a file that look like rules, in its order.
+    """Return the names of the classes in a file that look like rules, in file order.
 
     Args:
         source: The file.
-        known: Names of rules that the file may derive its own from.
+        known: Names of rules that can be base classes.
 
     Returns:
-        The names; none if the file is no Python.
+        The names; empty if the file is not Python.
     """
     try:
         tree = ast.parse(source)

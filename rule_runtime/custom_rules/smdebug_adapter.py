@@ -1,4 +1,4 @@
-"""Rules that were written for the original client, evaluated as ours are."""
+"""Evaluates rules of the original client like those of Stepwatch."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 __all__ = ["SmdebugRule"]
 
 _MAX_RUNS: Final = 8
-"""Runs whose trials are kept in memory by all rules of a process together."""
+"""Maximum number of runs whose trials all rules of a process keep in memory."""
 _ATTRIBUTES: Final = "attributes"
 _FAILURE: Final = "failure"
 _STEP: Final = "step"
 
 
 class _Made(NamedTuple):
-    """An object of the class, and what keeps its attributes."""
+    """An object of the class, and the storage of its attributes."""
 
     rule: OriginalRule
     attributes: KeptAttributes
 
 
 class _JudgedRun:
-    """What is kept in this process of one run."""
+    """The state of one run in this process."""
 
     def __init__(self, trial: TrialAtStep) -> None:
         self.trial = trial
@@ -56,7 +56,7 @@ class _JudgedRun:
         self.made: _Made | None = None
 
     def look_at_others(self, step: StepView, roots: Sequence[str]) -> None:
-        """Open the other trials, or look for what they saved since."""
+        """Open the other trials, or look for their new files."""
         for trial in self.others:
             if not trial.loaded_all_steps:
                 trial.refresh()
@@ -64,23 +64,22 @@ class _JudgedRun:
 
 
 class SmdebugRule(Rule):
-    """Judges steps by a class written for the original client.
+    """Evaluates steps with a class written for the original client.
 
-    The class is constructed with the trial as it is at the first step that is judged. Between two
-    steps its attributes are kept as JSON, so that it does not matter in how many calls or processes
-    a run is judged; what cannot be kept ends the evaluation, with the attribute's name.
+    The class is constructed with the trial as of the first evaluated step. Between two steps its
+    attributes are stored as JSON. So the result does not depend on the number of calls or
+    processes. An attribute that cannot be stored ends the evaluation with an error that names it.
 
     Args:
         rule_class: The class.
-        arguments: Arguments of its constructor beside `base_trial` and `other_trials`.
-        other_trials: Paths, URIs or job names of the trials that it is given as `other_trials`;
-            None for a class that takes none.
+        arguments: Arguments of its constructor besides `base_trial` and `other_trials`.
+        other_trials: Paths, URIs or job names for its argument `other_trials`; None if it has none.
 
     Attributes:
         rule_class: The class.
     """
 
-    # Class variables in name, for they are no parameters of the rule.
+    # Declared as class variables, because they are not parameters of the rule.
     rule_class: ClassVar[type[Any]]
     _arguments: ClassVar[Mapping[str, Any]]
     _other_trials: ClassVar[Sequence[str] | None]
@@ -98,7 +97,7 @@ class SmdebugRule(Rule):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What it was made with: arguments of the class, and the names of other trials."""
+        """The arguments of the class, and the names of other trials."""
         others = enumerate(self._other_trials or ())
         return {**self._arguments, **{f"other_trial_{i}": name for i, name in others}}
 
@@ -109,7 +108,7 @@ class SmdebugRule(Rule):
     __hash__ = object.__hash__
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Let the class judge one step."""
+        """Evaluate one step with the class."""
         if _FAILURE in memory:
             return Failed(memory[_FAILURE])
         made: _Made | None = None
@@ -142,7 +141,7 @@ class SmdebugRule(Rule):
         return outcome
 
     def _object(self, step: StepView, memory: Memory) -> _Made:
-        """Return the object that the memory describes, with its trials at the step."""
+        """Return the object from the memory, with its trials at the step."""
         key = (self, *run_of(step))
         judged = _runs.pop(key, None)
         if judged is None or judged.trial.step > step.step:
@@ -163,7 +162,7 @@ class SmdebugRule(Rule):
         return judged.made
 
     def _make(self, judged: _JudgedRun) -> _Made:
-        arguments = copy.deepcopy(dict(self._arguments))  # a list may be added to
+        arguments = copy.deepcopy(dict(self._arguments))  # a list may grow
         if self._other_trials is not None:
             arguments["other_trials"] = judged.others
         make: Any = self.rule_class

@@ -1,6 +1,6 @@
-"""`Rule` and `invoke_rule` as the original client has them, over trials of ours.
+"""The original client's `Rule` and `invoke_rule` for trials of Stepwatch.
 
-`SmdebugRule` in `smdebug_adapter.py` evaluates such a rule wherever ours are evaluated.
+`SmdebugRule` in `smdebug_adapter.py` evaluates such a rule like those of Stepwatch.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _logger = logging.getLogger("stepwatch")
 
 
 class Rule(ABC):
-    """A condition that is looked for at every step of a trial; subclass it.
+    """A condition that is checked at every step of a trial; create a subclass.
 
     Args:
-        base_trial: The trial that is judged.
-        action_str: JSON of the actions that are asked for when the condition holds.
-        other_trials: Further trials that the rule looks at.
+        base_trial: The trial to evaluate.
+        action_str: JSON of the actions on a finding.
+        other_trials: Further trials for the rule.
 
     Attributes:
-        base_trial: The trial that is judged.
-        other_trials: The further trials, None if there are none.
-        trials: All of them, the judged one first.
-        req_tensors: What `set_required_tensors` declares.
+        base_trial: The trial to evaluate.
+        other_trials: The further trials; None if there are none.
+        trials: All trials, `base_trial` first.
+        req_tensors: The tensors declared in `set_required_tensors`.
         rule_name: Name of the class.
-        report: For the subclass to fill.
+        report: For use by the subclass.
         logger: The log of this package.
     """
 
@@ -64,14 +64,14 @@ class Rule(ABC):
         }
 
     def set_required_tensors(self, step: int) -> None:  # noqa: B027 - most rules need none
-        """Declare in `req_tensors` what `invoke_at_step` will look at."""
+        """Declare in `req_tensors` the tensors that `invoke_at_step` needs."""
 
     @abstractmethod
     def invoke_at_step(self, step: int) -> bool:
         """Return whether the condition holds at a step."""
 
     def invoke(self, step: int) -> None:
-        """Wait for a step and judge it.
+        """Wait for a step and evaluate it.
 
         Raises:
             RuleEvaluationConditionMet: If the condition holds.
@@ -85,7 +85,7 @@ class Rule(ABC):
 
 
 def condition_holds(rule: Rule, step: int) -> bool:
-    """Let a rule declare what it needs for a step, see that it is there, and judge the step."""
+    """Declare a rule's required tensors at a step, check that they exist, and evaluate the step."""
     with no_refresh(rule.trials):
         rule.req_tensors.clear()
         rule.set_required_tensors(step)
@@ -99,18 +99,18 @@ def invoke_rule(
     end_step: int | None = None,
     raise_eval_cond: bool = False,
 ) -> None:
-    """Judge the global steps of a rule's trial one after the other, waiting for those to come.
+    """Evaluate the global steps of a rule's trial in order, and wait for steps to come.
 
-    Steps that were not saved, or lack what the rule needs, are skipped.
+    Steps that were not saved, or lack required tensors, are skipped.
 
     Args:
         rule_obj: The rule.
         start_step: The first step.
-        end_step: The step before which it ends; None to go on until the training ends.
-        raise_eval_cond: True to end when the condition holds, by the exception that says so.
+        end_step: First step that is not evaluated; None to continue until the training ends.
+        raise_eval_cond: True to raise an exception when the condition holds.
 
     Raises:
-        NoMoreData: When the training has ended, if no `end_step` came before.
+        NoMoreData: When the training has ended before `end_step`.
         RuleEvaluationConditionMet: If the condition holds and `raise_eval_cond` is True.
     """
     step = start_step or 0

@@ -1,4 +1,4 @@
-"""A trial as it was when one of its steps was judged: nothing of what came later is seen."""
+"""The view of a trial as of one step, without later data."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from rule_runtime.trial.trial_collections import collection_members
 __all__ = ["TrialAtStep", "other_trial", "run_of"]
 
 _ALL: Final = "all"
-"""The collection that every tensor is in, whatever else it is in."""
+"""The collection of all tensors."""
 
 
 class TrialAtStep(Trial):
-    """The trial of a step with all its steps up to that one; it can go forward, never back.
+    """The trial of a step with all steps up to it; it can move forward, not back.
 
-    The next step costs its index files. A late first step, or a skipped step, costs a listing and
-    all index files up to it. A collection costs the collections files at the first step that asks
-    for it, and at later steps where it may have more tensors than the files list.
+    The next step reads its index files. A late first step, or a skipped step, needs a listing and
+    all index files up to it. The first step that uses a collection reads the collections files, and
+    so do later steps if the collection may have grown.
 
     Attributes:
-        step: Number of the last step that is seen.
+        step: Number of the last visible step.
     """
 
     def __init__(self, step: StepView) -> None:
         self.step = step.step
         self._last_collections: tuple[list[CollectionsFile], int] = ([], 0)
         self._has_all_tensors = False
-        self._own_matcher = NameMatcher()  # the other one's time is for what the rule asks
-        self._run = step.run  # whichever run the folder is about by now
+        self._own_matcher = NameMatcher()  # the other's time limit is for the rule
+        self._run = step.run  # the current run of the folder
         store = cast("Store", _ReadOnly(step.store))
         super().__init__(store, name=_name(store.uri), sleep=_unable_to_wait)
         self._set_completeness(step)
@@ -47,7 +47,7 @@ class TrialAtStep(Trial):
         return StepIndex(self.store, (None, self.step + 1), run=self._run)
 
     def _look(self, *, may_wait: bool) -> None:
-        """Show the steps up to this one; the end marker says nothing about them."""
+        """Show the steps up to this one; ignores the end marker."""
         del may_wait
         self._take_in(self._index.refresh())
 
@@ -55,8 +55,8 @@ class TrialAtStep(Trial):
         """Show the steps up to a later one.
 
         Args:
-            step: The later step.
-            is_next: True if nothing was saved between the step that is shown and this one.
+            step: A later step.
+            is_next: True if no step was saved between the current one and this one.
         """
         self.step = step.step
         self._index.end = step.step + 1
@@ -76,11 +76,11 @@ class TrialAtStep(Trial):
         return files
 
     def _may_have_grown(self, wanted: str | None) -> bool:
-        """Return whether a collection may have more tensors than the files listed at the last read.
+        """Return whether a collection may have more tensors than at the last read of its files.
 
-        It has no more if no new tensor was saved since and the files list a collection for each
-        tensor. It must also have regular expressions, or be the collection of all tensors: then
-        it is not filled by hand.
+        It has not grown if no new tensor was saved since and the files list a collection for each
+        tensor. It must also have regular expressions, or be the collection of all tensors: then it
+        is not filled by hand.
         """
         files, num_tensors = self._last_collections
         if wanted is None or not self._has_all_tensors or num_tensors != len(self._tensors):
@@ -99,17 +99,17 @@ class TrialAtStep(Trial):
         return not rest
 
     def _set_completeness(self, step: StepView) -> None:
-        # A step is judged without some of its workers only when they will never write it.
+        # A step without some of its workers is evaluated only if they will never write it.
         self.loaded_all_steps = not step.is_complete
 
 
 def run_of(step: StepView) -> tuple[str, str | None]:
-    """Return the URI of the root and the RunId of the run that a step is of."""
+    """Return the URI of the root and the RunId of a step's run."""
     return step.store.uri, step.run
 
 
 def other_trial(step: StepView, root: str) -> Trial:
-    """Return another trial, as it is by now."""
+    """Return another trial in its current state."""
     store = step.store_of_other_trial(root)
     trial = Trial(store, name=_name(store.uri), sleep=_unable_to_wait)
     trial.dynamic_refresh = False
@@ -125,7 +125,7 @@ def _unable_to_wait(_: float) -> NoReturn:
 
 
 class _StepStillToComeError(StepNotYetAvailable):
-    """A rule waits for what is not there: steps are judged in order, each when it is complete."""
+    """A rule waits for a later step: steps are evaluated in order, when they are complete."""
 
     def __init__(self) -> None:
         super().__init__(-1, ModeKeys.GLOBAL)
@@ -133,7 +133,7 @@ class _StepStillToComeError(StepNotYetAvailable):
 
 
 class _ReadOnly:
-    """A store that is only read, and has no end marker: it comes after every step."""
+    """A read-only store without the end marker, which comes after every step."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
