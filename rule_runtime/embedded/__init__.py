@@ -1,7 +1,7 @@
-"""The embedded target: a folder and two processes, no server and no account.
+"""Runs and evaluates training scripts on one machine: a folder and two processes, no server.
 
-`live_judge.py` judges a run while it is being stored, by the code that judges it in the cloud;
-`watched_script.py` runs a training script, unchanged, with a hook whose tensors it judges.
+`live_judge.py` evaluates a run while it is stored, with the code of the cloud evaluators;
+`watched_script.py` runs an unchanged training script with a hook and evaluates its runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A command as it is run, what prepares the Pythons that it starts, and what its run is called."""
+"""Checks a command, prepares the Python processes that it starts, and names its run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("stepwatch")
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
-"""Combined switches of Python; the last has a value, attached or as the next argument."""
+"""Combined switches of Python; the last one has a value, attached or as next argument."""
 _LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _LAUNCHERS: Final = frozenset(
     {
@@ -31,18 +31,18 @@ _LAUNCHERS: Final = frozenset(
         "rule_runtime.smdebug_alias", "torch.distributed.launch", "torch.distributed.run",
     }
 )  # fmt: skip
-"""Modules that run the script which is named behind them."""
+"""Modules that run the script in their arguments."""
 _SCRIPTS: Final = (".py", ".sh")
 
 
 def checked_command(command: Sequence[str]) -> list[str]:
-    """Return a command as it must be run: as it is, and a script alone by this Python.
+    """Return a runnable command: unchanged, or with this Python for a script alone.
 
-    `hooked_environment` prepares the Pythons that it starts. A switch of Python that keeps it from
-    that is logged.
+    `hooked_environment` prepares the Python processes that it starts. It logs switches of Python
+    that prevent this.
 
     Raises:
-        ValueError: There is no such script or command, or that Python does not have this package.
+        ValueError: The script or command does not exist, or its Python lacks this package.
         OSError: The command cannot be run.
     """
     program, *arguments = command
@@ -69,16 +69,16 @@ def checked_command(command: Sequence[str]) -> list[str]:
 
 
 def hooked_environment(config: Path, notes: Path) -> dict[str, str]:
-    """Return the variables by which the Pythons that a command starts get a hook.
+    """Return the variables that give a hook to the Python processes of a command.
 
-    A hook that a script makes by a file is made by this one.
+    A hook that a script creates from a file uses this configuration.
     """
     named = {OWN_VARIABLE: str(config), OUT_DIR_VARIABLE: "", NOTES_VARIABLE: str(notes)}
     return named | prepared_environment(STARTUP)
 
 
 def script_name(command: Sequence[str]) -> str:
-    """Return the name of the script or module that a command runs, without folder and package."""
+    """Return the name of a command's script or module, without folder and package."""
     program, *arguments = command
     if not _is_python(program):
         return _named_script([program, *arguments]) or Path(program).stem
@@ -94,7 +94,7 @@ def _is_python(program: str) -> bool:
 
 
 def _named_script(arguments: Iterable[str]) -> str:
-    """Return the name of the first script, or module behind `-m`, among arguments; "" for none."""
+    """Return the name of the first script, or module after `-m`, among arguments; "" for none."""
     before = ""
     for argument in arguments:
         if argument.endswith(_SCRIPTS) and not argument.startswith("-"):
@@ -110,15 +110,15 @@ def _module_name(module: str) -> str:
 
 
 def _divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the switches of Python, and the script or `-m MODULE` with what stands behind it.
+    """Return the switches of Python, and the script or `-m MODULE` with its arguments.
 
-    The latter is empty where there is none.
+    The latter is empty if there is none.
     """
     rest = list(arguments)
     switches: list[str] = []
     while rest and rest[0].startswith("-"):
         switch = rest.pop(0)
-        if switch == "-":  # the script comes by standard input
+        if switch == "-":  # the script comes from standard input
             return switches, []
         found = None if switch.startswith("--") else _WITH_VALUE.search(switch)
         takes_next = switch == _LONG_WITH_VALUE or (found is not None and not found["value"])

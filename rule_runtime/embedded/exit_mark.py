@@ -1,4 +1,4 @@
-"""Writes into the end marker of a run how the watched script ended."""
+"""Writes the exit status of the watched script into the run's end marker."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ _TERMINATED: Final = _OF_SIGNALS + signal.SIGTERM
 
 
 def shell_status(status: int) -> int:
-    """Return an exit status as a shell reports it: 128 plus the number of the signal."""
+    """Return an exit status as in a shell: 128 plus the number of the signal."""
     return _OF_SIGNALS - status if status < 0 else status
 
 
 def mark_exit(store: Store, run: str | None, status: int | None) -> None:
-    """Write into the end marker of a run how its script ended.
+    """Write the exit status of a run's script into its end marker.
 
-    A hook cannot know it: it sees that the process ends, not with which status. A script that was
-    killed leaves no end marker, and gets one here; but SIGTERM is no end: training may go on
-    elsewhere. A marker that cannot be written is logged, and changes no verdict.
+    A hook cannot know the status when its process ends. A killed script leaves no end marker, so
+    this function writes it, except for SIGTERM: training may continue elsewhere. If the marker
+    cannot be written, this is logged, and verdicts do not change.
 
     Args:
         store: The trial's root.
-        run: RunId of the run; None: nothing was stored by the script.
-        status: Its exit status, below 0 for the signal that ended it; None where only its
-            processes know.
+        run: RunId of the run; None if the script stored nothing.
+        status: Its exit status, negative for a signal; None if unknown here.
     """
     try:
         if run is None or named_run(store) != run:
-            return  # nothing to mark, or another run uses the folder by now
+            return  # nothing to mark, or another run uses the folder now
         found = read_end_marker(store)
         is_marked = found is not None and found.run_id == run
         if is_marked and status is None:

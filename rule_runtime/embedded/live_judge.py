@@ -1,4 +1,4 @@
-"""Judging a run while it is being stored, by looking at its folder now and then."""
+"""Evaluates a run while it is stored, by polling its folder."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ __all__ = ["LiveJudge"]
 _Rules = Sequence[tuple[str, Rule]]
 
 _MAX_FILES = 512
-"""Index files in memory at a time; the next look reads the following ones."""
+"""Maximum index files in memory; the next update reads the following ones."""
 _STEPS_LOOKED_BACK = 100
-"""Number of steps before the newest one in which to look for files of slower workers."""
+"""Number of steps before the newest one that are searched for files of slower workers."""
 
 
 class LiveJudge:
-    """Brings the verdicts of rules up to date with a folder, whenever it is asked to.
+    """Updates the verdicts of rules from a folder on each call.
 
     Args:
         store: The trial's root.
-        rules: The rules and the names under which they are reported, or a function that returns
-            them. It is called when the run is found.
-        stops: Returns by a rule's name whether its finding ends the run.
-        run: RunId of the run to judge, which may have no files yet; None for the first run in the
-            store.
-        clock: Seconds since the epoch.
+        rules: The rules by displayed name, or a function that returns them, called when the run is
+            found.
+        stops: Returns whether a finding of a rule, given by name, stops the run.
+        run: RunId of the run, which may have no files yet; None for the first run in the store.
+        clock: Returns seconds since the epoch.
         on_files: Called with the index files that were read, of any run.
 
     Attributes:
         states: The state of each rule, by its name.
-        stopped_by: Name of the rule whose finding asked for the end; None while none has.
-        first_step: The first saved step that was judged; None before there is one.
+        stopped_by: Name of the rule whose finding requested the stop; None without one.
+        first_step: The first saved step that was evaluated; None before.
     """
 
     def __init__(
@@ -78,15 +77,15 @@ class LiveJudge:
         self.first_step: int | None = None
 
     def look(self, *, is_over: bool = False) -> bool:
-        """Take in what has been stored since, and ask for the end if a finding is reason enough.
+        """Read new files, and request a stop if a finding requires it.
 
-        If an error is raised, nothing is lost: the next look takes up what this one did not judge.
+        If it raises an error, nothing is lost: the next call continues.
 
         Args:
-            is_over: True once nobody writes any more: the verdicts are drawn.
+            is_over: True when writing has ended: verdicts become final.
 
         Returns:
-            Whether there was anything new.
+            Whether there was new data.
         """
         if not self._has_run and not self._find_run(is_over=is_over):
             return False
@@ -98,13 +97,13 @@ class LiveJudge:
             self._advance(files, is_over=is_over)
         if is_over:
             return True
-        request = self.stop_request  # an earlier look may have failed to ask
+        request = self.stop_request  # an earlier request may have failed
         has_asked = request is not None and self.ask_to_stop(request)
         return bool(files) or has_asked
 
     @property
     def stop_request(self) -> StopFile | None:
-        """Why the training is to end; None where no finding is reason enough."""
+        """The reason for a stop; None if no finding requires one."""
         for name, state in self.states.items():
             if state.status is RuleStatus.ISSUES_FOUND and self._stops(name):
                 evidence = state.evidence
@@ -119,7 +118,7 @@ class LiveJudge:
         return None
 
     def ask_to_stop(self, request: StopFile) -> bool:
-        """Ask the training of this run once for its end; say whether it was asked now."""
+        """Request a stop of this run's training once; return whether this call requested it."""
         if not self._has_run or self.stopped_by is not None:
             return False
         self._store.put(STOP_FILE, replace(request, run_id=self._run).encode())
@@ -128,7 +127,7 @@ class LiveJudge:
 
     @property
     def run(self) -> str | None:
-        """RunId of the run that is judged; None before it was found, or if it has none."""
+        """RunId of the evaluated run; None before it was found, or if it has none."""
         return self._run
 
     def _advance(self, files: Sequence[StepFile], *, is_over: bool = False) -> None:
@@ -147,7 +146,7 @@ class LiveJudge:
         self._unjudged = []
 
     def _find_run(self, *, is_over: bool) -> bool:
-        """Begin to judge the run that `job.json` names; at the end whichever there is."""
+        """Start to evaluate the run that `job.json` names; at the end, any run."""
         found = current_run(self._store) if is_over else named_run(self._store)
         run = self._awaited_run or found
         if not is_over and (found is None or found != run):
@@ -162,7 +161,7 @@ class LiveJudge:
         return True
 
     def _new_files(self) -> list[StepFile]:
-        if self._unjudged:  # the look that read them failed behind that
+        if self._unjudged:  # the update that read them failed later
             return self._unjudged
         first = self._newest_step - _STEPS_LOOKED_BACK
         found = {

@@ -1,4 +1,4 @@
-"""Why nothing is captured of a command: said early, and once more at its end."""
+"""Reports why nothing is captured of a command, during the run and at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTHING_IMPORTED: Final = (
 
 
 class NothingCaptured:
-    """Says once why nothing is captured of a command that still runs."""
+    """Reports once why nothing is captured of a running command."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class NothingCaptured:
         self._is_over = False
 
     def look(self) -> None:
-        """Say it if a process gave a reason, or a framework was imported a minute ago."""
+        """Report it if a process noted a reason, or imported a framework a minute ago."""
         if self._is_over:
             return
         if self._notes.runs:

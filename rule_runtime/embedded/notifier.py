@@ -1,4 +1,4 @@
-"""Posts messages about a run to the webhook of a chat."""
+"""Posts messages about a run to a chat webhook."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Notifier", "message"]
 
 _TIMEOUT_S: Final = 10.0
 _PAUSES_S: Final = (1.0, 4.0)
-"""Waiting time before each further try, seconds."""
+"""Waiting times before each retry, seconds."""
 _MAX_WAITING: Final = 100
 _MAX_TEXT: Final = 1500
-"""Characters; chats take some 2,000."""
+"""Maximum number of characters; chats accept about 2,000."""
 _TOO_MANY_REQUESTS: Final = 429
 _SERVERS_FAULT: Final = 500
 
@@ -29,25 +29,25 @@ _SERVERS_FAULT: Final = 500
 def message(
     job: str, text: str, *, rule: str | None, status: str, step: int | None, details: str
 ) -> dict[str, Any]:
-    """Return a message: `text` for people, as Slack has it, and its parts for programs."""
+    """Return a message: `text` for readers, in Slack's format, and its parts for programs."""
     escaped = html.escape(f"{job}: {text}"[:_MAX_TEXT], quote=False)
     parts = {"job": job, "rule": rule, "status": status, "step": step}
     return {"text": escaped, **parts, "details": details[:_MAX_TEXT]}
 
 
 class Notifier:
-    """Posts messages as JSON, in a thread of its own: who sends one never waits.
+    """Posts messages as JSON in its own thread, so the sender never waits.
 
-    The URL is a secret and never printed. Messages that cannot be sent are reported once.
+    The URL is secret and never printed. Failure to send is reported once.
 
     Args:
-        url: Where to post.
-        on_problem: Called once, by the one thread or the other, with what went wrong.
-        max_waiting: Messages that may wait; further ones are left out.
-        pause: Waits so many seconds between tries.
+        url: The webhook.
+        on_problem: Called once with the problem, from either thread.
+        max_waiting: Maximum number of waiting messages; further ones are dropped.
+        pause: Waits for a number of seconds between tries.
 
     Raises:
-        ValueError: It is no URL of http or https.
+        ValueError: It is not an http or https URL.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Notifier:
         self._thread.start()
 
     def send(self, content: Mapping[str, Any]) -> None:
-        """Have a message sent."""
-        if self._waiting.qsize() >= self._max_waiting:  # one place is that of the end
+        """Queue a message."""
+        if self._waiting.qsize() >= self._max_waiting:  # one place is reserved for the end
             self._report(
                 f"more messages wait for the address of --notify than {self._max_waiting}: the "
                 "others are left out"
@@ -84,7 +84,7 @@ class Notifier:
             self._waiting.put_nowait(content)
 
     def close(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Wait until all messages are sent, but not long."""
+        """Wait until all messages are sent, up to a timeout."""
         self._waiting.put_nowait(None)
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -100,7 +100,7 @@ class Notifier:
                 )
 
     def _problem_of(self, body: bytes) -> str | None:
-        """Post a message, and return what went wrong; None if nothing did."""
+        """Post a message, and return the problem; None on success."""
         for pause_s in (*_PAUSES_S, None):
             problem, may_pass = self._try(body)
             if problem is None or not may_pass or pause_s is None:
@@ -109,7 +109,7 @@ class Notifier:
         return None
 
     def _try(self, body: bytes) -> tuple[str | None, bool]:
-        """Post a message once; return what went wrong, and whether that may pass."""
+        """Post a message once; return the problem, and whether a retry may help."""
         request = urllib.request.Request(  # noqa: S310 - checked when this was made
             self._url, body, {"Content-Type": "application/json", "User-Agent": "stepwatch"}
         )
@@ -120,7 +120,7 @@ class Notifier:
             error.close()
             may_pass = error.code == _TOO_MANY_REQUESTS or error.code >= _SERVERS_FAULT
             return f"HTTP status {error.code}", may_pass
-        except urllib.error.URLError as error:  # its text may have the address in it
+        except urllib.error.URLError as error:  # its text may contain the URL
             return type(error.reason).__name__, True
         except (OSError, ValueError, http.client.HTTPException) as error:
             return type(error).__name__, isinstance(error, OSError)
@@ -131,7 +131,7 @@ class Notifier:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: a message is meant for the address that was given."""
+    """Refuses redirects: a message is only for the given URL."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Verdicts as files beside the tensors, as the evaluators in the cloud leave them."""
+"""Writes verdicts as files beside the tensors, like the cloud evaluators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _States = Mapping[str, EvaluationState]
 class ResultWriter:
     """Writes `rule-output/<rule>/status.json` of one run.
 
-    A file that cannot be written is reported once and changes no verdict.
+    A failure to write is reported once and changes no verdict.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
@@ -32,7 +32,7 @@ class ResultWriter:
         self._has_failed = False
 
     def write(self, run_id: str | None, before: _States, after: _States) -> None:
-        """Write the verdicts that are new, or that rest on more than before."""
+        """Write verdicts that are new or have changed evidence."""
         for name, state in after.items():
             earlier = before.get(name)
             if earlier is None or earlier.status is not state.status:

@@ -1,4 +1,4 @@
-"""The folder of a session that begins, which no other session writes to."""
+"""Creates the folder of a new session, which no other session uses."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _RANDOM_BYTES: Final = 2
 
 
 def default_folder(name: str) -> str:
-    """Return a folder below `runs/` of a name, the time and a random part."""
+    """Return a folder in `runs/` from a name, the time and a random part."""
     now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     return str(Path(_RUNS) / f"{name}-{now}-{secrets.token_hex(_RANDOM_BYTES)}")
 
 
 def make_session_folder(folder: str, session: SessionFile) -> tuple[str, Store]:
-    """Write the `session.json` of a session that begins, and return its folder.
+    """Write the `session.json` of a new session, and return its folder.
 
     Args:
-        folder: Folder or URI that is asked for. If a session or a run is stored there the first
-            free one of `<folder>-2`, `<folder>-3`, ... is taken.
-        session: What `session.json` is to say.
+        folder: Requested folder or URI. If it holds a session or run, the first free one of
+            `<folder>-2`, `<folder>-3`, ... is used.
+        session: Content of `session.json`.
 
     Returns:
-        The folder, as it was given but for the number, and its store.
+        The folder, possibly with a number, and its store.
 
     Raises:
         ValueError: The folder's URI cannot be opened.
-        StorageError: Nothing can be written there.
+        StorageError: The folder is not writable.
     """
     check_writable(folder)
     for candidate in _candidates(folder):
-        store = cast("CreateStore", open_store(candidate))  # as every store of a URI is
+        store = cast("CreateStore", open_store(candidate))  # as in every store of a URI
         if not _is_used(store) and store.create(SESSION_FILE, session.encode()):
             return candidate, store
     raise AssertionError("there is always a next candidate")

@@ -1,4 +1,4 @@
-"""Judging all runs of a session while they train."""
+"""Evaluates all runs of a session while they train."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger("stepwatch")
 
 @dataclass
 class JudgedRun:
-    """A run of the session, and the verdicts on it.
+    """A run of the session with its verdicts.
 
     Attributes:
         run: The run.
         store: The trial's root.
-        judge: What judges it.
+        judge: Its evaluation.
         cut: The values stored with only their first rows.
         is_over: Whether its verdicts are final.
     """
@@ -46,19 +46,19 @@ class JudgedRun:
 
     @property
     def has_steps(self) -> bool:
-        """Whether there was anything to judge."""
+        """Whether any step was evaluated."""
         return any(state.counts != Counts() for state in self.states.values())
 
 
 class SessionJudge:
-    """Judges each run of a session by the same rules, and stops the session at a finding.
+    """Evaluates each run of a session with the same rules, and stops the session at a finding.
 
     Args:
         store: The session's folder.
-        notes: What the processes of the session note.
-        rules: The rules and the names under which to report them.
-        stops: Returns by a rule's name whether its finding ends the session.
-        session: What `session.json` says so far.
+        notes: Notes of the session's processes.
+        rules: The rules by displayed name.
+        stops: Returns whether a finding of a rule, given by name, stops the session.
+        session: Current content of `session.json`.
     """
 
     def __init__(
@@ -80,31 +80,30 @@ class SessionJudge:
 
     @property
     def runs(self) -> list[JudgedRun]:
-        """The runs in the order in which they began."""
+        """The runs in the order of their start."""
         return list(self._by_name.values())
 
     @property
     def stopped_by(self) -> str | None:
-        """Name of the rule whose finding stopped the session; None while none has."""
+        """Name of the rule whose finding stopped the session; None without one."""
         return None if self._request is None else self._request.rule_configuration_name
 
     @property
     def num_not_watched(self) -> int:
-        """How many more runs began than are watched."""
+        """Number of further runs that are not watched."""
         return self._notes.num_not_watched
 
     def look(self, *, is_over: bool = False) -> bool:
-        """Take in what all runs have stored since, and stop the session if a finding says so.
+        """Read new files of all runs, and stop the session if a finding requires it.
 
         Args:
             is_over: True once the command has ended: all verdicts become final.
 
         Returns:
-            Whether there was anything new.
+            Whether there was new data.
 
         Raises:
-            StorageError: A run cannot be read. The others were looked at; the next look takes up
-                what this one did not judge.
+            StorageError: A run cannot be read. The others were updated; the next call continues.
         """
         has_news = False
         failure: StorageError | None = None
@@ -130,10 +129,10 @@ class SessionJudge:
         return has_news
 
     def end(self, status: int | None) -> None:
-        """Write how the command ended: into the session, and into the runs that ended with it.
+        """Write the command's result into the session, and into the runs that ended with it.
 
         Args:
-            status: Its exit status, below 0 for the signal that ended it; None: nobody knows it.
+            status: Its exit status, negative for a signal; None if unknown.
         """
         runs = self.runs
         for judged in runs:
@@ -155,7 +154,7 @@ class SessionJudge:
         return has_news
 
     def _stop_if_found(self, judged: JudgedRun) -> None:
-        """Stop the session if this run has a finding that says so, and the run if it is stopped."""
+        """Stop the session if a finding of this run requires it, and the run if it is stopped."""
         if self._request is None:
             self._request = judged.judge.stop_request
             if self._request is not None:

@@ -1,4 +1,4 @@
-"""Running a command whose script has a hook in it, beside the rules that judge it."""
+"""Runs a command whose script has a hook, and evaluates rules meanwhile."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ __all__ = ["Judge", "ProcessEnd", "watch_process"]
 logger = logging.getLogger("stepwatch")
 
 _TURN_S: Final = 0.2
-"""Longest time between two looks at the session, seconds."""
+"""Maximum time between two updates of the session, seconds."""
 _LOOK_S: Final = 0.05
-"""Time between two looks for processes that train, seconds."""
+"""Interval of checks for training processes, seconds."""
 _INTERRUPT_S: Final = 2.0
-"""Seconds in which a script that got an interrupt itself, by its process group, may end."""
+"""Seconds that an interrupted script has to end, if its process group got the interrupt."""
 _TERMINAL: Final = "/dev/tty"
 _NOTHING: Final[Mapping[str, str]] = {}
 _PASSED_ON: Final = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals to this process that are passed on to the command."""
+"""Signals to this process that are forwarded to the command."""
 
 
 class Judge(Protocol):
-    """What looks at the runs of a command."""
+    """The evaluation of a command's runs."""
 
     @property
     def stopped_by(self) -> str | None:
-        """Name of the rule whose finding is to end the command; None while none is."""
+        """Name of the rule whose finding stops the command; None without one."""
         ...
 
     def look(self, *, is_over: bool = False) -> bool:
-        """Take in what was stored since; return whether there was anything new."""
+        """Read new files; return whether there was new data."""
         ...
 
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a command ended.
+    """The result of a command.
 
     Attributes:
-        status: Its exit status; below 0 for the signal that ended it.
-        was_interrupted: Whether somebody pressed Ctrl-C.
-        passed_on: The signal that this process got and passed on to the command; None for none.
-        failure: Why not all that was stored could be judged in the end; None if all was.
+        status: Its exit status; negative for a signal.
+        was_interrupted: Whether Ctrl-C was pressed.
+        passed_on: The signal that was forwarded to the command; None without one.
+        failure: Why the final evaluation is incomplete; None if it is complete.
     """
 
     status: int
@@ -78,22 +78,22 @@ def watch_process(
     trainings: Callable[[], Sequence[int]] = lambda: (),
     on_turn: Callable[[], None] = lambda: None,
 ) -> ProcessEnd:
-    """Run a command to its end while a judge looks at what it stores.
+    """Run a command to its end, and evaluate its stored data meanwhile.
 
-    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL, with all
-    processes that it started. At Ctrl-C it is waited for, and judged as far as it came; a second
-    Ctrl-C sends SIGTERM, a third SIGKILL. SIGTERM and SIGHUP to this process are passed on to the
-    command, which is then judged as far as it came. A storage that cannot be read for a while costs
-    no training: it is logged once, and read again.
+    A command that does not end in time after a stop request gets SIGTERM, then SIGKILL, with all
+    processes that it started. After Ctrl-C, the function waits for the command, and evaluates the
+    stored steps. A second Ctrl-C sends SIGTERM, a third SIGKILL. SIGTERM and SIGHUP to this process
+    are forwarded to the command, and the stored steps are evaluated. Temporary storage errors do
+    not stop the training: they are logged once, and reading is retried.
 
     Args:
         command: The command.
-        judge: What looks at the runs of the command.
-        patience_s: Seconds that it may take to end once it was asked to.
+        judge: The evaluation of the command's runs.
+        patience_s: Seconds that it has to end after a stop request.
         on_news: Called whenever verdicts may have changed.
-        stdout: File descriptor that its standard output goes to; None: the one of this process.
-        environment: Variables that it has besides those of this process.
-        trainings: Returns the ids of the processes that train, also of those that left the command.
+        stdout: File descriptor for its standard output; None to inherit this process's.
+        environment: Additional environment variables.
+        trainings: Returns the ids of the training processes, including those that left the command.
         on_turn: Called several times a second while the command runs.
 
     Raises:
@@ -129,7 +129,7 @@ def _watch(
     callbacks: tuple[Callable[[], None], Callable[[], None]],
     signals: _PassedOnSignals,
 ) -> bool:
-    """Watch a process to its end, and return whether somebody pressed Ctrl-C."""
+    """Watch a process to its end, and return whether Ctrl-C was pressed."""
     on_news, on_turn = callbacks
     stop = _Insistence(process, patience_s, (signal.SIGTERM, signal.SIGKILL))
     termination = _Insistence(process, patience_s, (signal.SIGKILL,))
@@ -150,7 +150,7 @@ def _watch(
 
 
 class _Processes:
-    """A command, and the processes that it started."""
+    """A command with the processes that it started."""
 
     def __init__(
         self, command: subprocess.Popen[bytes], trainings: Callable[[], Sequence[int]]
@@ -159,7 +159,7 @@ class _Processes:
         self._trainings = trainings
 
     def have_ended_in(self, timeout_s: float | None) -> bool:
-        """Wait for the command and for what trains, which a shell may leave behind.
+        """Wait for the command and for training processes, which a shell may leave behind.
 
         Returns:
             Whether they ended.
@@ -176,7 +176,7 @@ class _Processes:
         return True
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to the command and to all that it started: a shell passes none on."""
+        """Send a signal to the command and all processes that it started: a shell forwards none."""
         for pid in self._started():
             with suppress(OSError):  # it has just ended
                 os.kill(pid, number)
@@ -192,11 +192,11 @@ class _Processes:
 
 
 def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
-    """Wait for a process that Ctrl-C should end. Another Ctrl-C sends SIGTERM, then SIGKILL.
+    """Wait for a process after Ctrl-C. Another Ctrl-C sends SIGTERM, then SIGKILL.
 
     Usually the process got the interrupt, too. A second one would interrupt its hook while it
-    stores data, so only a process that continues gets it. If a terminal may have interrupted all
-    processes, this waits for `patience_s` first.
+    stores data, so it is sent only to a process that continues. If a terminal may have interrupted
+    all processes, this waits for `patience_s` first.
     """
     grace_s = max(_INTERRUPT_S, patience_s) if _may_terminal_interrupt_all() else _INTERRUPT_S
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -211,7 +211,7 @@ def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
 
 
 def _may_terminal_interrupt_all() -> bool:
-    """Return whether Ctrl-C may come from a terminal, which interrupts the script as well."""
+    """Return whether Ctrl-C may come from a terminal, which also interrupts the script."""
     try:
         terminal = os.open(_TERMINAL, os.O_RDONLY)
     except OSError:
@@ -225,10 +225,10 @@ def _may_terminal_interrupt_all() -> bool:
 
 
 class _PassedOnSignals:
-    """Passes SIGTERM and SIGHUP to this process on to a command; one that is ignored stays so.
+    """Forwards SIGTERM and SIGHUP of this process to a command; ignored signals stay ignored.
 
     Attributes:
-        received: The first of them; None for none so far.
+        received: The first of them; None if there was none.
     """
 
     def __init__(self, process: _Processes) -> None:
@@ -237,7 +237,7 @@ class _PassedOnSignals:
         self.received: signal.Signals | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # no other may say what they do
+        if threading.current_thread() is threading.main_thread():  # nobody else may
             for number in _PASSED_ON:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._pass_on)
@@ -254,14 +254,14 @@ class _PassedOnSignals:
 
 
 class _Looks:
-    """Looks of a judge while the command runs: one that fails is logged, once, and made again."""
+    """Updates of an evaluation while the command runs; a failed one is logged once and repeated."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._has_failed = False
 
     def try_one(self) -> bool:
-        """Look, and return whether there was anything new."""
+        """Update, and return whether there was new data."""
         try:
             return self._judge.look()
         except StorageError as error:
@@ -272,7 +272,7 @@ class _Looks:
 
 
 class _Insistence:
-    """Ends a command that was asked to end and does not, by one signal after the other."""
+    """Ends a command that ignores a stop request, with increasingly strong signals."""
 
     def __init__(
         self, process: _Processes, patience_s: float, signals: Sequence[signal.Signals]
@@ -283,7 +283,7 @@ class _Insistence:
         self._signals = iter(signals)
 
     def insist(self) -> None:
-        """Send the next signal if its time has come."""
+        """Send the next signal when its time has come."""
         now = time.monotonic()
         if self._due_at is not None and now >= self._due_at:
             number = next(self._signals, None)
