@@ -1,9 +1,9 @@
-"""Pictures of what a training run saved, by matplotlib (extra `report`).
+"""Plots of saved training data with matplotlib (extra `report`).
 
-Every function takes a trial first and returns a figure: nothing is shown or kept by matplotlib
-itself, so that figures can be made in a server, and again and again while a training runs. A
-notebook shows the figure that a cell ends with. A script shows one by `figure.show()`, for
-`pyplot.show()` does not know it, and writes one by `figure.savefig("loss.png")`.
+Every function takes a trial as first argument and returns a figure. pyplot does not keep the
+figures, so a server can create many, also during training. A notebook shows the figure at the end
+of a cell. In a script, show it with `figure.show()`, not `pyplot.show()`, and save it with
+`figure.savefig("loss.png")`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What pictures are asked for with: tensors, steps, a statistic, how many."""
+"""Checks the arguments of plots: tensors, steps, a statistic, counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OneTensor: TypeAlias = "str | Tensor"
 
 
 def tensor_name(tensor: OneTensor) -> str:
-    """Return the name of a tensor that is given by its name or as an object.
+    """Return the name of a tensor, given by name or as an object.
 
     Raises:
         TypeError: If it is neither.
@@ -31,7 +31,7 @@ def tensor_name(tensor: OneTensor) -> str:
 
 
 def tensor_list(tensors: OneTensor | Iterable[OneTensor] | None) -> list[str]:
-    """Return the names of one tensor, of several, or of none.
+    """Return the names of one tensor, several tensors, or none.
 
     Raises:
         TypeError: If one is neither a name nor a tensor.
@@ -56,20 +56,20 @@ def step_list(steps: int | Iterable[int]) -> list[int]:
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse to draw nothing.
+    """Refuse a count below 1.
 
     Raises:
-        ValueError: If it is no integer from 1.
+        ValueError: If it is not an integer from 1.
     """
     if not isinstance(count, int | np.integer) or count < 1:
         raise ValueError(f"{name} must be an integer >= 1, not {count!r}")
 
 
 def check_statistic(statistic: str | None) -> None:
-    """Refuse what is no statistic.
+    """Refuse an unknown statistic.
 
     Raises:
-        ValueError: If it is something else, for instance a list of names.
+        ValueError: If it is not a statistic, for instance a list of names.
     """
     if statistic is not None and statistic not in TABLE_COLUMNS:
         only_one = "" if isinstance(statistic, str) else "; a picture shows one of them"

@@ -1,4 +1,4 @@
-"""Figures that matplotlib does not keep, and texts that it shows as they are."""
+"""Creates figures that pyplot does not keep, and escapes their texts."""
 
 from __future__ import annotations
 
@@ -39,23 +39,22 @@ GREY: Final = "#8c8c8c"
 _MAX_LABEL_LENGTH: Final = 60
 
 _WITHOUT_WINDOWS: Final = frozenset({"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"})
-"""The backends of matplotlib that show nothing."""
+"""Backends of matplotlib without windows."""
 
 
 class StandaloneFigure(Figure):
-    """A figure that notebooks show though `matplotlib.pyplot` does not know it.
+    """A figure that notebooks show although pyplot does not know it.
 
-    A script shows it by its method `show`; `pyplot.show` shows only what pyplot knows.
+    In a script, call its method `show`; `pyplot.show` shows only figures of pyplot.
     """
 
     def show(self, warn: bool = True) -> None:
-        """Show the figure in a window, and wait until it is closed where pyplot does so.
+        """Show the figure in a window, and wait until it is closed if pyplot does so.
 
-        Figures of pyplot that are open are shown with it. Where there is no window to show it in,
-        a warning says so.
+        Open figures of pyplot are shown as well. Without a window system, it logs a warning.
 
         Args:
-            warn: False to say nothing.
+            warn: False for no warning.
         """
         from matplotlib import pyplot as plt  # noqa: PLC0415 - finds out what windows there are
 
@@ -70,7 +69,7 @@ class StandaloneFigure(Figure):
             return
         manager: Any = getattr(self.canvas, "manager", None)
         if manager is None or not plt.fignum_exists(manager.num):
-            # Only pyplot makes windows: the one of an empty figure becomes that of this one.
+            # Only pyplot creates windows: that of an empty figure gets this figure.
             canvas = plt.figure(figsize=self.get_size_inches(), dpi=self.dpi).canvas
             canvas.figure = self
             self.set_canvas(canvas)
@@ -86,19 +85,19 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure.
 
     Args:
-        width: In inches.
-        height: In inches.
+        width: Width in inches.
+        height: Height in inches.
     """
     return StandaloneFigure(figsize=(width, height), layout="constrained")
 
 
 def new_axes(ax: Axes | None, width: float = 9.0, height: float = 4.5) -> Axes:
-    """Return axes to draw on: those that were given, or else those of a new figure.
+    """Return axes to draw on: the given ones, otherwise those of a new figure.
 
     Args:
-        ax: The axes that were given.
-        width: In inches.
-        height: In inches.
+        ax: The given axes; may be None.
+        width: Width in inches.
+        height: Height in inches.
     """
     if ax is None:
         ax = new_figure(width, height).subplots()
@@ -108,15 +107,15 @@ def new_axes(ax: Axes | None, width: float = 9.0, height: float = 4.5) -> Axes:
 
 
 def new_grid(ax: Axes | None, width: float, height: float) -> FigureBase:
-    """Return what takes several axes: a new figure, or the place of axes that were given.
+    """Return a container for several axes: a new figure, or the place of the given axes.
 
     Args:
-        ax: The axes that were given; they are removed.
-        width: In inches.
-        height: In inches.
+        ax: The given axes, which are removed; may be None.
+        width: Width in inches.
+        height: Height in inches.
 
     Raises:
-        ValueError: If the axes were not made by `subplots` or the like.
+        ValueError: If the axes were not created by `subplots` or a similar function.
     """
     if ax is None:
         return new_figure(width, height)
@@ -142,10 +141,10 @@ def figure_of(ax: Axes) -> Figure:
 
 
 def text(value: object) -> str:
-    """Return a text that matplotlib shows as it is, shortened in its middle if it is long.
+    """Return a text that matplotlib shows literally; shortens the middle of a long text.
 
-    Names come out of files: a dollar sign must not begin a formula, nor an underscore hide a line
-    from the legend.
+    Names come from files: a dollar sign must not start a formula, and an underscore must not hide a
+    line from the legend.
     """
     shown = "".join(c if c.isprintable() else "?" for c in str(value))
     if len(shown) > _MAX_LABEL_LENGTH:

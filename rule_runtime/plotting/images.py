@@ -1,4 +1,4 @@
-"""Activations and kernels as pictures, a row for each step.
+"""Plots activations and kernels as images, one row per step.
 
 Shape legend: N = examples, C = channels, H, W = height and width, O, I = channels out and in.
 """
@@ -30,11 +30,11 @@ _MAX_SIDE: Final = 2048
 _DIMENSIONS: Final = (2, 3, 4)
 
 _Images = tuple[list[npt.NDArray[Any]], int, str]
-"""Pictures [H, W], how many there were in all, and what was chosen of the other axes."""
+"""Images [H, W], their total number, and the selection along the other axes."""
 
 
 class _Pictures(NamedTuple):
-    """Rows of pictures by step, of what tensor, and what the columns are."""
+    """Rows of images by step, with the name of the tensor and the meaning of the columns."""
 
     tensor: str
     rows: dict[int, _Images]
@@ -55,28 +55,28 @@ def plot_activations(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the outputs of a layer as images: a row for each step, a column for each channel.
+    """Plot the outputs of a layer as images: a row for each step, a column for each channel.
 
     Args:
         trial: The trial.
-        tensor: A tensor, or the name of one, [N, C, H, W], [N, H, W] or [H, W].
-        steps: Which step or steps, counted in `mode`; None for six evenly between the first and
-            the last at which the value was saved.
-        example: Which example of the batch.
+        tensor: A tensor or its name, [N, C, H, W], [N, H, W] or [H, W].
+        steps: One or more steps, counted in `mode`; None for six, evenly between the first and the
+            last with a saved value.
+        example: Index of the example in the batch.
         channels_last: True for a tensor [N, H, W, C].
-        max_channels: How many channels are drawn at most.
+        max_channels: Maximum number of plotted channels.
         mode: The mode.
-        worker: Whose; None for the first worker by name.
-        title: Above the pictures; the tensor's name unless given.
-        ax: Axes whose place the pictures take; they have a new figure unless given.
+        worker: Name of the worker; None for the first one by name.
+        title: Title; by default, the tensor's name.
+        ax: Axes that the images replace; by default, in a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If the value was not saved at any step, or is no batch of images.
+        ValueError: If the value was not saved at any step, or is not a batch of images.
         TensorUnavailable: If there is no such tensor.
-        TensorUnavailableForStep: If the value was not saved at a step asked for.
+        TensorUnavailableForStep: If the value was not saved at a requested step.
     """
     name, mode = tensor_name(tensor), as_mode(mode)
     check_count("max_channels", max_channels)
@@ -110,30 +110,30 @@ def plot_kernels(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the kernels of a convolution: a row for each step, a column for each kernel.
+    """Plot the kernels of a convolution: a row for each step, a column for each kernel.
 
-    All share one scale of colours, white at 0, so that it is seen how they grow. Weights of a
-    linear layer [O, I] are one picture.
+    All images share one colour scale, white at 0, so that their growth is visible. Weights of a
+    linear layer [O, I] are one image.
 
     Args:
         trial: The trial.
-        tensor: A tensor, or the name of one, [O, I, H, W], [O, I, W] or [O, I].
-        steps: Which step or steps, counted in `mode`; None for six evenly between the first and
-            the last at which the value was saved.
-        channel: Which of the channels in.
-        max_kernels: How many kernels are drawn at most.
+        tensor: A tensor or its name, [O, I, H, W], [O, I, W] or [O, I].
+        steps: One or more steps, counted in `mode`; None for six, evenly between the first and the
+            last with a saved value.
+        channel: Index of the input channel.
+        max_kernels: Maximum number of plotted kernels.
         mode: The mode.
-        worker: Whose; None for the first worker by name.
-        title: Above the pictures; the tensor's name unless given.
-        ax: Axes whose place the pictures take; they have a new figure unless given.
+        worker: Name of the worker; None for the first one by name.
+        title: Title; by default, the tensor's name.
+        ax: Axes that the images replace; by default, in a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If the value was not saved at any step, or is no set of kernels.
+        ValueError: If the value was not saved at any step, or is not a set of kernels.
         TensorUnavailable: If there is no such tensor.
-        TensorUnavailableForStep: If the value was not saved at a step asked for.
+        TensorUnavailableForStep: If the value was not saved at a requested step.
     """
     name, mode = tensor_name(tensor), as_mode(mode)
     check_count("max_kernels", max_kernels)
@@ -236,5 +236,5 @@ def _color_range(images: Sequence[npt.NDArray[Any]]) -> tuple[float, float]:
 
 
 def _thinned(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an image of no more rows and columns than can be seen."""
+    """Return an image with at most as many rows and columns as can be seen."""
     return image[tuple(slice(None, None, -(-side // _MAX_SIDE) or 1) for side in image.shape)]

@@ -1,4 +1,4 @@
-"""Tensors over the steps, one line for each tensor, mode and worker."""
+"""Plots tensors over the steps, one line per tensor, mode and worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_NAMED_LINES", "draw_lines", "plot_collection", "plot_tensors"]
 
 MAX_NAMED_LINES: Final = 20
-"""Lines with a colour and a name of their own; the others are grey."""
+"""Maximum number of lines with their own colour and name; the others are grey."""
 
 _MAX_GREY_LINES: Final = 500
 _MAX_POINTS_WITH_MARKERS: Final = 40
@@ -59,32 +59,32 @@ def plot_tensors(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a number of tensors over the steps; with no tensor chosen, the losses.
+    """Plot a statistic of tensors over the steps; by default, of the losses.
 
-    Of more than 20 lines, those with NaN or Inf and then the first by name have a colour and a
-    name; the others are grey. A step whose number is not known is a gap, and it is marked by a red
-    cross if the tensor had NaN or Inf there.
+    If there are more than 20 lines, those with NaN or Inf, then the first by name, have a colour
+    and a name; the others are grey. A step with an unknown number is a gap, with a red cross if the
+    tensor had NaN or Inf.
 
     Args:
         trial: The trial.
         tensors: Tensors, or their names.
-        regex: Also the tensors in whose name one of these regular expressions is found.
-        collection: Also the tensors of this collection; with `regex` those that fit both.
-        statistic: `value`, or one of size nan inf min max mean std abs_mean l1 l2; None for the
-            value of tensors with one element, `abs_mean` of gradients and the mean of others, or
-            what was saved instead.
-        mode: Steps of this mode only, counted in it; GLOBAL for all, counted globally.
-        worker: Of this worker only; None for all.
+        regex: Also tensors whose name matches one of these regular expressions.
+        collection: Also tensors of this collection; with `regex`, those that match both.
+        statistic: `value`, or one of size nan inf min max mean std abs_mean l1 l2. None for the
+            value of one-element tensors, `abs_mean` of gradients and the mean of others, or another
+            saved statistic.
+        mode: Only steps of this mode, counted in it; GLOBAL for all, counted globally.
+        worker: Only this worker; None for all.
         log: True for a logarithmic scale.
-        title: Above the picture; the trial's name unless given.
-        ax: Axes to draw on; those of a new figure unless given.
+        title: Title; by default, the trial's name.
+        ax: Axes to draw on; by default, those of a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If no tensor is chosen, or there is no such statistic or it was not saved.
-        TensorUnavailable: If there is no tensor of a name.
+        ValueError: If no tensor matches, there is no such statistic, or it was not saved.
+        TensorUnavailable: If a named tensor does not exist.
         InvalidWorker: If there is no such worker.
     """
     mode = as_mode(mode)
@@ -111,18 +111,18 @@ def plot_collection(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the tensors of a collection whose name a regular expression is found in.
+    """Plot the tensors of a collection whose names match a regular expression.
 
     Args:
         trial: The trial.
         name: Name of the collection.
         regex: The regular expression.
-        statistic: As in `plot_tensors`.
-        mode: As in `plot_tensors`.
-        worker: As in `plot_tensors`.
+        statistic: See `plot_tensors`.
+        mode: See `plot_tensors`.
+        worker: See `plot_tensors`.
         log: True for a logarithmic scale.
-        title: Above the picture; the names of the trial and the collection unless given.
-        ax: Axes to draw on; those of a new figure unless given.
+        title: Title; by default, the names of the trial and the collection.
+        ax: Axes to draw on; by default, those of a new figure.
 
     Returns:
         The figure.
@@ -152,10 +152,10 @@ def plot_collection(
 
 
 def draw_lines(axes: Axes, lines: Sequence[Series], *, log: bool = False) -> None:
-    """Draw lines, and a legend that says what cannot be seen.
+    """Draw lines, and a legend that explains hidden ones.
 
     Args:
-        axes: Where to.
+        axes: The axes.
         lines: The lines, in the order of the legend.
         log: True for a logarithmic scale.
     """
@@ -238,7 +238,7 @@ def _draw_grey(axes: Axes, lines: Sequence[Series]) -> list[Line2D]:
 
 
 def _mark_gaps(axes: Axes, lines: Sequence[Series]) -> list[Line2D]:
-    """Mark the steps at which a tensor had NaN or Inf, at the bottom of the picture."""
+    """Mark the steps at which a tensor had NaN or Inf at the bottom of the plot."""
     steps = [line.steps[line.not_finite] for line in lines]
     gaps = np.unique(np.concatenate(steps)) if steps else np.empty(0)
     if not len(gaps):

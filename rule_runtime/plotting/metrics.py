@@ -1,4 +1,4 @@
-"""Metrics of XGBoost over the rounds, each metric for all data."""
+"""Plots metrics of XGBoost over the rounds, one plot per metric."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def plot_metrics(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the metrics of a training with XGBoost, one picture for each metric.
+    """Plot the metrics of an XGBoost run, one plot per metric.
 
     Args:
         trial: The trial.
-        worker: Of this worker only; None for all.
-        title: Above the pictures; the trial's name unless given.
-        ax: Axes whose place the pictures take; they have a new figure unless given.
+        worker: Only this worker; None for all.
+        title: Title; by default, the trial's name.
+        ax: Axes that the plots replace; by default, in a new figure.
 
     Returns:
         The figure; its axes are in the order of the metrics' names.
@@ -52,12 +52,12 @@ def plot_metrics(
 def draw_metrics(
     lines: Sequence[Series], *, title: str | None = None, ax: Axes | None = None
 ) -> Figure:
-    """Draw metrics, one picture for each metric with a line for each data.
+    """Draw metrics, one plot per metric with a line per dataset.
 
     Args:
         lines: The metrics, at least one.
-        title: Above the pictures.
-        ax: Axes whose place the pictures take; they have a new figure unless given.
+        title: Title.
+        ax: Axes that the plots replace; by default, in a new figure.
     """
     by_metric: dict[str, list[Series]] = {}
     for line in lines:
@@ -85,7 +85,7 @@ def metric_names(trial: Trial) -> list[str]:
 
 
 def split_metric(name: str) -> tuple[str, str]:
-    """Return data and metric of `{data}-{metric}`; no data if the name is another one.
+    """Return dataset and metric of `{data}-{metric}`; an empty dataset for other names.
 
     Args:
         name: Name of a tensor, e.g. `validation-rmse`.

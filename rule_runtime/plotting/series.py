@@ -1,4 +1,4 @@
-"""Numbers of tensors over the steps, as the lines of a picture.
+"""Series of numbers of tensors over the steps, the lines of a plot.
 
 Shape legend: R = rows of a table, P = points of a line.
 """
@@ -33,15 +33,15 @@ _DIGITS: Final = re.compile(r"([0-9]+)")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One number of one tensor, of one mode and worker, over the steps.
+    """One statistic of one tensor, mode and worker over the steps.
 
     Attributes:
         tensor: Name of the tensor.
         mode: Name of the mode.
         worker: Name of the worker.
         steps: Step, global or within the mode [P].
-        numbers: The number [P]; NaN where the tensor had none, or where it is not known.
-        not_finite: Whether there is no finite number because the tensor had NaN or Inf [P].
+        numbers: The statistic [P]; NaN if missing or unknown.
+        not_finite: Whether the tensor had NaN or Inf and so no finite number [P].
     """
 
     tensor: str
@@ -53,7 +53,7 @@ class Series:
 
     @property
     def is_known(self) -> bool:
-        """True if something is known of the number at some step."""
+        """True if the number is known at any step."""
         return bool((np.isfinite(self.numbers) | self.not_finite).any())
 
 
@@ -65,21 +65,21 @@ def series_of(
     mode: Mode = ModeKeys.GLOBAL,
     worker: str | None = None,
 ) -> tuple[str, list[Series]]:
-    """Return which number it is, and its course for each tensor, mode and worker.
+    """Return the chosen statistic, and its series for each tensor, mode and worker.
 
     Names are in natural order: `l2` before `l10`.
 
     Args:
         trial: The trial.
         names: The tensors.
-        statistic: A statistic or `value`; None for the value if all tensors have one element, and
-            otherwise for the mean, of gradients for that of the magnitudes; where it was saved of
-            fewer tensors than another statistic, for that one.
-        mode: Steps of this mode only, counted in it; GLOBAL for all, counted globally.
-        worker: Of this worker only; None for all.
+        statistic: A statistic or `value`. None for the value if all tensors have one element;
+            otherwise for `abs_mean` of gradients and the mean of others. If another statistic was
+            saved for more tensors, that one is used.
+        mode: Only steps of this mode, counted in it; GLOBAL for all, counted globally.
+        worker: Only this worker; None for all.
 
     Raises:
-        ValueError: If there is no such statistic, or nothing is known of it.
+        ValueError: If there is no such statistic, or it is unknown everywhere.
         InvalidWorker: If there is no such worker.
     """
     check_statistic(statistic)
@@ -115,7 +115,7 @@ def _default(table: TidyTable) -> str:
 
 
 def _scalars(table: TidyTable) -> npt.NDArray[np.bool_]:
-    """Return which rows are of tensors with one element [R]."""
+    """Return which rows are one-element tensors [R]."""
     is_scalar: npt.NDArray[np.bool_] = table.columns["size"] == 1
     if not is_scalar.any() and len(table):
         raise ValueError(
@@ -151,7 +151,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Return what sorts names so that numbers in them are in order, however long they are."""
+    """Return a sort key for natural order: numbers in names are compared by value."""
     parts = _DIGITS.split(name)  # a text, a number, a text, ...
     digits = [part.lstrip("0") for part in parts[1::2]]
     key = [(0, part) for part in parts]
@@ -162,7 +162,7 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
 def _split(
     table: TidyTable, column: str, mode: ModeKeys, is_shown: npt.NDArray[np.bool_]
 ) -> list[Series]:
-    """Return a column as one line for each tensor, mode and worker."""
+    """Split a column into one line per tensor, mode and worker."""
     numbers = table.columns[column]
     not_finite = ~np.isfinite(numbers) & _not_finite(table)
     steps = table.steps if mode is ModeKeys.GLOBAL else table.mode_steps

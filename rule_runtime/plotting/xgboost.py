@@ -1,4 +1,4 @@
-"""What XGBoost's hook saved of a model: importances of features, and SHAP values.
+"""Plots feature importances and SHAP values of an XGBoost model.
 
 Shape legend: N = rows of the data, F = features, K = classes.
 """
@@ -48,21 +48,21 @@ def plot_feature_importance(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the importance of the features as bars, the most important above.
+    """Plot the importance of the features as bars, the most important at the top.
 
     Args:
         trial: The trial.
         importance_type: One of `IMPORTANCE_TYPES`.
         step: The round; None for the last saved one.
-        max_features: How many features are drawn at most.
-        title: Above the picture; the trial's name and the round unless given.
-        ax: Axes to draw on; those of a new figure unless given.
+        max_features: Maximum number of plotted features.
+        title: Title; by default, the trial's name and the round.
+        ax: Axes to draw on; by default, those of a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If there is no such type, or nothing was saved of it.
+        ValueError: If there is no such type, or it was not saved.
     """
     check_count("max_features", max_features)
     if importance_type not in IMPORTANCE_TYPES:
@@ -85,22 +85,22 @@ def plot_average_shap(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the average SHAP value of the features as bars, the largest magnitude above.
+    """Plot the average SHAP value of the features as bars, the largest magnitude at the top.
 
-    The bias, which is what the model says of nobody in particular, is left out.
+    The bias is omitted.
 
     Args:
         trial: The trial.
         step: The round; None for the last saved one.
-        max_features: How many features are drawn at most.
-        title: Above the picture; the trial's name and the round unless given.
-        ax: Axes to draw on; those of a new figure unless given.
+        max_features: Maximum number of plotted features.
+        title: Title; by default, the trial's name and the round.
+        ax: Axes to draw on; by default, those of a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If none was saved.
+        ValueError: If no SHAP values were saved.
     """
     check_count("max_features", max_features)
     found, numbers = numbers_at(trial, "average_shap/", step)
@@ -121,23 +121,24 @@ def plot_full_shap(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the SHAP values of every row of the data, a swarm of points for each feature.
+    """Plot the SHAP values of all rows of the data, a swarm of points for each feature.
 
-    Where points are many the swarm is wide. Above is the feature of the largest mean magnitude.
+    The swarm is wide where points are dense. The feature with the largest mean magnitude is at the
+    top.
 
     Args:
         trial: The trial.
         step: The round; None for the last saved one.
         class_index: Index of the class, if the model has several.
-        max_features: How many features are drawn at most.
-        title: Above the picture; the trial's name and the round unless given.
-        ax: Axes to draw on; those of a new figure unless given.
+        max_features: Maximum number of plotted features.
+        title: Title; by default, the trial's name and the round.
+        ax: Axes to draw on; by default, those of a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If none were saved, or there is no such class.
+        ValueError: If no SHAP values were saved, or there is no such class.
     """
     check_count("max_features", max_features)
     found, names, values, num_classes = shap_values(trial, step, class_index)
@@ -164,13 +165,13 @@ def draw_bars(
     *,
     colors: tuple[str, str] = (LINE_COLORS[0], LINE_COLORS[0]),
 ) -> Axes:
-    """Draw a bar for each number, the largest magnitude above.
+    """Draw a bar for each number, the largest magnitude at the top.
 
     Args:
         numbers: The numbers by name.
-        max_features: How many are drawn at most.
-        ax: Axes to draw on; those of a new figure unless given.
-        colors: Of negative numbers, and of the others.
+        max_features: Maximum number of bars.
+        ax: Axes to draw on; by default, those of a new figure.
+        colors: Colours of negative numbers and of the others.
     """
     ordered = sorted(numbers.items(), key=lambda item: (-abs(item[1]), item[0]))[:max_features]
     axes = new_axes(ax, 8.0, 1.2 + 0.3 * len(ordered))
@@ -189,7 +190,7 @@ def _label_features(axes: Axes, names: list[str]) -> None:
 
 
 def _name_signs(axes: Axes) -> None:
-    """Say what the colours are, beside the axes: inside points may lie anywhere."""
+    """Explain the colours beside the axes, because points may fill all of their area."""
     pairs = zip(_SIGN_COLORS, _SIGN_LABELS, strict=True)
     handles = [Patch(color=color, label=label) for color, label in pairs]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize="small")
@@ -205,7 +206,7 @@ def _title(trial: Trial, step: int, shown: int, total: int) -> str:
 
 
 def _swarm(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return how far each point is moved aside, so that points of like numbers lie apart [N]."""
+    """Return the offset of each point, so that points of similar numbers do not overlap [N]."""
     low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
     bins = np.zeros(len(numbers), np.int64)
     if high > low:

@@ -1,4 +1,4 @@
-"""Reading what XGBoost's hook saved of a model.
+"""Reads importances and SHAP values that XGBoost's hook saved.
 
 Shape legend: N = rows of the data, F = features, K = classes.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["IMPORTANCE_TYPES", "numbers_at", "shap_values"]
 
 IMPORTANCE_TYPES: Final = ("weight", "gain", "cover", "total_gain", "total_cover")
-"""In how many splits; gain and cover of a split on average, and of all splits together."""
+"""Number of splits; mean gain and cover of a split; total gain and cover."""
 
 _SHAP: Final = "full_shap/"
 _AVERAGE: Final = "average_shap/"
@@ -30,15 +30,15 @@ _NUM_AXES_OF_CLASSES: Final = 3
 
 
 def numbers_at(trial: Trial, prefix: str, step: int | None = None) -> tuple[int, dict[str, float]]:
-    """Return a step, and the numbers of all tensors of one element there, by the rest of the name.
+    """Return a step, and the values of its one-element tensors by name without the prefix.
 
     Args:
         trial: The trial.
-        prefix: What the tensors' names begin with.
+        prefix: Prefix of the tensors' names.
         step: The global step; None for the last one with such a tensor.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is no such tensor.
     """
     file = _file_with(trial, prefix, step)
     names = [name for name in trial.tensor_names() if name.startswith(prefix)]
@@ -51,7 +51,7 @@ def numbers_at(trial: Trial, prefix: str, step: int | None = None) -> tuple[int,
 def shap_values(
     trial: Trial, step: int | None = None, class_index: int = 0
 ) -> tuple[int, list[str], npt.NDArray[np.float64], int]:
-    """Return a step, the features' names [F], their SHAP values there [N, F], and K.
+    """Return a step, the features' names [F], their SHAP values [N, F], and K.
 
     Args:
         trial: The trial.
@@ -63,7 +63,7 @@ def shap_values(
     """
     file = _file_with(trial, _SHAP, step)
     saved = _names_in(file, _SHAP)
-    # Under each name there is the same matrix [N, F + 1] or [N, K, F + 1], the bias last.
+    # Each name has the same matrix [N, F + 1] or [N, K, F + 1] with the bias last.
     matrix = np.asarray(trial.tensor(_SHAP + saved[0]).value(file.step, worker=file.worker))
     num_classes = 1
     if matrix.ndim == _NUM_AXES_OF_CLASSES:
@@ -103,6 +103,6 @@ def _file_with(trial: Trial, prefix: str, step: int | None) -> StepFile:
 
 
 def _names_in(file: StepFile, prefix: str) -> list[str]:
-    """Return the rest of the names with a prefix, in the order of writing."""
+    """Return the names with a prefix, without it, in the order of writing."""
     locations = () if file.index is None else file.index.locations
     return [row.name[len(prefix) :] for row in locations if row.name.startswith(prefix)]
