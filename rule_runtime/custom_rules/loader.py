@@ -33,8 +33,7 @@ MAX_SOURCE_BYTES: Final = 1 << 20
 """Maximum size of a rule's file."""
 
 _AS_TEXT: Final = __future__.annotations.compiler_flag
-"""Annotations stay text in every Python version, because some names exist only for type checkers.
-"""
+"""Annotations stay text in every Python version: some names exist only for type checkers."""
 _ALIASED: Final = frozenset({"smdebug", "smdebug_rulesconfig"})
 _OTHER_TRIAL: Final = "other_trial_"
 _SERVICE: Final = frozenset({"rule_to_invoke", "source_s3_uri", "base_trial", "action_json"})

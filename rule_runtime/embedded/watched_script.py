@@ -237,7 +237,7 @@ class _PassedOnSignals:
         self.received: signal.Signals | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # nobody else may
+        if threading.current_thread() is threading.main_thread():  # Python requires it
             for number in _PASSED_ON:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._pass_on)

@@ -36,8 +36,7 @@ CHECK: Final = "def check(self, step, memory):"
 _OUTCOMES: Final = 'Passed(), IssueFound("loss 12.3 above 5") or NotEvaluated("no loss was saved")'
 _FACADE: Final = "stepwatch"
 _SIMILAR: Final = 0.75
-"""Minimum similarity (difflib's ratio) of a misspelling: `Pased` is `Passed`, `bound` not `round`.
-"""
+"""Similarity (difflib's ratio) of a misspelling: `Pased` is `Passed`, `bound` is not `round`."""
 _MAX_MESSAGE: Final = 400
 _MAX_CODE: Final = 120
 """Characters; both fit into the details of a status together."""

@@ -18,8 +18,7 @@ from rule_runtime.engine.worker_progress import WorkerProgress
 __all__ = ["MAX_PENDING", "Finishing", "Patience", "Progress", "Replaying", "Scan", "Waiting"]
 
 MAX_PENDING: Final = 1000
-"""Maximum number of waiting files over all workers; further ones are found again later.
-"""
+"""Maximum number of waiting files over all workers; others are found again later."""
 
 _NAMES_SHOWN: Final = 3
 _LONGEST_WAIT: Final = 6

@@ -36,8 +36,7 @@ _NUM_STEPS: Final = 5
 _FEWEST_STEPS: Final = 3
 """Minimum number of steps with values; fewer may be unusual batches."""
 _CHANCE: Final = 2.0
-"""Threshold of the correlation, in standard deviations; 5 % of unrelated outputs exceed it.
-"""
+"""Threshold of the correlation in standard deviations; 5 % of unrelated outputs exceed it."""
 _MAX_DEVIATION: Final = 0.067
 """Maximum standard deviation by chance: a correlation of 0.2 would be three of these."""
 
