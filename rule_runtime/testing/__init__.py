@@ -1,4 +1,4 @@
-"""For authors of rules: trials made in a test, and the contract that every rule keeps."""
+"""Tools for authors of rules: trials for tests, and the contract of every rule."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Tests what the hook of a framework saves for rules, fact by fact.
+"""Tests which facts a framework's hook saves for rules.
 
 ```python
 class TestFactsOfMyFramework(MyTraining, FactContract):
     missing_facts = {"sample weights": "the loss gets none"}
 ```
 
-The training is that of a `HookContract`; it must be a classifier. The results are the rows of a
-table of all frameworks.
+The training is that of a `HookContract`; it must be a classifier. The results form a table with one
+row per framework.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["FACTS", "FactContract"]
 
 
 def _loss(step: StepView) -> Loss | None:
-    """Return the loss of which most is known."""
+    """Return the loss with the most known facts."""
     losses = step.fact(Losses).losses
     return max(losses, key=lambda loss: loss.outputs is not None, default=None)
 
 
 def _known(step: StepView, regex: str) -> Input | None:
-    """Return the statistics of the first tensor of a name."""
+    """Return the statistics of the first tensor that matches a name."""
     return next(iter(described(step.tensors(regex=(regex,))).values()), None)
 
 
@@ -85,15 +85,15 @@ FACTS: Final[Mapping[str, Callable[[StepView], bool]]] = {
         step.mode is ModeKeys.EVAL or _known(step, "^validation-") is not None
     ),
 }
-"""What rules know of a run: the fact, and whether a step shows it."""
+"""Facts of a run for rules, and a function that tests whether a step shows each."""
 
 
 class FactContract(ContractTraining):
-    """Trains with what the pack `recommended` saves, and looks which facts the steps show.
+    """Trains with the collections of the pack `recommended`, and checks which facts the steps show.
 
     Attributes:
-        missing_facts: Facts that the hook does not provide: why not.
-        num_evaluations: Steps of validation that the training has.
+        missing_facts: Facts that the hook does not provide, with the reason.
+        num_evaluations: Number of validation steps in the training.
     """
 
     missing_facts: ClassVar[Mapping[str, str]] = {}

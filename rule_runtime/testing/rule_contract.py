@@ -1,4 +1,4 @@
-"""The contract that every rule keeps, as a suite of tests.
+"""The contract of every rule, as a test suite.
 
 ```python
 class TestMyRuleContract(RuleContract):
@@ -6,12 +6,11 @@ class TestMyRuleContract(RuleContract):
         return MyRule(threshold=2.0)
 ```
 
-The suite tries the rule on a healthy run and on a sick one. Where the small network of
-`healthy_tensors` lacks what the rule looks at, override `make_tensors`; where `sick_tensors` is not
-what the rule finds, override `make_sick`. By default, gradients of a sick run are zero, its loss
-stands still, and its weights have a NaN and are a million times as large as healthy ones. Rules
-that look at more than the tensors of training steps override `make_steps` and `make_sick_steps`.
-See `RuleUnderTest` for the rest.
+The suite tests the rule on a healthy run and on a sick one. If `healthy_tensors` lacks the rule's
+tensors, override `make_tensors`. If the rule does not detect `sick_tensors`, override `make_sick`.
+By default, gradients of a sick run are zero, its loss is constant, and its weights have a NaN and
+are a million times larger. For rules that need more than the tensors of training steps, override
+`make_steps` and `make_sick_steps`. See `RuleUnderTest` for the rest.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from rule_runtime.testing.trial_builder import TrialBuilder
 __all__ = ["MAX_MEMORY_BYTES", "RuleContract", "SavedStep", "Tensors", "healthy_tensors"]
 
 MAX_MEMORY_BYTES: Final = 256 << 10
-"""A rule's memory as JSON, however many tensors there are; a checkpoint must hold it."""
+"""Maximum size of a rule's memory as JSON for any number of tensors; a checkpoint must hold it."""
 
 _MANY_TENSORS: Final = 2000
 _ROUNDS: Final = 10
@@ -63,10 +62,10 @@ _NOTHING: Final = {"nothing_that_a_rule_looks_for": np.zeros(3, dtype="U1")}
 class RuleContract(RuleUnderTest):
     """Tests that hold for every rule; subclass it and return the rule from `make_rule`."""
 
-    # ------------------------------------------------------------------------------- what it finds
+    # ------------------------------------------------------------------------------- findings
 
     def test_is_quiet_on_a_healthy_run(self) -> None:
-        """A run that learns well is judged, and no issue is found in it."""
+        """A healthy run is evaluated without an issue."""
         for num_workers in (1, 2):
             outcomes = self._outcomes(self.build(num_workers=num_workers))
             assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
@@ -74,12 +73,12 @@ class RuleContract(RuleUnderTest):
             assert is_judged or num_workers < self.least_workers, outcomes[-1]
 
     def test_finds_a_sick_run(self) -> None:
-        """An issue is found where there is one, or the other tests would prove nothing."""
+        """A sick run has an issue; otherwise the other tests would prove nothing."""
         outcomes = self._outcomes(self.build(self.make_sick_steps, num_workers=2))
         assert any(isinstance(outcome, IssueFound) for outcome in outcomes), outcomes[-1]
 
     def test_frozen_parameters_are_no_issue(self) -> None:
-        """Weights that do not change and have no gradient change nothing in the verdict."""
+        """Constant weights without a gradient do not change the verdict."""
 
         def run_of(worker: int) -> Iterable[SavedStep]:
             for saved in self.make_steps(worker):
@@ -88,26 +87,26 @@ class RuleContract(RuleUnderTest):
         outcomes = self._outcomes(self.build(run_of))
         assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
 
-    # --------------------------------------------------------------------- whatever the files hold
+    # --------------------------------------------------------------------- unusual files
 
     def test_takes_tensors_that_are_not_finite(self) -> None:
-        """NaN and infinite tensors lead to an outcome, never to an error."""
+        """NaN and infinite tensors give an outcome, never an error."""
         for value in (np.nan, np.inf, -np.inf):
             self._outcomes(self.build(self._changed(partial(filled, value)), num_workers=2))
 
     def test_takes_tensors_of_every_kind(self) -> None:
-        """Scalars, whole numbers and booleans lead to an outcome, never to an error."""
+        """Scalars, integers and booleans give an outcome, never an error."""
         for value in (np.float32(0.5), np.int64(3), np.True_, np.array([2**40, -1]), [[0j]]):
             self._outcomes(self.build(self._changed(partial(replaced, value))))
 
     def test_empty_tensors_and_strings_are_no_issue(self) -> None:
-        """In tensors without elements, and in texts, there is nothing to find."""
+        """Empty tensors and strings are no issue."""
         for value in (np.empty(0), np.empty((0, 3), dtype=np.float32), np.array(["a", "b"])):
             outcomes = self._outcomes(self.build(self._changed(partial(replaced, value))))
             assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
 
     def test_missing_tensors_are_not_evaluated(self) -> None:
-        """A step without the rule's tensors is not evaluated, and says why."""
+        """A step without the rule's tensors is not evaluated, with a reason."""
         run = TrialBuilder()
         run.step(0, _NOTHING)
         (outcome,) = self._outcomes(run)
@@ -115,7 +114,7 @@ class RuleContract(RuleUnderTest):
         assert outcome.reason
 
     def test_runs_without_values_get_the_same_verdict_or_a_reason(self) -> None:
-        """Statistics alone lead to no other verdict; a rule that needs values says so."""
+        """Statistics without values give the same verdict; a rule that needs values reports it."""
         for run_of in (self.make_steps, self.make_sick_steps):
             whole = self._outcomes(self.build(run_of, num_workers=2))
             without = self._outcomes(self.build(run_of, num_workers=2, save_values=False))
@@ -125,13 +124,13 @@ class RuleContract(RuleUnderTest):
                 assert "true" in [text.lower() for text in saves], "requires() must ask for values"
 
     def test_files_of_the_original_client_get_the_same_verdict_or_a_reason(self) -> None:
-        """Files without statistics lead to no other verdict."""
+        """Files without statistics give the same verdict."""
         for run_of in (self.make_steps, self.make_sick_steps):
             ours = self._outcomes(self.build(run_of))
             assert_same_or_a_reason(ours, self._outcomes(self.build(run_of, run=None)))
 
     def test_runs_without_modes_get_the_same_verdict(self) -> None:
-        """Where no mode was set, every step counts as one of training; rules of modes are free."""
+        """Without modes, every step counts as a training step; rules about modes are exempt."""
 
         def without_modes(run_of: RunOfWorker, worker: int) -> Iterable[SavedStep]:
             return (saved._replace(mode=ModeKeys.GLOBAL) for saved in run_of(worker))
@@ -144,7 +143,7 @@ class RuleContract(RuleUnderTest):
             for one, other in zip(*map(self._outcomes, (with_modes, without)), strict=True):
                 assert type(one) is type(other), (one, other)
 
-    # --------------------------------------------------------------------- however it is evaluated
+    # --------------------------------------------------------------------- ways of evaluation
 
     def test_is_deterministic(self) -> None:
         """Two evaluations of the same run end in the same state."""
@@ -152,7 +151,7 @@ class RuleContract(RuleUnderTest):
         assert as_text(run.evaluate(self.make_rule())) == as_text(run.evaluate(self.make_rule()))
 
     def test_step_by_step_equals_one_pass(self) -> None:
-        """Evaluating file by file, with the state as JSON in between, equals one pass."""
+        """Evaluation file by file, with the state as JSON in between, equals one pass."""
         for run_of in (self.make_steps, self.make_sick_steps):
             run = self.build(run_of, num_workers=2)
             *_, state = states_file_by_file(run, self.make_rule)
@@ -161,10 +160,10 @@ class RuleContract(RuleUnderTest):
             assert one == other
 
     def test_any_split_into_calls_gives_the_same_outcomes(self) -> None:
-        """Whatever steps follow each other, and however they are split into calls.
+        """The order of steps and their split into calls do not change the outcomes.
 
-        Healthy, sick and broken stretches of a run are put together and evaluated as one, and in
-        several calls with the state as JSON in between.
+        Healthy, sick and broken parts of a run are joined and evaluated in one call, and in several
+        calls with the state as JSON in between.
 
         Raises:
             ImportError: If hypothesis is not installed.
@@ -187,14 +186,14 @@ class RuleContract(RuleUnderTest):
         )
 
     def test_order_of_tensors_does_not_matter(self) -> None:
-        """The order in which tensors were saved changes nothing in the verdict."""
+        """The saved order of tensors does not change the verdict."""
         for run_of in (self.make_steps, self.make_sick_steps):
             one = self.build(run_of, num_workers=2).evaluate(self.make_rule())
             other = self.build(backwards(run_of), num_workers=2).evaluate(self.make_rule())
             assert_same_verdict(one, other)
 
     def test_order_of_workers_does_not_matter(self) -> None:
-        """Two workers that change places change nothing in the verdict but their names."""
+        """Swapping two workers changes only their names in the verdict."""
 
         def lopsided(worker: int) -> Iterable[SavedStep]:
             return self.make_sick_steps(worker) if worker else self.make_steps(worker)
@@ -204,10 +203,10 @@ class RuleContract(RuleUnderTest):
             other = self.build(swapped(run_of), num_workers=2).evaluate(self.make_rule())
             assert_same_verdict(one, other, whoever=True)
 
-    # ------------------------------------------------------------------------------ what it answers
+    # ------------------------------------------------------------------------------ outcomes
 
     def test_evidence_names_what_was_found(self) -> None:
-        """A finding names tensor, worker, mode and step, and what to try."""
+        """A finding names tensor, worker, mode, step and remedy."""
         run = self.build(self.make_sick_steps, num_workers=2)
         for view, outcome in zip(run.views(), self._outcomes(run), strict=True):
             if isinstance(outcome, IssueFound):
@@ -221,7 +220,7 @@ class RuleContract(RuleUnderTest):
                 assert evidence.remedy
 
     def test_evidence_counts_the_findings(self) -> None:
-        """The verdict tells the first and the last step with a finding, and how many there were."""
+        """The verdict has the first and last step with a finding, and their number."""
         run = self.build(self.make_sick_steps, num_workers=2)
         found = [
             outcome.evidence.step
@@ -234,7 +233,7 @@ class RuleContract(RuleUnderTest):
         assert (evidence.last_step, evidence.count) == (found[-1], len(found))
 
     def test_a_verdict_never_turns_back(self) -> None:
-        """After a finding, the status stays whatever follows; so does what was found first."""
+        """After a finding, the status and the first finding stay."""
         sick = self.build(self.make_sick_steps, num_workers=2)
         first = sick.evaluate(self.make_rule()).evidence
         assert first is not None
@@ -251,23 +250,23 @@ class RuleContract(RuleUnderTest):
         told = {(state.evidence.step, state.evidence.sentence) for state in found if state.evidence}
         assert told == {(first.step, first.sentence)}
 
-    # ------------------------------------------------------------------------ what it keeps in mind
+    # ------------------------------------------------------------------------ memory
 
     def test_memory_does_not_grow(self) -> None:
-        """In the second half of a long run the memory is not larger than in the first."""
+        """The memory does not grow in the second half of a long run."""
         runs = (self.build(), self.build(self.make_sick_steps))
         sizes = memory_sizes(long_run(runs, rounds=_ROUNDS), self.make_rule())
         half = len(sizes) // 2
         assert max(sizes[half:]) <= 1.2 * max(sizes[:half]) + 64
 
     def test_memory_is_bounded_however_many_tensors_there_are(self) -> None:
-        """The memory of a run with 2,000 tensors a step fits into a checkpoint."""
+        """The memory of a run with 2,000 tensors per step fits into a checkpoint."""
         for run_of in (self.make_steps, self.make_sick_steps):
             views = many_tensors(self.build(run_of), total=_MANY_TENSORS)
             assert max(memory_sizes(views, self.make_rule())) <= MAX_MEMORY_BYTES
 
     def test_takes_parameters_as_strings(self) -> None:
-        """Parameters as a training API passes them mean the same, and bad ones are refused."""
+        """Parameters as strings give the same rule, and invalid ones are refused."""
         rule = self.make_rule()
         parameters = type(rule).parameters()
         texts = {p.name: _as_string(getattr(rule, p.name)) for p in parameters}
@@ -280,7 +279,7 @@ class RuleContract(RuleUnderTest):
         return checked(run.outcomes(self.make_rule()))
 
     def _changed(self, change: Callable[[dict[str, Any]], Tensors]) -> RunOfWorker:
-        """Return the healthy run with the tensors of each step changed."""
+        """Return the healthy run with modified tensors at each step."""
 
         def run_of(worker: int) -> Iterable[SavedStep]:
             for saved in self.make_steps(worker):

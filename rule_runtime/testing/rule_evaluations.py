@@ -1,4 +1,4 @@
-"""Ways to evaluate a rule that must all come to the same result."""
+"""Ways to evaluate a rule that must give the same result."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 MakeRule = Callable[[], Rule]
-"""Returns the rule, as a new process makes it."""
+"""Returns the rule, as in a new process."""
 
 
 def checked(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """Return outcomes, none of which may be that the rule failed."""
+    """Return outcomes after a check that none is a failure of the rule."""
     for outcome in outcomes:
         assert isinstance(outcome, (Passed, IssueFound, NotEvaluated)), outcome
         if isinstance(outcome, NotEvaluated):
@@ -44,7 +44,7 @@ def checked(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
 
 
 def states_file_by_file(run: TrialBuilder, make_rule: MakeRule) -> list[EvaluationState]:
-    """Return the state after each file of a run, the last one after its end."""
+    """Return the state after each file of a run; the last one after its end."""
     states = [EvaluationState.initial()]
     for key in run.keys:
         files = load_step_files(run.store, [key])
@@ -57,11 +57,11 @@ def states_file_by_file(run: TrialBuilder, make_rule: MakeRule) -> list[Evaluati
 def in_calls(
     views: Sequence[Callable[[], StepView]], cuts: Sequence[int], make_rule: MakeRule
 ) -> tuple[list[str], str]:
-    """Return the outcomes of some steps, and the memory after the last, both as text.
+    """Return the outcomes of steps, and the last memory, both as text.
 
     Args:
-        views: What makes each step's view.
-        cuts: Before which of the steps a new call begins, in a new process so to say.
+        views: Functions that create each step's view.
+        cuts: Positions of the steps at which a new call begins.
         make_rule: Returns the rule; called for each call.
     """
     outcomes: list[str] = []
@@ -69,7 +69,7 @@ def in_calls(
     for start, end in zip([0, *cuts], [*cuts, len(views)], strict=True):
         state = through_json(state)
         evaluation = Evaluation(make_rule(), state)
-        # As text, for a NaN equals no other.
+        # As text, because NaN does not equal NaN.
         outcomes += [
             repr(outcome) for outcome in checked([evaluation.feed(v()) for v in views[start:end]])
         ]
@@ -83,7 +83,7 @@ def in_calls(
 
 
 def memory_sizes(views: Iterable[StepView], rule: Rule) -> list[int]:
-    """Return the length of the memory as JSON after each step."""
+    """Return the size of the memory as JSON after each step."""
     evaluation = Evaluation.fresh(rule)
     sizes = []
     for view in views:
@@ -93,10 +93,10 @@ def memory_sizes(views: Iterable[StepView], rule: Rule) -> list[int]:
 
 
 def assert_same_or_a_reason(whole: Sequence[Outcome], less: Sequence[Outcome]) -> bool:
-    """Assert that less data leads to the same outcomes, or to none with a reason.
+    """Assert that less data gives the same outcomes, or none with a reason.
 
     Returns:
-        True if a step could not be judged for what is missing.
+        True if a step was not evaluated because of missing data.
     """
     is_missed = False
     for one, other in zip(whole, less, strict=True):
@@ -112,12 +112,12 @@ def assert_same_or_a_reason(whole: Sequence[Outcome], less: Sequence[Outcome]) -
 def assert_same_verdict(
     one: EvaluationState, other: EvaluationState, *, whoever: bool = False
 ) -> None:
-    """Assert that two evaluations found the same, but for the rounding of sums.
+    """Assert that two evaluations have the same finding, except for rounding of sums.
 
     Args:
-        one: The state after the one.
-        other: The state after the other.
-        whoever: True if it may be found at another worker.
+        one: The first final state.
+        other: The second final state.
+        whoever: True if the finding may be on another worker.
     """
     assert one.status is other.status
     assert one.counts.evaluated == other.counts.evaluated
@@ -138,7 +138,7 @@ def through_json(state: EvaluationState) -> EvaluationState:
 
 
 def as_text(state: EvaluationState) -> str:
-    """Return a state as text, which can be compared: a NaN equals no other."""
+    """Return a state as comparable text: NaN does not equal NaN."""
     return json.dumps(state.to_json(), sort_keys=True)
 
 

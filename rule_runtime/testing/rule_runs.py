@@ -1,4 +1,4 @@
-"""Runs to try a rule on: a small network that learns well, and what can be made of its files."""
+"""Runs for testing rules: a small network that learns well, and variations of it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _LAYERS: Final = ("conv1", "conv2", "fc")
 _SHAPES: Final = {"weight": (8, 4), "bias": (8,)}
 
 Tensors = Mapping[str, Any]
-"""Tensors by name; anything that numpy makes an array of."""
+"""Tensors by name; values are anything that numpy converts to arrays."""
 
 
 class SavedStep(NamedTuple):
-    """What one worker saves at one step.
+    """The data that one worker saves at one step.
 
     Attributes:
         step: Global step.
         tensors: The tensors by name.
         mode: Mode of the step.
-        mode_step: Step within the mode; that of `step` unless given.
-        time: When the step was captured, seconds since 1970; None for a file without it.
+        mode_step: Step within the mode; by default `step`.
+        time: Time of the capture, seconds since 1970; None for a file without it.
     """
 
     step: int
@@ -57,18 +57,18 @@ class SavedStep(NamedTuple):
 
 
 RunOfWorker = Callable[[int], Iterable[SavedStep]]
-"""Returns what the worker of a number saves, in step order."""
+"""Returns the steps of a worker, given by its number, in order."""
 
 
 _SICK_SCALE: Final = 1e6
-"""Factor of sick weights: above any bound that healthy weights keep."""
+"""Factor of sick weights: above any bound of healthy weights."""
 
 
 def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
-    """Return what a small network that learns well saves at a step.
+    """Return the tensors that a small network saves at a step while it learns well.
 
-    Weights and biases are the same on every worker and move by about a thousandth of their size a
-    step; gradients and the loss differ, as batches do.
+    Weights and biases are the same on every worker and change by about a thousandth per step.
+    Gradients and losses vary between workers.
     """
     start, now = np.random.default_rng(7), np.random.default_rng(1000 * worker + step)
     tensors: dict[str, Any] = {}
@@ -83,9 +83,9 @@ def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
 
 
 def sick_tensors(tensors: Tensors) -> dict[str, Any]:
-    """Return tensors with zero gradients, a loss that stands still, and weights gone wrong.
+    """Return tensors with zero gradients, a constant loss, and corrupt weights.
 
-    The first element of each weight is NaN, and the others are a million times as large.
+    The first element of each weight is NaN, and the others are a million times larger.
     """
     changed = dict(tensors)
     for name, value in tensors.items():
@@ -113,15 +113,15 @@ def write_run(
     run: str | None = "run-1",
     save_values: bool = True,
 ) -> TrialBuilder:
-    """Return the trial of a run, in the order in which workers that keep pace write it.
+    """Return the trial of a run, written in step order by all workers.
 
     Args:
-        run_of: What each worker saves.
-        num_workers: How many workers write.
-        collections: Regular expressions of the collections files; none are written if empty.
-        store: Where the files go; a store in memory unless given.
-        run: RunId; None for files as the original client writes them.
-        save_values: False to save statistics only.
+        run_of: Returns the steps of each worker.
+        num_workers: Number of workers.
+        collections: Regular expressions of the collections files; empty for no files.
+        store: Store of the files; by default in memory.
+        run: RunId; None for files in the original client's format.
+        save_values: False to save only statistics.
     """
     builder = TrialBuilder(store, run=run, num_workers=num_workers)
     saved = [
@@ -144,7 +144,7 @@ def write_run(
 
 
 def views_by_step(run: TrialBuilder) -> dict[int, Callable[[], StepView]]:
-    """Return by step what makes its view, with a reader that has seen nothing yet."""
+    """Return functions that create each step's view with a new reader, by step."""
     return {
         step: lambda step=step, files=files: StepReader(run.store).view(  # type: ignore[misc]
             step, files, num_workers=run.num_workers
@@ -154,7 +154,7 @@ def views_by_step(run: TrialBuilder) -> dict[int, Callable[[], StepView]]:
 
 
 def long_run(runs: Iterable[TrialBuilder], *, rounds: int) -> Iterator[StepView]:
-    """Yield the steps of some runs again and again, their numbers growing on."""
+    """Yield the steps of several runs repeatedly, with increasing numbers."""
     parts = [(StepReader(run.store), run.num_workers, _files_by_step(run)) for run in runs]
     offset = 0
     for _ in range(rounds):
@@ -166,9 +166,9 @@ def long_run(runs: Iterable[TrialBuilder], *, rounds: int) -> Iterator[StepView]
 
 
 def many_tensors(run: TrialBuilder, *, total: int) -> Iterator[StepView]:
-    """Yield the steps of a run with each tensor's statistics repeated under further names.
+    """Yield the steps of a run with copies of each tensor's statistics under further names.
 
-    The further names are the tensor's with `x1`, `x2`, ... behind it.
+    The further names have a suffix `x1`, `x2`, ...
     """
     reader = StepReader(run.store)
     for step, files in _files_by_step(run).items():
@@ -177,17 +177,17 @@ def many_tensors(run: TrialBuilder, *, total: int) -> Iterator[StepView]:
 
 
 def filled(value: float, tensors: Tensors) -> dict[str, Any]:
-    """Return tensors of the same shapes with one value throughout."""
+    """Return constant tensors of the same shapes."""
     return {name: np.full(np.shape(tensor), value) for name, tensor in tensors.items()}
 
 
 def replaced(value: Any, tensors: Tensors) -> dict[str, Any]:
-    """Return another tensor under each of the names."""
+    """Return the same tensor under each of the names."""
     return dict.fromkeys(tensors, value)
 
 
 def backwards(run_of: RunOfWorker) -> RunOfWorker:
-    """Return a run that saves the tensors of each step in the opposite order."""
+    """Return a run that saves the tensors of each step in reverse order."""
 
     def turned(worker: int) -> Iterable[SavedStep]:
         for saved in run_of(worker):
@@ -197,7 +197,7 @@ def backwards(run_of: RunOfWorker) -> RunOfWorker:
 
 
 def swapped(run_of: RunOfWorker) -> RunOfWorker:
-    """Return a run whose first two workers have changed places."""
+    """Return a run with its first two workers swapped."""
     return lambda worker: run_of(1 - worker)
 
 

@@ -1,4 +1,4 @@
-"""The property that a run may be split into calls anywhere; needs hypothesis."""
+"""Tests that any split of a run into calls gives the same result; needs hypothesis."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MAX_STRETCHES: Final = 6
 
 
 def check_any_split(runs: Mapping[str, TrialBuilder], make_rule: MakeRule) -> None:
-    """Assert that calls with the state as JSON in between give the outcomes of a single call.
+    """Assert that calls with the state as JSON in between give the outcomes of one call.
 
-    Stretches of several runs are put together and evaluated as one.
+    Parts of several runs are joined and evaluated as one run.
 
     Args:
-        runs: The runs by name, one of them `sick`; a step's number means the same in each.
+        runs: The runs by name, one of them `sick`; all have the same step numbers.
         make_rule: Returns the rule; called for each call.
     """
     views_of = {name: views_by_step(run) for name, run in runs.items()}

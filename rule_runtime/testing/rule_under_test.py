@@ -1,4 +1,4 @@
-"""What the author of a rule says about it: how it is made, what is healthy and what is sick."""
+"""The rule under test, with its healthy and sick runs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["RuleUnderTest"]
 _NUM_STEPS: Final = 40
 _INTERVAL: Final = 5
 _START_TIME: Final = 1.5e9
-"""Seconds; a step of the default run takes one."""
+"""Seconds; a step of the default run takes one second."""
 
 
 class RuleUnderTest:
-    """The rule, and runs to try it on; only `make_rule` must be given.
+    """The rule, and runs to test it; you must override only `make_rule`.
 
     Attributes:
-        least_workers: How many workers a run must have for the rule to judge it.
+        least_workers: Minimum number of workers that the rule needs.
     """
 
     least_workers: ClassVar[int] = 1
 
     def make_rule(self) -> Rule:
-        """Return the rule, with parameters that a healthy run does not violate and a sick one does.
+        """Return the rule; its parameters must accept a healthy run and detect a sick one.
 
-        It is called for every call of an evaluator, as a new process would.
+        It is called for every evaluation, as in a new process.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -50,43 +50,43 @@ class RuleUnderTest:
         )
 
     def make_tensors(self, step: int, worker: int) -> Tensors:
-        """Return what a healthy run saves at a training step, all that the rule needs included."""
+        """Return the tensors of a healthy training step, including all that the rule needs."""
         return healthy_tensors(step, worker)
 
     def make_sick(self, tensors: dict[str, Any]) -> Tensors:
-        """Return the tensors of a healthy step as a run that the rule should find saves them.
+        """Return the tensors of a sick step, made from those of a healthy one.
 
         Args:
-            tensors: The tensors, a dict of its own.
+            tensors: A copy of the healthy tensors.
         """
         return sick_tensors(tensors)
 
     def make_steps(self, worker: int) -> Iterable[SavedStep]:
-        """Return what a worker of a healthy run saves, in step order.
+        """Return the steps of a worker in a healthy run, in order.
 
-        Override it where modes other than TRAIN, or the times of the steps, matter. Steps are
-        numbered through all modes.
+        Override it if modes other than TRAIN, or the times of steps, matter. Steps are numbered
+        across all modes.
         """
         for step in range(0, _NUM_STEPS * _INTERVAL, _INTERVAL):
             yield SavedStep(step, self.make_tensors(step, worker), time=_START_TIME + step)
 
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
-        """Return what a worker saves of a run that the rule should find, in step order.
+        """Return the steps of a worker in a sick run, in order.
 
-        Override it where what is wrong depends on the step, the mode or the worker.
+        Override it if the fault depends on the step, the mode or the worker.
         """
         for saved in self.make_steps(worker):
             yield saved._replace(tensors=self.make_sick(dict(saved.tensors)))
 
     def make_frozen(self) -> Tensors:
-        """Return what frozen parameters add to every step: constant weights, without gradients.
+        """Return the frozen parameters for every step: constant weights without gradients.
 
-        Return nothing if tensors that do not change are just what the rule is asked for.
+        Return an empty dict if the rule detects constant tensors.
         """
         return {"Net_frozen.weight": np.full(4, 0.5), "Net_frozen.bias": np.full(2, 0.5)}
 
     def make_collections(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the regular expressions of the run's collections files; none for no such files."""
+        """Return the regular expressions of the run's collections files; empty for no files."""
         return {}
 
     def make_store(self) -> Store | None:
@@ -104,10 +104,10 @@ class RuleUnderTest:
         """Return the trial of a run.
 
         Args:
-            run_of: What each worker saves; that of `make_steps` unless given.
-            num_workers: How many workers write.
-            run: RunId; None for files as the original client writes them.
-            save_values: False to save statistics only.
+            run_of: Returns the steps of each worker; by default `make_steps`.
+            num_workers: Number of workers.
+            run: RunId; None for files in the original client's format.
+            save_values: False to save only statistics.
         """
         return write_run(
             run_of or self.make_steps,

@@ -1,4 +1,4 @@
-"""Making trials in a test: real files, written by the format's own code."""
+"""Writes trials for tests with the code of the file format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rule_runtime.trial.tensor_statistics import tensor_statistics
 __all__ = ["TrialBuilder"]
 
 _WALL_TIME = 1.5e9
-"""Seconds; every record of a built trial has the same, so that its bytes are reproducible."""
+"""Seconds; all records have this time, so that the files are reproducible."""
 
 _OF_PARAMETERS: Final = ("weights", "biases", "gradients")
 
@@ -50,10 +50,10 @@ class TrialBuilder:
     ```
 
     Args:
-        store: Where the files go: a folder, a URI or a store; by default a store in memory.
-        run: RunId of the run; None writes files as the original client does, without statistics,
-            run, number of workers and sequence.
-        num_workers: How many workers write.
+        store: A folder, a URI or a store; by default a store in memory.
+        run: RunId of the run; None for files in the original client's format, without statistics,
+            run, number of workers and sequence numbers.
+        num_workers: Number of workers.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class TrialBuilder:
         save_values: bool = True,
         time: float | None = None,
     ) -> str:
-        """Write what one worker saves at one step; return the key of the index file.
+        """Write the data of one worker at one step; return the key of the index file.
 
         Args:
             step: Global step.
-            tensors: The tensors by name; anything that numpy makes an array of.
+            tensors: The tensors by name; values are anything that numpy converts to arrays.
             mode: Mode of the step.
-            mode_step: Step within the mode; the number of steps of it so far unless given.
+            mode_step: Step within the mode; by default, the number of its steps so far.
             worker: Name of the worker.
-            save_values: False to save statistics only.
-            time: When the step began, seconds since 1970; None for a file without it.
+            save_values: False to save only statistics.
+            time: Start time of the step, seconds since 1970; None for a file without it.
         """
         arrays = {name: np.asarray(value) for name, value in tensors.items()}
         steps_of_mode = self._mode_steps.setdefault(mode, {})
@@ -129,7 +129,7 @@ class TrialBuilder:
         return key
 
     def collections(self, *, worker: str = "worker_0", **regexes: tuple[str, ...]) -> None:
-        """Write a worker's collections file; as those of hooks it has the parameters', too."""
+        """Write a worker's collections file; like a hook's, it includes their parameters."""
         known = {name: DEFAULT_REGEXES[name] for name in _OF_PARAMETERS} | regexes
         entries = {name: CollectionEntry(name, include_regex=r) for name, r in known.items()}
         data = CollectionsFile(entries, num_workers=self.num_workers).encode()
@@ -144,7 +144,7 @@ class TrialBuilder:
         return self._sequences.get(worker, 0)
 
     def views(self) -> list[StepView]:
-        """Return what a rule sees of each step, in order."""
+        """Return the view of each step for rules, in order."""
         reader = StepReader(self.store)
         by_step: dict[int, list[Any]] = {}
         for file in load_step_files(self.store, self.keys):
@@ -155,7 +155,7 @@ class TrialBuilder:
         ]
 
     def outcomes(self, rule: Rule) -> list[Outcome]:
-        """Return a rule's answer for each step, in order."""
+        """Return a rule's outcome for each step, in order."""
         evaluation = Evaluation.fresh(rule)
         return [evaluation.feed(view) for view in self.views()]
 
