@@ -1,7 +1,7 @@
-"""Reading trials and judging them: `create_trial`, `Rule`, `available_rules`, `evaluate`.
+"""Reads trials and evaluates rules: `create_trial`, `Rule`, `available_rules`, `evaluate`.
 
-What a name needs is imported when it is first asked for: an evaluator, whose start is imports,
-needs nothing of what `create_trial` does.
+Names are imported lazily, because an evaluator must start fast and does not need the imports of
+`create_trial`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is not installed with the package itself, but with one of its extras."""
+"""Imports packages of optional extras."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def require_report_extra(purpose: str, *modules: str) -> None:
     """Import modules of the extra `report`.
 
     Args:
-        purpose: What needs them, for the message.
+        purpose: The feature that needs them, for the message.
         modules: Their names.
 
     Raises:
@@ -27,7 +27,7 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 
     Args:
         extra: Name of the extra.
-        purpose: What needs them, for the message.
+        purpose: The feature that needs them, for the message.
         modules: Their names.
 
     Raises:

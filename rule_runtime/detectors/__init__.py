@@ -1,4 +1,4 @@
-"""Statistical decisions on plain numbers: no tensor names, no steps, bounded JSON state."""
+"""Statistical decisions on plain numbers, without tensor names or steps; bounded JSON state."""
 
 from __future__ import annotations
 

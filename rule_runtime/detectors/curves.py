@@ -1,4 +1,4 @@
-"""Faults of short noisy series, such as losses: spikes, rises, swings, plateaus, no skill.
+"""Detects faults of short noisy series, such as losses: spikes, rises, swings, plateaus.
 
 Shape legend: N = numbers of a series, in order.
 """
@@ -29,26 +29,26 @@ __all__ = [
 _Series = npt.NDArray[np.float64]
 
 FEWEST: Final = 20
-"""Numbers below which the test of a trend detects too little to speak of a plateau."""
+"""Minimum length for a plateau; the trend test misses too much in shorter series."""
 WINDOW: Final = 30
-"""Latest numbers that are compared, or must have no trend."""
+"""Number of latest numbers that are compared, or must have no trend."""
 LEVEL: Final = 10
-"""Numbers in a row whose median or maximum is a level."""
+"""Number of consecutive numbers whose median or maximum is a level."""
 
 _NORMAL: Final = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 _LIKELY: Final = 1.64
-"""Standard deviations of the score of a trend; by chance one series in 20 falls as clearly."""
+"""Threshold of the trend score in standard deviations; by chance, one series in 20 exceeds it."""
 _NUM_HIGH: Final = 8
-"""Numbers in a row that must be high: a single spike is no divergence."""
+"""Number of consecutive high numbers: a single spike is no divergence."""
 _CLEAR: Final = 4.0
-"""Standard deviations of the scatter by which a level must have risen."""
+"""Minimum rise of a level, in standard deviations of the scatter."""
 _FALLEN: Final = 0.5
-"""Share of the level at the beginning below which a series has fallen, even if it swings."""
+"""Share of the start level below which a series has fallen, even if it swings."""
 _LEAST_MARGIN: Final = 0.02
-"""Smallest share by which a loss must be better than the baseline."""
+"""Minimum share by which a loss must be better than the baseline."""
 _ERROR_OF_ROW: Final = 0.4
-"""Standard deviation of the loss of one row about that of a constant predictor, as a share."""
+"""Standard deviation of the loss of one row, relative to that of a constant predictor."""
 
 
 def spread(numbers: _Series) -> float:
@@ -67,10 +67,10 @@ def noise(numbers: _Series) -> float:
 
 
 def is_falling(numbers: _Series) -> bool:
-    """Return whether a series [N] falls, by the Mann-Kendall test at the level of 5 %.
+    """Return whether a series [N] falls, by the Mann-Kendall test at the 5 % level.
 
-    The score counts pairs of numbers that rise minus pairs that fall. Without a trend it is nearly
-    normal for 10 numbers or more, whatever their distribution.
+    The score is the number of rising pairs minus the number of falling pairs. Without a trend it is
+    nearly normal for 10 numbers or more, for any distribution.
     """
     n = len(numbers)
     later, earlier = np.tril_indices(n, -1)
@@ -85,11 +85,11 @@ def is_falling(numbers: _Series) -> bool:
 def spike(
     before: _Series, now: _Series, *, num_deviations: float, least_rise: float
 ) -> tuple[float, float] | None:
-    """Return the median before and the limit if the latest numbers are a spike, otherwise None.
+    """Return the previous median and the limit if the latest numbers are a spike, otherwise None.
 
-    All of them must exceed the median before by some robust standard deviations, by a fixed rise,
-    and by twice the excess of the largest number before. The fixed rise is in their units. There
-    are numbers before [N] and now [N].
+    All latest numbers must exceed the previous median by some robust standard deviations, by a
+    fixed rise in their units, and by twice the excess of the largest previous number. There must be
+    previous numbers [N] and latest numbers [N].
     """
     level = float(np.median(before))
     largest = 2 * float(before.max() - level)
@@ -98,17 +98,18 @@ def spike(
 
 
 def divergence(numbers: _Series, share: float, start: float) -> tuple[float, float] | None:
-    """Return the levels before and now of a positive series that rose and stays high, else None.
+    """Return the previous and current level of a positive series that rose and stays high, or None.
 
-    * Above its beginning: the latest numbers are all higher than the first one by the share. The
-      rise must be clear of the scatter of logarithms: losses scatter by their size.
-    * Above its lowest level: the latest 8 numbers are all higher than the lowest 10 in a row, by
-      the share of the beginning. They must be clear of the scatter and must not fall again.
+    * Above its start: the latest numbers are all higher than the first one by the share. The rise
+      must exceed the scatter of logarithms, because losses scatter in proportion to their size.
+    * Above its lowest level: the latest 8 numbers are all higher than the lowest 10 consecutive
+      ones, by the share of the start level. The rise must exceed the scatter, and the numbers must
+      not fall again.
 
     Args:
         numbers: The first numbers and the latest 30 [N].
         share: The least rise.
-        start: Level at the beginning.
+        start: Level at the start.
     """
     first, latest = float(numbers[0]), numbers[1:][-WINDOW:]
     if len(latest) < _NUM_HIGH or numbers.min() <= 0:
@@ -130,11 +131,11 @@ def divergence(numbers: _Series, share: float, start: float) -> tuple[float, flo
 
 
 def oscillation(first: _Series, latest: _Series) -> float:
-    """Return how widely a positive series swings, in parts of its beginning; 0 if it does not.
+    """Return the swing of a positive series, relative to its start; 0 if it does not swing.
 
-    The scatter is that of neighbours, so neither a trend nor a single spike counts. The median
-    difference of neighbours must exceed every one at the beginning. For that logarithms are
-    compared: losses scatter by their size. The series must not fall.
+    It uses differences of neighbours, so neither a trend nor a single spike counts. The median
+    difference must exceed every difference at the start, in logarithms, because losses scatter in
+    proportion to their size. The series must not fall.
 
     Args:
         first: The first numbers of the series [N], at least 2.
@@ -152,16 +153,16 @@ def oscillation(first: _Series, latest: _Series) -> float:
 def plateau(
     numbers: _Series, least_fall: float, lowest: float = math.nan
 ) -> tuple[float, float] | None:
-    """Return the first and the lowest level of a positive series that fell less than by a share.
+    """Return the first and lowest level of a positive series that fell less than by a share.
 
-    Levels are medians of a third of the series, at most 10 numbers. Noise must leave no doubt: two
-    standard errors of the fall are smaller than the share. The latest 30 numbers must not fall, and
-    all must be positive, 20 or more; otherwise it returns None.
+    Levels are medians of a third of the series, at most 10 numbers. Two standard errors of the fall
+    must be smaller than the share. The latest 30 numbers must not fall. All numbers must be
+    positive, and there must be at least 20; otherwise it returns None.
 
     Args:
         numbers: Its first numbers, and the latest ones [N].
         least_fall: The share.
-        lowest: The lowest level that it ever had; NaN if unknown.
+        lowest: The lowest level so far; NaN if unknown.
     """
     if len(numbers) < FEWEST or not (numbers > 0).all():
         return None
@@ -176,15 +177,15 @@ def plateau(
 
 
 def margin_of(rows: float) -> float:
-    """Return by which share a mean loss of so many rows may be below the baseline by chance."""
+    """Return the share by which a mean loss of `rows` rows can be below the baseline by chance."""
     return max(_LEAST_MARGIN, _ERROR_OF_ROW / math.sqrt(max(rows, 1.0)))
 
 
 def is_never_better(latest: _Series, lowest: float, baseline: float, margin: float) -> bool:
     """Return whether a loss was never better than a baseline, and does not fall.
 
-    Of fewer than 4 latest losses [N] no trend is clear. The margin is the share by which a better
-    loss is below the baseline.
+    A trend needs at least 4 latest losses [N]. The margin is the share below the baseline that
+    counts as better.
     """
     is_worse = lowest > (1 - margin) * baseline
     is_now = float(np.median(latest)) > (1 - margin / 2) * baseline

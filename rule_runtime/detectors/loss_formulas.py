@@ -1,4 +1,4 @@
-"""Recognises by which formula a loss was computed, from its outputs, targets and value."""
+"""Detects the formula of a loss from its outputs, targets and value."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["WRONG_LOSSES", "Formula", "recognise"]
 _Values = Iterator[tuple[str, float]]
 
 _ROUNDING: Final = 1e-6
-"""Absolute error of a recomputed loss: constants of about 1e-7 inside logarithms."""
+"""Absolute error of a recomputed loss: logarithms contain constants of about 1e-7."""
 _MIN_STEPS: Final = 2
-"""Saved steps at which a formula must match; one match may be chance."""
+"""Minimum saved steps at which a formula must match; one match may be chance."""
 
 
 class Formula(NamedTuple):
@@ -27,10 +27,10 @@ class Formula(NamedTuple):
 
     Attributes:
         name: Its name.
-        values: What it gives for outputs and targets, with what distinguishes several values;
-            nothing where it cannot be computed, or is right.
-        message: What is wrong with a loss of it, with `{}` for what distinguishes it.
-        remedy: What to do then.
+        values: Returns its values for outputs and targets, each with a description; empty if it
+            cannot be computed, or is correct.
+        message: The finding, with `{}` for the description.
+        remedy: The remedy.
     """
 
     name: str
@@ -45,18 +45,18 @@ def recognise(
     values: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     loss: float,
 ) -> tuple[Formula, float] | None:
-    """Return the wrong formula by which a loss is computed, and what a right one would give.
+    """Return the wrong formula of a loss, and the value of a correct one.
 
-    Returns None until a wrong formula matches. The message of the formula is complete.
+    It returns None until a wrong formula matches. The description is inserted into the message.
 
-    It must match at the first step and at each later one at which any formula matches, at two or
-    more, and no right formula may match at all of them. Keras saves the mean loss since the epoch
-    began, which matches at its first step only.
+    The formula must match at the first step and at every later step at which any formula matches,
+    at two or more. No correct formula may match at all of them. Keras saves the mean loss of the
+    epoch so far, which matches only at the epoch's first step.
 
     Args:
         formulas: Wrong formulas.
-        state: JSON state of this loss, changed in place: `steps`, how many there were, and the
-            formulas that matched at all of them, `wrong` and `right`.
+        state: JSON state of this loss, changed in place: `steps`, their number, and the formulas
+            that matched at all of them, `wrong` and `right`.
         values: Outputs [B, ...] and targets [B, ...] or one target for all.
         loss: The loss.
     """
@@ -96,7 +96,7 @@ def _is_near(value: float, loss: float, pair: LossPair) -> bool:
 
 
 def _right_losses(pair: LossPair) -> _Values:
-    """Yield what usual losses give; a critic maximises one mean and minimises the other."""
+    """Yield values of usual losses; a critic maximises one mean and minimises the other."""
     for name, losses in pair.usual_losses.items():
         yield name, float(losses.mean())
     if pair.errors.size:
@@ -158,4 +158,4 @@ WRONG_LOSSES: Final = (
         "Use a loss of classes, such as nn.CrossEntropyLoss.",
     ),
 )
-"""Losses that train the wrong thing."""
+"""Wrong loss formulas."""

@@ -1,4 +1,4 @@
-"""Share of the units of a layer that are dead or saturated.
+"""Measures the share of dead or saturated units of a layer.
 
 Shape legend: N = batch, U = units, ... = spatial or further axes.
 """
@@ -17,10 +17,9 @@ __all__ = ["inactive_units", "saturated_units"]
 def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> float:
     """Return the share of units that are active in less than a percentage of their outputs.
 
-    Units are the features of [N, U] and the channels of [N, U, H, W] and the like. With three
-    dimensions the second axis or the last may be that of the units; the larger share counts. An
-    output [N, ...] that is not 0 is active. The share is in percent; NaN without numbers, without a
-    batch, or with one output per unit.
+    Units are the features of [N, U] and the channels of [N, U, H, W] etc. With three dimensions,
+    units may be on the second or last axis; the larger share counts. A non-zero output is active.
+    The share is in percent; NaN without numbers, without a batch, or with one output per unit.
     """
     shape = is_active.shape
     if 0 in shape or is_active.dtype.kind not in "biuf":
@@ -49,7 +48,7 @@ def saturated_units(
 ) -> float:
     """Return the share of units with too few inputs [N, ...] between two limits [2].
 
-    The share and the least percentage are those of `inactive_units`; NaN is between the limits.
+    The share and `least_percent` are those of `inactive_units`; NaN counts as between the limits.
     """
     if inputs.dtype.kind not in "biuf":
         return math.nan

@@ -1,4 +1,4 @@
-"""Patience: how often in a row a test was positive."""
+"""Counts consecutive positive results of a test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["streak"]
 
 
 def streak(state: MutableMapping[str, Any], *, is_bad: bool, name: str = "streak") -> int:
-    """Count in a state, by name, how often in a row a test was positive, this time included."""
+    """Return the number of consecutive positive results, including this one; stored in `state`."""
     state[name] = int(state.get(name, 0)) + 1 if is_bad else 0
     return int(state[name])

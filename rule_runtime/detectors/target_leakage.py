@@ -1,4 +1,4 @@
-"""Columns from each of which alone, or from whose sum, a target can be computed.
+"""Detects columns that determine a target, alone or as a sum.
 
 Shape legend: B = examples, N = rows, C = columns, K = classes.
 """
@@ -19,37 +19,37 @@ __all__ = ["Leak", "find_leak", "separating_columns", "skills", "summed_columns"
 _Numbers = npt.NDArray[np.float64]
 
 _LEAKS: Final = 0.95
-"""Skill of a column from which the target can be computed; good features reach 0.7."""
+"""Minimum skill of a leaking column; good features reach 0.7."""
 _NEAR: Final = 0.8
-"""Skill of a further column from which on the target is easy to predict, and no leak."""
+"""Skill of another column from which the target is easy to predict, so that nothing leaks."""
 _CLASS_ROWS: Final = 4
-"""Times as many examples must show that classes are leaked: a class says less than a number."""
+"""Factor of the required examples for classes: a class carries less information than a number."""
 _MAX_CANDIDATES: Final = 64
-"""Columns whose skills the state holds: the best of the first batch."""
+"""Number of columns whose skills are stored: the best of the first batch."""
 _MAX_NUMBERS: Final = 3072
-"""Numbers that the state holds of classes, 4 bytes each: two for each class and column."""
+"""Maximum stored numbers for classes, 4 bytes each: two for each class and column."""
 _MAX_VALUES: Final = 64
-"""Values that are classes; more are numbers."""
+"""Maximum distinct values of classes; more are numbers."""
 _SEPARATED: Final = 0.8
 """Share of the classes to separate, or all but one; healthy inputs separate one of eight."""
 _GAP: Final = 2.0
-"""Distance of a class from the others, in its own width; clusters of easy tasks are nearer."""
+"""Distance of a class from the others, in units of its width; easy tasks have smaller ones."""
 _ROWS_OF_CLASS: Final = 3
-"""Rows of a class; one or two have values of their own in many columns, by chance."""
+"""Minimum rows of a class; one or two have unique values in many columns by chance."""
 _EXACT: Final = 1e-6
-"""Share of the variance that a sum leaves unexplained by rounding."""
+"""Share of the variance that rounding leaves unexplained in a sum."""
 _NEGLIGIBLE: Final = 1e-3
-"""Factors of columns that are no part of a sum, as a share of the largest."""
+"""Factors below this share of the largest do not belong to a sum."""
 _MISSING: Final = -1e30
-"""Value of missing numbers, and of those whose squares overflow."""
+"""Replacement for missing numbers, and for those whose squares overflow."""
 
 
 class Leak(NamedTuple):
-    """Columns from which a target can be computed.
+    """Columns that determine a target.
 
     Attributes:
         columns: The columns; empty if there are none.
-        num_rows: Rows that showed it.
+        num_rows: Number of rows that showed it.
     """
 
     columns: list[int]
@@ -65,25 +65,25 @@ def find_leak(
     are_classes: bool,
     min_examples: int,
 ) -> Leak | None:
-    """Add a batch; return the columns that leak the target, None while too few examples were seen.
+    """Add a batch; return the columns that leak the target, None if there are too few examples.
 
     A number leaks if one column predicts it, or if it is a sum of columns. Classes leak if columns
-    separate them. Nothing is reported if the task is easy: if a further column comes near, or
-    more than half of the columns leak, or the order of the rows predicts the target as well.
+    separate them. Nothing is reported for easy tasks: if another column is almost as good, more
+    than half of the columns leak, or the order of the rows also predicts the target.
 
     Args:
-        state: What earlier batches showed, at most 30 KB. Changed in place.
+        state: Results of earlier batches, at most 30 KB. Changed in place.
         columns: Inputs [N, C].
         targets: Finite numbers or classes [N].
-        examples: What the rows belong to [B, ...]: N is B, or B times a number of places.
-        are_classes: Whether whole numbers are classes; so are few values in many rows.
-        min_examples: Different examples that must show a number's leak; four times as many for
+        examples: The examples of the rows [B, ...]: N is B, or B times a number of positions.
+        are_classes: Whether integers are classes; few values in many rows always are.
+        min_examples: Required distinct examples for a number's leak; four times as many for
             classes.
     """
     if "found" in state:
         return Leak(*state["found"])
     if state.setdefault("width", columns.shape[1]) != columns.shape[1]:
-        return None  # as of texts that are padded to the longest of a batch
+        return None  # as in texts that are padded to the longest of a batch
     if len(targets) < MIN_ROWS:
         return None
     table = np.where(np.abs(columns) < -_MISSING, columns, _MISSING)
@@ -108,10 +108,10 @@ def find_leak(
 
 
 def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
-    """Return how well each column [N, C] predicts targets [N]: 1 without error, 0 as by chance.
+    """Return how well each column [N, C] predicts targets [N]: 1 without error, 0 for chance.
 
-    Each row is predicted by its neighbours in the order of the column: the rank of its target by
-    the mean of theirs. The skill is 1 minus the mean error over that of the median.
+    The rank of each row's target is predicted by the mean of its neighbours in column order. The
+    skill is 1 minus the mean error relative to that of the median.
     """
     _, at, counts = np.unique(targets, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - counts / 2)[at]
@@ -123,10 +123,10 @@ def skills(columns: _Numbers, targets: _Numbers) -> _Numbers:
 
 
 def summed_columns(columns: _Numbers, targets: _Numbers) -> list[int]:
-    """Return the columns [N, C] of which the targets [N] are a sum, each times a factor.
+    """Return the columns [N, C] whose weighted sum equals the targets [N].
 
-    Factors are fitted on every second row, and the sum is compared with the others. None are
-    returned if half of the rows are not two for each column.
+    The factors are fitted on every second row and tested on the others. It returns none if half of
+    the rows are fewer than two per column.
     """
     if len(targets) < 4 * columns.shape[1]:
         return []
@@ -146,13 +146,13 @@ def separating_columns(
 ) -> list[int]:
     """Return the columns that separate four of five classes, or all but one, in all rows so far.
 
-    A column separates a class if the range of its rows is apart from those of all other classes, by
-    at least twice its own width. Each column that does so for enough classes is returned, or else
-    all columns that do so together: a column for each class.
+    A column separates a class if its range is disjoint from those of all other classes, by at least
+    twice its width. The result has each column that separates enough classes, otherwise all columns
+    that do so together.
 
     Args:
-        state: Names, numbers of rows and ranges of the classes in earlier batches, for the columns
-            that separate most. Changed in place.
+        state: Names, numbers of rows and ranges of the classes in earlier batches, for the best
+            columns. Changed in place.
         columns: Finite numbers [N, C].
         classes: The class of each row [N].
     """
@@ -181,7 +181,7 @@ def separating_columns(
 
 
 def _ranges(state: dict[str, Any], num_classes: int, num_columns: int) -> npt.NDArray[np.float32]:
-    """Return the lower and upper ends of classes in columns so far [2, K, C]; none if unknown."""
+    """Return the lower and upper bounds of classes in columns so far [2, K, C]; may be empty."""
     ends = np.full((2, num_classes, num_columns), np.inf, np.float32)
     ends[1] *= -1
     stored = np.frombuffer(base64.b64decode(state.get("ranges", "")), np.float32)
@@ -195,7 +195,7 @@ def _separated(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.
     separated = np.zeros(low.shape, np.bool_)
     for at in range(len(low)):
         others = np.arange(len(low)) != at
-        # Negative where ranges overlap.
+        # Negative if ranges overlap.
         gaps = np.maximum(low[others] - high[at], low[at] - high[others])
         gap = gaps.min(0, initial=np.inf)
         separated[at] = (gap > 0) & (gap >= _GAP * (high[at] - low[at]))
@@ -203,8 +203,8 @@ def _separated(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.
 
 
 def _enough(separated: npt.NDArray[np.bool_]) -> list[int]:
-    """Return the columns that separate enough classes [K, C], each alone or else together."""
-    needed = min(_SEPARATED * len(separated), len(separated) - 1)  # the last class is the rest
+    """Return the columns that separate enough classes [K, C], each alone or all together."""
+    needed = min(_SEPARATED * len(separated), len(separated) - 1)  # the last class is the remainder
     if len(separated) <= 1 or separated.any(1).sum() < needed:
         return []
     alone = separated.sum(0) >= needed
@@ -214,7 +214,7 @@ def _enough(separated: npt.NDArray[np.bool_]) -> list[int]:
 def _mean_skills(
     state: dict[str, Any], columns: npt.NDArray[Any], targets: _Numbers
 ) -> tuple[dict[int, float], float]:
-    """Return mean skills of the best columns over all batches, and that of the rows' order."""
+    """Return mean skills of the best columns over all batches, and that of the row order."""
     order = np.arange(len(targets))
     of_batch = skills(np.column_stack([columns, order]), targets)
     if "candidates" not in state:
@@ -228,7 +228,7 @@ def _mean_skills(
 
 
 def _are_classes(targets: _Numbers, *, is_known: bool) -> bool:
-    """Return whether targets are classes: whole numbers of such a loss, or values that repeat."""
+    """Return whether targets are classes: integers of a class loss, or repeating values."""
     if is_known and (targets == np.rint(targets)).all():
         return True
     _, counts = np.unique(targets, return_counts=True)
@@ -236,7 +236,7 @@ def _are_classes(targets: _Numbers, *, is_known: bool) -> bool:
 
 
 def _are_enough(seen: list[int], examples: npt.NDArray[Any], num_needed: int) -> bool:
-    """Add the checksums of examples [B, ...] to those seen before; return whether enough differ."""
+    """Add the checksums of examples [B, ...]; return whether enough distinct ones were seen."""
     known = set(seen)
     for example in np.ascontiguousarray(examples):
         if len(known) < num_needed:

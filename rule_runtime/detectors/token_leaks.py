@@ -1,6 +1,6 @@
-"""Language models that see the tokens that they should predict.
+"""Detects language models that see the tokens that they should predict.
 
-Shape legend: B = batch, L = places.
+Shape legend: B = batch, L = positions.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import numpy.typing as npt
 __all__ = ["are_copied", "are_next", "is_last_place_worst"]
 
 _MIN_TOKENS: Final = 32
-"""Places with a target; fewer may be equal by chance."""
+"""Minimum positions with a target; fewer may be equal by chance."""
 _COPIED: Final = 0.05
-"""Share of the loss of guessing: models that do not see their targets stay above it."""
+"""Share of the loss of a uniform guess; models that do not see their targets stay above it."""
 _MIN_LENGTH: Final = 8
-"""Sequences, for a standard error, and places: fewer give the last one more context to use."""
+"""Minimum sequences (for a standard error) and positions (more context helps the last one)."""
 _TIMES: Final = 1.5
-"""Ratio of the loss at the last place to that before; without a leak it is about 1."""
+"""Minimum ratio of the losses at the last and the earlier positions; about 1 without a leak."""
 _STANDARD_ERRORS: Final = 4.0
-"""Standard errors by which the difference exceeds 0."""
+"""Minimum difference in standard errors."""
 
 
 def are_next(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Return whether each target [B, L] but the last is the token at the next place [B, L]."""
+    """Return whether each target [B, L] except the last is the next token [B, L]."""
     is_constant = not tokens.size or (tokens == tokens.flat[0]).all()
     return not is_constant and np.array_equal(tokens[:, 1:], targets[:, :-1])
 
 
 def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: float) -> bool:
-    """Return whether a model copies tokens [B, L] wherever targets [B, L] are not negative."""
+    """Return whether a model copies tokens [B, L] at all targets [B, L] that are not negative."""
     wanted = targets[targets >= 0]
     if not loss_share < _COPIED or len(wanted) < _MIN_TOKENS or (wanted == wanted[0]).all():
         return False
@@ -40,10 +40,10 @@ def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: 
 
 
 def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
-    """Return whether the loss [B, L] at the last place exceeds that of all others beyond chance.
+    """Return whether the loss [B, L] is significantly higher at the last position than elsewhere.
 
-    If the targets are the next tokens, the target at the last place is the only one that is not in
-    the input: a causal model has about the same loss there as before.
+    If the targets are the next tokens, only the target at the last position is not in the input. A
+    causal model has about the same loss there as before.
     """
     last, others = losses[:, -1], losses[:, :-1].mean(1)
     if min(losses.shape) < _MIN_LENGTH or last.mean() <= _TIMES * others.mean():

@@ -1,4 +1,4 @@
-"""Looking at an installation and a deployment for what keeps them from working."""
+"""Checks an installation and a deployment for problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to AWS whose refusal is an answer, too."""
+"""Makes requests to AWS that may be refused."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["asked"]
 def asked(
     aws: Aws, service: str, operation: str, **arguments: Any
 ) -> tuple[Any, AwsRequestError | None]:
-    """Return the answer of a service, or None and what was wrong.
+    """Return the response of a service, or None and the error.
 
     Args:
         aws: The account.
         service: Name of the service, e.g. `sns`.
         operation: Name of the client's method.
-        **arguments: Members of the request.
+        **arguments: Parameters of the request.
     """
     try:
         return aws.call(service, operation, **arguments), None

@@ -1,4 +1,4 @@
-"""What there is to say of credentials, a bucket and the deployed stack."""
+"""Checks credentials, a bucket and the deployed stack."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _STABLE: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE")
 
 
 def place_findings(store: Store) -> Iterator[Finding]:
-    """Yield whether a training could write to a place, and a rule read there.
+    """Yield findings on write access for runs and read access for rules.
 
-    A small object is written, read, found and removed: `stepwatch-doctor.txt`.
+    It writes, reads, lists and deletes a small object: `stepwatch-doctor.txt`.
 
     Args:
-        store: Where trials lie, or shall lie.
+        store: Store for trials.
     """
     subject = store.uri
     try:
@@ -48,13 +48,13 @@ def place_findings(store: Store) -> Iterator[Finding]:
 def deployment_findings(
     aws: Aws, stack_name: str, version: str, bucket: str = ""
 ) -> Iterator[Finding]:
-    """Yield what there is to say of the credentials, the stack, a bucket, and how the stack fares.
+    """Yield findings on the credentials, the stack, a bucket, and the stack's operation.
 
     Args:
         aws: The account.
         stack_name: Name of the stack.
-        version: Version of the library here.
-        bucket: Bucket that trainings write to; empty: none is asked about.
+        version: Version of the local library.
+        bucket: Bucket of the runs; empty for no check.
     """
     identity, error = asked(aws, "sts", "get_caller_identity")
     if error is not None:

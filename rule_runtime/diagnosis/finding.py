@@ -1,4 +1,4 @@
-"""What one look at an installation or a deployment found."""
+"""The result of one check of an installation or deployment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Finding", "Verdict"]
 
 
 class Verdict(str, Enum):
-    """How serious a finding is."""
+    """Severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -18,13 +18,13 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found.
+    """The result of one check.
 
     Attributes:
-        subject: What was looked at.
-        verdict: How serious it is.
-        told: What was found.
-        remedy: What to do about it; empty where nothing need be done.
+        subject: What was checked.
+        verdict: Its severity.
+        told: The result.
+        remedy: What to do; empty if nothing is required.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""What is installed here, and what the environment asks of hooks."""
+"""Checks the installed packages and the environment variables for hooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FRAMEWORKS: Final = (
     ("lightning", "pytorch-lightning"),
     ("transformers",),
 )
-"""Names of each framework's distributions; one of them is enough."""
+"""Distributions of each framework; one of them is enough."""
 _EXTRAS: Final = {
     "aws": ("boto3",),
     "cli": ("jinja2", "rich", "typer"),
@@ -38,12 +38,12 @@ _EXTRAS: Final = {
 
 
 def library_version() -> str:
-    """Return the version of Stepwatch that is installed here."""
+    """Return the installed version of Stepwatch."""
     return metadata.version("stepwatch")
 
 
 def installation_findings() -> Iterator[Finding]:
-    """Yield what there is to say of this Python and its environment."""
+    """Yield findings on this Python and its environment."""
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Finding("stepwatch", Verdict.OK, f"{library_version()}, Python {python}")
     yield _frameworks()

@@ -1,4 +1,4 @@
-"""How a deployed stack fares: what stops jobs, what waits for somebody, and who hears of it."""
+"""Checks the operation of a deployed stack: stops, unhandled events, subscribers and alarms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rule_runtime.jobs.aws import Aws, AwsRequestError
 __all__ = ["operation_findings"]
 
 _FAILURES: Final = {"stop_job": "StopJob", "finish_job": "FinishJob", "notify": "Notify"}
-"""The functions with a queue of failures, and what their outputs of the stack begin with."""
-# As `lambdas.contracts.environment` has them, which is not part of the installed package.
+"""Functions with a failure queue, and the prefixes of their stack outputs."""
+# The same as in `lambdas.contracts.environment`, which is not part of the installed package.
 _STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 _STOP_RULES: Final = "STEPWATCH_STOP_RULES"
 _STOP_OBSERVED_RULES: Final = "STEPWATCH_STOP_OBSERVED_RULES"
@@ -25,13 +25,13 @@ _STOPPED: Final = {
     "watched": "a job that writes to a watched bucket",
     "all": "any training job",
 }
-"""Which jobs are stopped, by stop policy; an older stack has another."""
+"""The jobs that are stopped, by stop policy; an older stack has another policy."""
 _PENDING: Final = "PendingConfirmation"
 _WAITING: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
 
 def operation_findings(aws: Aws, stack_name: str, outputs: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what there is to say of stops, of events that were not handled, of mails and alarms.
+    """Yield findings on stops, unhandled events, subscribers and alarms.
 
     Args:
         aws: The account.
@@ -82,7 +82,7 @@ def _waiting(aws: Aws, stack_name: str, outputs: Mapping[str, str]) -> Finding:
 
 
 def _queues(aws: Aws, outputs: Mapping[str, str]) -> dict[str, str]:
-    """Return the queues of what could not be handled, by function and by rule."""
+    """Return the failure queues by function and by rule."""
     urls = {
         name: outputs[f"{key}FailuresUrl"]
         for name, key in _FAILURES.items()
@@ -93,9 +93,9 @@ def _queues(aws: Aws, outputs: Mapping[str, str]) -> dict[str, str]:
     listed = json.loads(found["Environment"]["Variables"].get(_RULE_QUEUE_URLS, "{}"))
     first = next(iter(listed.values()), "")
     for rule, queue in listed.items():
-        url = urljoin(first, queue)  # all but the first may be names of the same account
+        url = urljoin(first, queue)  # all but the first may be names in the same account
         policy = json.loads(_attributes(aws, url, ["RedrivePolicy"])["RedrivePolicy"])
-        # The queue of dead letters is one of the same account and Region.
+        # The dead-letter queue is in the same account and Region.
         name = policy["deadLetterTargetArn"].rpartition(":")[2]
         urls[rule] = f"{url.rpartition('/')[0]}/{name}"
     return urls

@@ -1,4 +1,4 @@
-"""Former names of modules that custom rules import: `rule_runtime.engine` has them now."""
+"""Former names of modules for custom rules; the modules are in `rule_runtime.engine` now."""
 
 from __future__ import annotations
 

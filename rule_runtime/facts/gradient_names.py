@@ -2,9 +2,9 @@
 
 * PyTorch and MXNet: `gradient/Net_fc.weight` is the gradient of `Net_fc.weight`.
 * Keras: `gradients/dense/kernelGrad` is the gradient of `dense/weights/dense/kernel:0`. If several
-layers share a name, gradients are numbered in layer order: `kernelGrad_1` belongs to the second
-one, which may be called `dense_3`. Several gradients of one parameter in a step, as with several
-optimizers, are numbered from 0.
+  layers share a name, gradients are numbered in layer order: `kernelGrad_1` belongs to the second
+  one, which may be called `dense_3`. Several gradients of one parameter in a step, as with several
+  optimizers, are numbered from 0.
 * TensorFlow 1: a gradient has the name of an operation, which shows no parameter.
 
 Shape legend: R = rows of gradients, one for each (tensor, worker).

@@ -1,7 +1,6 @@
 """A page that shows a run while it trains (extra `ui`).
 
-`follower.py` keeps up with what is stored, `content.py` renders it, `server.py` serves it to
-browsers of this machine.
+`follower.py` reads new data, `content.py` renders it, and `server.py` serves it to local browsers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The live page: as a whole, and those of its parts that changed."""
+"""Renders the live page, as a whole or in parts that changed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _PARTS: Final = ("heading", "findings", "curves", "maps", "rules")
 
 
 def parts(numbers: JobNumbers) -> dict[str, str]:
-    """Return the parts of the page as HTML, by the ids of their places."""
+    """Return the parts of the page as HTML, by element id."""
     return {
         name: rendered("live_part.html.j2", part=name, numbers=numbers).strip() for name in _PARTS
     }
 
 
 def page(name: str, shown: Mapping[str, str], nonce: str) -> str:
-    """Return the page as it is at first.
+    """Return the initial page.
 
     Args:
         name: Name of the job.
         shown: Its parts.
-        nonce: What the policy of the answer calls its script and its style.
+        nonce: Nonce of its script and style in the content security policy.
     """
     return rendered("live_page.html.j2", name=name, parts=shown, nonce=nonce)

@@ -1,4 +1,4 @@
-"""Keeping up with a run: its numbers and verdicts, from no more than what was stored since."""
+"""Updates the numbers and verdicts of a run from new files only."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from rule_runtime.trial.stop_request import read_stop_request
 __all__ = ["RunFollower"]
 
 _REFRESH_S = 30.0
-"""Seconds between two looks at collections and `job.json`, which may be written anew."""
+"""Seconds between two reads of collections and `job.json`, which may change."""
 _VERDICTS_S = 10.0
-"""Seconds between two looks at stored verdicts."""
+"""Seconds between two reads of stored verdicts."""
 
 
 class RunFollower:
-    """Brings what is known of a run up to date, whenever it is asked to.
+    """Updates the known data of a run on each call.
 
     Args:
         store: The trial's root.
-        rules: The rules to judge by, with the names under which they are reported, or those that
-            the run has; None to show the verdicts that others write to `rule-output/`.
-        clock: Seconds.
+        rules: The rules to evaluate by displayed name, or the run's; None to show the verdicts that
+            others write to `rule-output/`.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RunFollower:
         self.has_ended = False
 
     def look(self) -> bool:
-        """Take in what was stored since; return whether there was anything new.
+        """Read new data; return whether there was any.
 
         Raises:
             StorageError: The storage cannot be read.
@@ -87,7 +87,7 @@ class RunFollower:
         return is_new
 
     def numbers(self) -> JobNumbers:
-        """Return what there is to show."""
+        """Return the data to display."""
         reading = RunReading(
             self._judge.run,
             self.has_ended,
@@ -110,7 +110,7 @@ class RunFollower:
                 self._steps.add(file.step)
 
     def _is_over(self) -> bool:
-        """Return whether the run ended: its end marker is there, and every file was taken in.
+        """Return whether the run ended: its end marker exists, and every file was read.
 
         A folder of the original client has no `job.json`: it is shown once it has ended.
         """
@@ -124,7 +124,7 @@ class RunFollower:
         self._configuration = JobConfiguration.read(self._store, self._history.kinds, names)
 
     def _has_new_verdicts(self, *, is_new: bool) -> bool:
-        """Bring the verdicts up to date; return whether they changed."""
+        """Update the verdicts; return whether they changed."""
         before = self._verdicts
         rules = self._rules if isinstance(self._rules, RunRules) else None
         is_due = self.has_ended or self._clock() - self._verdicts_at >= _VERDICTS_S
@@ -139,7 +139,7 @@ class RunFollower:
         return self._verdicts != before
 
     def _watch_findings(self) -> None:
-        """Keep the numbers of findings' tensors: those before them are read once more."""
+        """Keep the statistics of findings' tensors; earlier ones are read again once."""
         for verdict in self._verdicts:
             found = verdict.evidence
             if found is None or len(self._found) >= MAX_PLOTS:

@@ -1,4 +1,4 @@
-"""Which rules a run is shown with whose user named none."""
+"""Chooses the rules for displaying a run if the user names none."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["RunRules"]
 
 
 class RunRules:
-    """The rules that a job asks for in its `job.json`, or others where it asks for none.
+    """The rules in a job's `job.json`, otherwise default rules.
 
-    Verdicts that are stored beside the tensors count before those that are made here.
+    Verdicts stored beside the tensors have priority.
 
     Args:
         store: The trial's root.
-        default: Returns the rules where the job does not say which.
+        default: Returns the rules if the job configures none.
 
     Attributes:
-        left_out: Those that the job asks for and that cannot be made here.
+        left_out: Configured rules that cannot be created here.
     """
 
     def __init__(self, store: Store, default: Callable[[], Sequence[tuple[str, Rule]]]) -> None:
@@ -36,9 +36,9 @@ class RunRules:
         self.left_out: list[JobVerdict] = []
 
     def asked(self) -> Sequence[tuple[str, Rule]] | None:
-        """Return the rules that the job asks for, as far as they can be made here.
+        """Return the configured rules that can be created here.
 
-        None where it does not say which.
+        None if the job configures none.
 
         Raises:
             StorageError: The storage cannot be read.
@@ -59,11 +59,11 @@ class RunRules:
         return [(name, rule) for name, rule in tried.items() if isinstance(rule, Rule)]
 
     def find(self) -> Sequence[tuple[str, Rule]]:
-        """Return the rules to judge by; to be asked once the run has begun.
+        """Return the rules to evaluate; call it once the run has begun.
 
-        It leaves out rules with a stored verdict, rules that cannot be created here, and custom
-        rules: files in a folder must not make this process run their code. Left out rules are
-        shown as InProgress until their verdict is stored.
+        It skips rules with a stored verdict, rules that cannot be created here, and custom rules,
+        because files in a folder must not make this process run their code. Skipped rules are shown
+        as InProgress until their verdict is stored.
 
         Raises:
             StorageError: The storage cannot be read.
@@ -75,11 +75,11 @@ class RunRules:
         return [(name, rule) for name, rule in asked if name not in stored]
 
     def shown(self, judged: Sequence[JobVerdict], stored: Sequence[JobVerdict]) -> list[JobVerdict]:
-        """Return the verdicts to show.
+        """Return the verdicts to display.
 
         Args:
-            judged: Those of the rules that were found.
-            stored: Those that others stored.
+            judged: Verdicts of the rules from `find`.
+            stored: Stored verdicts.
         """
         if stored and not self._are_asked_for:
             return list(stored)
@@ -89,7 +89,7 @@ class RunRules:
 
 
 def _made(name: str, asked: AskedRule) -> Rule | str:
-    """Return a rule, or why it is none that can be made here."""
+    """Return a rule, or why it cannot be created here."""
     if asked.problem or asked.source is not None:
         return asked.problem or f"{asked.source} is a file of its own"
     try:

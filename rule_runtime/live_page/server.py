@@ -1,8 +1,7 @@
-"""Serving the live page to browsers of this machine.
+"""Serves the live page to browsers on this machine.
 
-The page shows names and numbers of a training, so it is for this machine only unless somebody asks
-for more. A site of the web that a browser is open at must not read it either: requests whose `Host`
-is not this server's are refused, which is how such a site would have its own name lead here.
+By default, only this machine can open the page. A website in the same browser must not read it:
+requests with another `Host` are refused, which prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _logger: Final = logging.getLogger(__name__)
 
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _WAIT_S: Final = 0.5
-"""Longest time until a connection notices that the server ends, seconds."""
+"""Maximum seconds until a connection notices the server's end."""
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -55,11 +54,11 @@ _HEADERS: Final = {
 
 @dataclass
 class LivePage:
-    """The application: one page, and the events that bring it up to date.
+    """The web application: one page, and the events that update it.
 
     Attributes:
-        follower: What is shown.
-        interval_s: Seconds between two looks at the storage.
+        follower: The displayed run.
+        interval_s: Seconds between two reads of the storage.
         is_ending: Returns whether the server is about to end.
     """
 
@@ -73,7 +72,7 @@ class LivePage:
     _changed: asyncio.Event | None = None
 
     def app(self, hosts: AllowedHosts) -> ASGIApp:
-        """Return the application as a server takes it."""
+        """Return the application for a server."""
         routes = [Route("/", self._page), Route("/events", self._events)]
         return _HostCheck(Starlette(routes=routes, lifespan=self._lifespan), hosts)
 
@@ -134,7 +133,7 @@ class LivePage:
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 
     async def _stream(self) -> AsyncIterator[str]:
-        """Yield the parts that a connection has not got yet, until the server ends."""
+        """Yield the parts that a connection lacks, until the server ends."""
         sent: dict[str, str] = {}
         version = -1
         while not self.is_ending():
@@ -153,21 +152,20 @@ class LivePage:
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """The names under which browsers may ask for the page.
+    """The host names that browsers may use for the page.
 
     Attributes:
-        host: Where the server listens.
-        port: Its port.
+        host: Address of the server.
+        port: Port of the server.
     """
 
     host: str
     port: int
 
     def allows(self, header: str) -> bool:
-        """Return whether a request is meant for this server.
+        """Return whether a request is for this server.
 
-        A name that only a stranger's name server leads here is none of these; a numeric address is
-        nobody's to lead elsewhere.
+        DNS rebinding needs a name that is not in this list. It cannot use a numeric address.
         """
         name, _, port = header.rpartition(":") if _has_port(header) else (header, "", "80")
         name = name.strip("[]").lower()
@@ -180,7 +178,7 @@ class AllowedHosts:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
+    """Return whether a host is reachable only from this machine."""
     if host.lower() == "localhost":
         return True
     return _is_address(host) and ipaddress.ip_address(host).is_loopback
@@ -194,17 +192,17 @@ def serve(
     interval_s: float,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve the page until the process is asked to end, by SIGINT or SIGTERM.
+    """Serve the page until SIGINT or SIGTERM.
 
     Args:
-        follower: What is shown.
-        host: Where to listen.
-        port: The port; 0 for any that is free.
-        interval_s: Seconds between two looks at the storage.
-        on_ready: Called with the address of the page once it can be opened.
+        follower: The displayed run.
+        host: Address to listen on.
+        port: The port; 0 for any free port.
+        interval_s: Seconds between two reads of the storage.
+        on_ready: Called with the URL of the page when it can be opened.
 
     Raises:
-        OSError: The address is taken, or is none of this machine's.
+        OSError: The address is in use, or does not belong to this machine.
     """
     with _listening(host, port) as listening:
         port = listening.getsockname()[1]
@@ -237,7 +235,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 class _HostCheck:
-    """Refuses requests that are meant for another host."""
+    """Refuses requests for another host."""
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The mathematics that rules share, each with an oracle test."""
+"""Mathematics for rules, each with an oracle test."""
 
 from __future__ import annotations
 

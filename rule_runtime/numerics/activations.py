@@ -1,4 +1,4 @@
-"""Detects by minima and maxima which activations tensors went through.
+"""Detects activations of tensors by their minima and maxima.
 
 ReLU, tanh, sigmoid and softplus are monotonic: the extremes of an output are the activation of the
 extremes of its input.
@@ -20,11 +20,11 @@ _Ends = npt.NDArray[np.float64]
 _Function = Callable[[_Ends], _Ends]
 
 ROUNDING: Final = 1e-5
-"""Error of an extreme or a mean, relative to the largest one: float32 activations."""
+"""Relative error of an extreme or a mean: float32 activations."""
 _APART: Final = 1e-3
-"""How far two functions must differ at an extreme, relative to it if it is above 1."""
+"""Minimum difference of two functions at an extreme, relative to it if it is above 1."""
 _SATURATED: Final = (-1.0, 0.0, 1.0)
-"""Maxima that many tensors have, whatever they are made of."""
+"""Maxima that many unrelated tensors share."""
 
 
 def _relu(ends: _Ends) -> _Ends:
@@ -55,14 +55,14 @@ _TWICE: Final = (
 def activated_twice(
     ends: _Ends, groups: npt.NDArray[np.int64], is_source: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return which tensors [R] are one activation of another activation of a source.
+    """Return which tensors [R] are an activation of an activation of a source.
 
-    That is tanh or sigmoid of a ReLU, tanh or sigmoid, or softplus of a softplus or ReLU.
+    These are tanh or sigmoid of a ReLU, tanh or sigmoid, or softplus of a softplus or ReLU.
 
     Args:
         ends: Minimum and maximum of each tensor [R, 2].
         groups: A number for each tensor [R]; only tensors with the same number are compared.
-        is_source: Which tensors are sources [R].
+        is_source: Whether each tensor is a source [R].
     """
     return _made_by(_TWICE, _ONCE, (ends, groups, is_source))
 
@@ -70,7 +70,7 @@ def activated_twice(
 def squashed(
     ends: _Ends, groups: npt.NDArray[np.int64], is_source: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return which tensors [R] are the tanh or sigmoid of a source, as `activated_twice`."""
+    """Return which tensors [R] are the tanh or sigmoid of a source; see `activated_twice`."""
     return _made_by(_SQUASHING, _FEW, (ends, groups, is_source))
 
 
@@ -79,7 +79,7 @@ def _made_by(
     others: Sequence[_Function],
     tensors: tuple[_Ends, npt.NDArray[np.int64], npt.NDArray[np.bool_]],
 ) -> npt.NDArray[np.bool_]:
-    """Return which tensors [R] functions make of a source if others make something else."""
+    """Return which tensors [R] match functions of a source that other functions do not match."""
     ends, groups, is_source = tensors
     sources = np.flatnonzero(is_source & np.isfinite(ends).all(axis=1))
     order = np.argsort(ends[:, 1], kind="stable")

@@ -1,4 +1,4 @@
-"""How far outputs go with their targets beyond chance, by the permutation test.
+"""Tests whether outputs correlate with their targets, by the permutation test.
 
 Shape legend: B = rows, C = classes, ... = further dimensions.
 """
@@ -16,17 +16,17 @@ from rule_runtime.numerics.loss_pair import loss_pair
 __all__ = ["Association"]
 
 _MOST_ROWS: Final = 512
-"""Rows that are compared; the time grows with their square."""
+"""Maximum number of compared rows; the time grows with their square."""
 
 
 class Association(NamedTuple):
-    """How outputs covary with their targets, and how they would with those of other rows.
+    """Covariance of outputs with their targets, and with those of other rows.
 
     Attributes:
         together: Sum over rows and columns of (output - mean) (target - mean).
-        variance: The variance of that sum, were the targets of each batch permuted.
-        of_outputs: Sum of the squares of outputs, less their means.
-        of_targets: Sum of the squares of targets, less their means.
+        variance: Variance of that sum over permutations of each batch's targets.
+        of_outputs: Sum of the squares of centred outputs.
+        of_targets: Sum of the squares of centred targets.
     """
 
     together: float
@@ -36,18 +36,18 @@ class Association(NamedTuple):
 
     @classmethod
     def of(cls, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> Association | None:
-        """Return the association of a batch; None if outputs and targets do not fit together.
+        """Return the association of a batch; None if outputs and targets do not match.
 
         With centred rows o(i) and t(i), the sum of o(i) t(p(i)) over a random permutation p has
-        mean 0 and, as Hoeffding found, the variance sum over all i, j of (o(i) t(j))^2 / (B - 1).
-        Of more than 512 rows some are taken, evenly. Classes are one-hot rows.
+        mean 0. Its variance is the sum over all i, j of (o(i) t(j))^2 / (B - 1) (Hoeffding). At
+        most 512 evenly spaced rows are used. Classes are one-hot rows.
         """
         pair = loss_pair(outputs, targets)
         if pair is None:
             return None
         if pair.by_class is not None:
             scores, classes = (_some(of) for of in pair.by_class)
-            # What all scores of a row have in common changes no probability.
+            # A constant added to all scores of a row changes no probability.
             rows = scores - scores.mean(axis=1, keepdims=True), np.eye(scores.shape[1])[classes]
         elif pair.is_elementwise:
             rows = _some(pair.o), _some(pair.t)

@@ -1,4 +1,4 @@
-"""True and predicted classes of labels and predictions in their usual forms.
+"""Extracts true and predicted classes from labels and predictions in usual formats.
 
 Shape legend: N = examples, K = classes.
 """
@@ -20,9 +20,9 @@ class ClassPairs(NamedTuple):
     """The classes of some examples.
 
     Attributes:
-        labels: True classes [N], whole numbers from 0.
+        labels: True classes [N], integers from 0.
         predictions: Predicted classes [N].
-        num_classes: The length of the class axis of predictions, 2 for probabilities; None if
+        num_classes: The length of the class axis of predictions; 2 for probabilities; None if
             predictions are classes.
     """
 
@@ -32,12 +32,12 @@ class ClassPairs(NamedTuple):
 
 
 def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the classes that labels name [N]: numbers, or rows of 0 with a single 1 (one-hot).
+    """Return the classes of labels [N]: numbers, or one-hot rows.
 
-    Negative labels, which mark what must be ignored, and those that are not finite are left out.
+    Negative labels, which mark ignored examples, and non-finite labels are omitted.
 
     Raises:
-        ValueError: If they are no classes.
+        ValueError: If they are not classes.
     """
     values = _numbers("labels", labels)
     if is_one_hot(values):
@@ -58,17 +58,16 @@ def class_axis(labels: tuple[int, ...], scores: tuple[int, ...]) -> int | None:
 def class_pairs(
     labels: npt.NDArray[Any], predictions: npt.NDArray[Any], *, argmax: bool = False
 ) -> ClassPairs:
-    """Return the true and the predicted class of each example.
+    """Return the true and predicted class of each example.
 
-    Predictions are classes; or probabilities of the second of two classes, which count from 0.5 on;
-    or have an axis more than the labels, the second or the last one, along which the largest number
-    is the class; or the shape of one-hot labels. Examples with a negative label or with a number
-    that is not finite are left out. Labels are those of `true_classes`. With `argmax` the class is
-    the largest number along the last axis of predictions, and of labels of the same shape, whatever
-    they look like.
+    Predictions can be classes, probabilities of the second of two classes (predicted from 0.5),
+    scores with an additional axis (second or last), or arrays in the shape of one-hot labels. With
+    `argmax`, the class is always the index of the largest number along the last axis of
+    predictions, and of labels of the same shape. Examples with a negative label or a non-finite
+    number are omitted. Labels are as in `true_classes`.
 
     Raises:
-        ValueError: If they do not fit together, or are no classes.
+        ValueError: If their shapes do not match, or they are not classes.
     """
     true = _without_last_axis_of_one(_numbers("labels", labels))
     predicted = _without_last_axis_of_one(_numbers("predictions", predictions))
@@ -100,7 +99,7 @@ def _without_last_axis_of_one(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def is_one_hot(values: npt.NDArray[Any]) -> bool:
-    """Return whether rows along the last axis are 0 with a single 1."""
+    """Return whether rows along the last axis are one-hot."""
     if values.ndim < 2 or values.shape[-1] < 2 or not values.size:  # noqa: PLR2004
         return False
     is_bit = (values == 0) | (values == 1)

@@ -1,4 +1,4 @@
-"""Counts of labels by class, and which classes are rarer than in other labels."""
+"""Counts labels by class, and finds classes that are rarer than in other labels."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy.typing as npt
 __all__ = ["MIN_CLASSES", "MIN_LABELS", "LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
-"""Ratio of two shares of labels that are unlike."""
+"""Ratio from which two shares of labels differ."""
 _MATTERS: Final = 0.05
-"""Share of labels elsewhere from which the lack of a class here does harm."""
+"""Minimum share of a class elsewhere; lack of rarer classes is harmless."""
 MIN_CLASSES: Final = 3
-"""Classes whose numbers are no amounts; of two, 0 and 1 may be."""
+"""Minimum number of classes; labels 0 and 1 may be amounts."""
 _MAX_CLASSES: Final = 32
-"""Classes of balanced labels; more whole numbers are likely amounts."""
+"""Maximum number of balanced classes; more distinct integers are probably amounts."""
 _MAX_KEYS: Final = 256
-"""Keys whose latest labels are remembered; it bounds the memory."""
+"""Maximum number of keys with stored latest labels; it bounds the memory."""
 MIN_LABELS: Final = 16
-"""Labels that are hardly equal by chance."""
+"""Minimum labels that are unlikely to be equal by chance."""
 
 
 class LabelTally(NamedTuple):
-    """What was counted so far of one tensor of labels.
+    """The counts so far of one label tensor.
 
     Attributes:
-        classes: The classes seen [K], in order.
-        labels: Labels of each [K].
-        predicted: Labels of each that came with a prediction [K].
-        wrong: Labels of each that were predicted wrongly [K].
+        classes: The classes seen [K], sorted.
+        labels: Number of labels of each [K].
+        predicted: Number of labels of each with a prediction [K].
+        wrong: Number of labels of each that were predicted incorrectly [K].
     """
 
     classes: npt.NDArray[np.int64]
@@ -41,12 +41,12 @@ class LabelTally(NamedTuple):
 
     @classmethod
     def read(cls, columns: list[list[int]] | None) -> LabelTally:
-        """Return a tally of remembered columns; an empty one of None."""
+        """Return a tally from its columns; None gives an empty one."""
         return cls(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))
 
     @property
     def total(self) -> int:
-        """Number of labels, or of labels with a prediction if that is more."""
+        """Number of labels, or of labels with a prediction if larger."""
         return int(max(self.labels.sum(), self.predicted.sum()))
 
     def plus(
@@ -56,12 +56,12 @@ class LabelTally(NamedTuple):
         *,
         is_new: bool,
     ) -> LabelTally:
-        """Return the tally with some labels added.
+        """Return the tally with further labels.
 
         Args:
             classes: Their classes [N].
-            is_wrong: Which of them are predicted wrongly [N]; None without predictions.
-            is_new: Whether the rows were not counted before: only predictions of them are new.
+            is_wrong: Which are predicted incorrectly [N]; None without predictions.
+            is_new: Whether the rows were not counted before; otherwise only predictions are added.
         """
         known = np.unique(np.concatenate([self.classes, classes]))
         before, at = np.searchsorted(known, self.classes), np.searchsorted(known, classes)
@@ -75,11 +75,11 @@ class LabelTally(NamedTuple):
         return LabelTally(known, *columns)
 
     def rarer_than(self, other: LabelTally) -> npt.NDArray[np.bool_]:
-        """Return which classes [K] are more than three times as rare as in another tally.
+        """Return which classes [K] are more than three times rarer than in another tally.
 
-        Each is measured by the most frequent class of this tally. The counts may be off by two
-        standard deviations of a Poisson distribution. Classes with less than 5 % of the other
-        labels do not count.
+        Counts are relative to the most frequent class of this tally. Two standard deviations of a
+        Poisson distribution are tolerated. Classes with less than 5 % of the other labels are
+        ignored.
         """
         elsewhere = np.zeros(len(self.classes))
         elsewhere[np.isin(self.classes, other.classes)] = other.labels[
@@ -92,9 +92,9 @@ class LabelTally(NamedTuple):
         return np.asarray(rarer & (elsewhere >= _MATTERS * other.labels.sum()))
 
     def num_balanced_classes(self, min_labels: int) -> int | None:
-        """Return the number of classes: all numbers from 0 on occur, each about as often.
+        """Return the number of classes if all numbers from 0 occur about equally often.
 
-        It is None if labels do not look like numbers of classes, or if fewer were counted.
+        It is None if labels do not look like class numbers, or too few were counted.
         """
         num_classes = len(self.classes)
         if self.labels.sum() < min_labels or not MIN_CLASSES <= num_classes <= _MAX_CLASSES:
@@ -104,9 +104,9 @@ class LabelTally(NamedTuple):
 
 
 def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
-    """Return whether labels [N] are the latest ones of a key again, and remember them.
+    """Return whether labels [N] repeat the latest ones of a key, and store them.
 
-    The checksum of the latest labels of each of at most 256 keys is changed in place.
+    It changes `latest` in place: a checksum for each of at most 256 keys.
     """
     checksum = zlib.crc32(np.ascontiguousarray(labels).tobytes())
     before = latest.get(key)

@@ -1,4 +1,4 @@
-"""Outputs and targets of a loss as tables, and what usual losses make of them.
+"""Outputs and targets of a loss as tables, and the values of usual losses for them.
 
 Shape legend: B = rows, K = columns of a row, R = rows with a class, C = classes.
 """
@@ -28,23 +28,23 @@ __all__ = [
 _Numbers = npt.NDArray[np.float64]
 
 MIN_ROWS: Final = 8
-"""Rows of a batch; fewer match by chance."""
+"""Minimum rows of a batch; fewer match by chance."""
 MAX_ELEMENTS: Final = 1 << 20
-"""Elements of outputs, or pairs of an output and a target; more take too long."""
+"""Maximum elements of outputs, or pairs of an output and a target; more take too long."""
 TOLERANCE: Final = 1e-4
 """Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
 _SUM_ERROR: Final = 1e-3
 """Error of a sum of probabilities."""
 _WIDE: Final = 0.8
-"""Range of outputs between 0 and 1 that logits do not have by chance."""
+"""Minimum range of outputs in [0, 1] that logits do not reach by chance."""
 LOWEST_LOGARITHM: Final = -100.0
-"""BCELoss computes no logarithm below it."""
+"""Lower limit of logarithms in BCELoss."""
 _ROWS_EACH: Final = 20
-"""Rows for each constant that is fitted to them; fewer say too little of other rows."""
+"""Minimum rows per fitted constant."""
 
 
 def _huber(errors: _Numbers) -> _Numbers:
-    """Return half of the square of errors below 1, and their size less 0.5 above."""
+    """Return half of the square of errors below 1, and their size minus 0.5 above."""
     sizes = np.abs(errors)
     return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
 
@@ -75,7 +75,7 @@ class ClassRows(NamedTuple):
     classes: npt.NDArray[np.int64]
 
     def own(self, values: _Numbers) -> _Numbers:
-        """Return the values [R, C] of each row's own class [R]."""
+        """Return the values [R, C] at each row's own class [R]."""
         return np.asarray(values[np.arange(len(self.classes)), self.classes])
 
     @property
@@ -95,8 +95,8 @@ class LossPair:
         o: The outputs [B, K].
         t: The targets, [B, K] if each output has its own.
         is_elementwise: Whether each output has its own target.
-        by_class: Scores and classes, where targets are classes; None if they are not.
-        rows: Scores and targets [R, C] where both have a dimension of classes; None if not.
+        by_class: Scores and classes, if targets are classes; otherwise None.
+        rows: Scores and targets [R, C] if both have a class dimension; otherwise None.
     """
 
     def __init__(self, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> None:
@@ -116,19 +116,19 @@ class LossPair:
 
     @cached_property
     def errors(self) -> _Numbers:
-        """Outputs less targets [B, K]; empty if they cannot be compared one by one."""
+        """Outputs minus targets [B, K]; empty if they do not match elementwise."""
         if self.is_elementwise:
             return np.asarray(self.o - self.t)
         return np.asarray(self.o - self.t.item()) if self.t.size == 1 else np.empty(0)
 
     @cached_property
     def are_probabilities(self) -> bool:
-        """Whether all outputs lie between 0 and 1."""
+        """Whether all outputs are between 0 and 1."""
         return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
 
     @cached_property
     def usual_losses(self) -> dict[str, _Numbers]:
-        """What usual losses that fit outputs and targets give for each row, or element."""
+        """The values of usual losses for each row, or element."""
         found: dict[str, _Numbers] = {}
         if self.errors.size:
             found |= {name: distance(self.errors) for name, distance in _DISTANCES.items()}
@@ -152,7 +152,7 @@ class LossPair:
 
 
 def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair | None:
-    """Return outputs [B, ...] and targets; None if too few or many, not finite, or constant."""
+    """Return outputs [B, ...] and targets; None if too few, too many, not finite or constant."""
     if outputs.dtype.kind != "f" or targets.dtype.kind not in "biuf" or not outputs.ndim:
         return None
     if not MIN_ROWS <= len(outputs) <= outputs.size <= MAX_ELEMENTS or not targets.size:
@@ -165,11 +165,11 @@ def loss_pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> LossPair 
 def constant_predictor_loss(
     outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float
 ) -> float:
-    """Return the loss of the best constant predictor; 0 if it is unknown.
+    """Return the loss of the best constant predictor; 0 if unknown.
 
-    A constant predictor returns the mean or median of each column of numbers, or how frequent
-    classes are. The loss must be a plain mean over rows, without weights or smoothed labels. Of
-    numbers it may also be half of that, a sum over columns, or the root of a mean square.
+    A constant predictor returns the mean or median of each numeric column, or the class
+    frequencies. The loss must be a plain mean over rows, without weights or smoothed labels. For
+    numbers, it may also be half of that, a sum over columns, or the root of a mean square.
     """
     pair = loss_pair(outputs, targets)
     if pair is None:
@@ -187,7 +187,7 @@ def constant_predictor_loss(
 
 
 def _baseline(pair: LossPair, name: str) -> float:
-    """Return the mean loss of the best constant predictor by one of the usual losses."""
+    """Return the mean loss of the best constant predictor for one of the usual losses."""
     if name in _DISTANCES:
         return _smallest_distance(_DISTANCES[name], pair.t.reshape(len(pair.o), -1))
     if pair.by_class is not None and name.startswith("classes"):
@@ -199,18 +199,18 @@ def _baseline(pair: LossPair, name: str) -> float:
 
 
 def _smallest_distance(distance: Callable[[_Numbers], _Numbers], targets: _Numbers) -> float:
-    """Return the smallest mean distance from a number for each column [B, K]; of few rows, one."""
+    """Return the smallest mean distance from a constant per column [B, K]; one for few rows."""
     rows = len(targets)
     if rows < _ROWS_EACH:
         targets, fitted = targets.reshape(-1, 1), 1.0
     else:
-        fitted = rows / (rows - 1)  # constants of columns are a bit worse for other rows
+        fitted = rows / (rows - 1)  # constants of columns are slightly worse for other rows
     constants = (targets.mean(axis=0), np.median(targets, axis=0))
     return fitted * min(float(distance(targets - one).mean()) for one in constants)
 
 
 def _entropy(counts: npt.NDArray[Any]) -> float:
-    """Return the entropy of classes with Miller's correction, nats; 0 of one class or few rows."""
+    """Return the entropy of classes with Miller's correction, nats; 0 for one class or few rows."""
     present = counts[counts > 0]
     rows = float(present.sum())
     if rows < _ROWS_EACH * len(present):
@@ -232,7 +232,7 @@ def _rows(values: _Numbers, axis: int = 1) -> _Numbers:
 
 
 def _classes_of_rows(o: _Numbers, t: _Numbers) -> ClassRows | None:
-    """Return scores and classes of numbers of classes, without negative ones; None of others."""
+    """Return scores and classes of class labels, without negative ones; None for others."""
     axis = class_axis(t.shape, o.shape)
     if not axis or o.shape[axis] == 1:
         return None

@@ -1,4 +1,4 @@
-"""Remembers a fingerprint and a streak of many tensors, in a few bytes each.
+"""Stores a fingerprint and a streak of many tensors in a few bytes each.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
@@ -17,14 +17,14 @@ import numpy.typing as npt
 __all__ = ["MAX_ROWS", "RowMemory", "fingerprints"]
 
 MAX_ROWS: Final = 2048
-"""Rows that are remembered; of more, those with the smallest keys, which are hashes."""
+"""Maximum number of stored rows; of more, those with the smallest key hashes."""
 
 _RECORD: Final = np.dtype([("key", "<u4"), ("fingerprint", "<u4"), ("streak", "<u2")])
 _LONGEST: Final = 60_000
 
 
 def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.uint32]:
-    """Return a hash of each row [R], which differs if any column [R] differs."""
+    """Return a hash of each row [R], which changes if any column [R] changes."""
     table = np.ascontiguousarray(np.stack(columns, axis=1), dtype="<f8")
     return np.array([zlib.crc32(row.tobytes()) for row in table], dtype=np.uint32)
 
@@ -32,14 +32,14 @@ def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.u
 class RowMemory:
     """Fingerprints and streaks of at most 2,048 rows, as one string of at most 28 KB.
 
-    Rows with a fingerprint and a streak of 0 need no place.
+    Rows with fingerprint 0 and streak 0 are not stored.
 
     Args:
         memory: The rule's memory; `rows` is the string.
         pairs: Tensor and worker of each row [R] of this step.
 
     Attributes:
-        fingerprints: Those that are remembered of the rows [R]; 0 of others.
+        fingerprints: Stored fingerprints of the rows [R]; 0 for others.
     """
 
     def __init__(self, memory: MutableMapping[str, Any], pairs: Sequence[tuple[str, str]]) -> None:
@@ -56,7 +56,7 @@ class RowMemory:
     def update(
         self, is_bad: npt.NDArray[np.bool_], fingerprints: npt.ArrayLike = 0
     ) -> npt.NDArray[np.int64]:
-        """Remember the rows [R] of a step; return how often in a row each was bad [R]."""
+        """Store the rows [R] of a step; return the length of each one's bad streak [R]."""
         keys = self._keys
         streaks = np.where(is_bad, np.minimum(self._streaks + 1, _LONGEST), 0)
         records = np.zeros(len(keys), _RECORD)

@@ -1,4 +1,4 @@
-"""The first and the latest numbers of several series, in a form of fixed size.
+"""Stores the first and latest numbers of several series in a fixed size.
 
 Shape legend: F = first numbers that are stored, W = latest numbers that are stored.
 """
@@ -16,10 +16,10 @@ import numpy.typing as npt
 __all__ = ["MAX_SERIES", "NumberSeries", "Series", "SeriesMemory"]
 
 MAX_SERIES: Final = 32
-"""Series that are followed; it bounds the memory."""
+"""Maximum number of series; it bounds the memory."""
 
 Series = tuple[str, str]
-"""Identifies a series: tensor and worker."""
+"""Key of a series: tensor and worker."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class NumberSeries:
     Attributes:
         first: Its first numbers [at most F].
         latest: Its latest numbers [at most W], oldest first.
-        count: How many numbers there were in all.
-        lowest: Lowest median of F numbers in a row; NaN if there were fewer.
+        count: Total number of numbers.
+        lowest: Lowest median of F consecutive numbers; NaN if there were fewer.
     """
 
     first: npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ class NumberSeries:
 
     @property
     def start(self) -> float:
-        """Magnitude at the beginning: of the first number, or the median if it is larger."""
+        """Magnitude at the start: of the first number, or of the median if larger."""
         sizes = np.abs(self.first)
         return float(max(sizes[0], np.median(sizes)))
 
@@ -60,13 +60,13 @@ class NumberSeries:
 class SeriesMemory:
     """First and latest numbers of at most 32 series.
 
-    As JSON the numbers are one string: it is cheap to copy, and its length depends only on the
+    In JSON, the numbers are one string: it is cheap to copy, and its length depends only on the
     number of series.
 
     Args:
-        data: What `to_json` returned; empty to begin.
-        num_first: How many first numbers are stored.
-        num_latest: How many latest numbers are stored.
+        data: Result of `to_json`; empty at the start.
+        num_first: Number of stored first numbers.
+        num_latest: Number of stored latest numbers.
     """
 
     def __init__(self, data: Mapping[str, Any], *, num_first: int, num_latest: int) -> None:
@@ -79,7 +79,7 @@ class SeriesMemory:
 
     @property
     def names(self) -> list[Series]:
-        """The series that are stored, sorted."""
+        """The stored series, sorted."""
         return sorted(self._rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class SeriesMemory:
         }
 
     def add(self, numbers: Mapping[Series, float]) -> list[Series]:
-        """Add a finite number to each of some series; return those that are stored, sorted."""
+        """Add a finite number to each given series; return the stored ones, sorted."""
         stored = []
         for names in sorted(numbers):
             if names not in self._rows:
@@ -110,7 +110,7 @@ class SeriesMemory:
         return stored
 
     def of(self, series: Series) -> NumberSeries:
-        """Return what is stored of a series."""
+        """Return the stored numbers of a series."""
         count, lowest, *numbers = self._rows[series]
         first, latest = np.split(np.array(numbers), [self._num_first])
         return NumberSeries(first[~np.isnan(first)], latest[~np.isnan(latest)], int(count), lowest)

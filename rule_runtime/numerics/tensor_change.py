@@ -1,4 +1,4 @@
-"""How far tensors changed between two steps: by their values, and by what statistics prove of it.
+"""Measures changes of tensors between two steps, from values or bounds by statistics.
 
 Two tensors a and b are close if |a - b| <= atol + rtol * |b| holds for every element, as in
 `numpy.allclose`. The update ratio of a weight is mean(|now - before|) / (mean(|now|) + epsilon).
@@ -30,21 +30,21 @@ __all__ = [
 _CHUNK: Final = 1 << 20
 """Elements that are compared at a time; it bounds the extra memory."""
 _SUM_ERROR: Final = 1e-5
-"""Error of a mean relative to that of the magnitudes; accelerators add up in float32."""
+"""Error of a mean relative to that of the magnitudes; accelerators sum in float32."""
 _EXTREME_ERROR: Final = 1e-12
-"""Error of a minimum or maximum relative to the magnitudes; no computation rounds it."""
+"""Error of a minimum or maximum relative to the magnitudes; extremes are not rounded."""
 
 Vector = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
 class Tolerance(NamedTuple):
-    """How close two tensors must be.
+    """Tolerance for close tensors.
 
     Attributes:
         rtol: Allowed difference relative to the second tensor.
         atol: Allowed absolute difference.
-        equal_nan: Whether a NaN equals a NaN.
+        equal_nan: Whether NaN equals NaN.
     """
 
     rtol: float = 1e-5
@@ -53,7 +53,7 @@ class Tolerance(NamedTuple):
 
 
 def all_close(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: Tolerance) -> bool:
-    """Return whether two tensors have the same shape and are close; texts must be equal."""
+    """Return whether two tensors have the same shape and are close; strings must be equal."""
     if one.shape != other.shape:
         return False
     if one.dtype.kind not in "biufc" or other.dtype.kind not in "biufc":
@@ -85,14 +85,14 @@ def _chunks(
 def are_identical(one: Vector, other: Vector) -> Mask:
     """Return which pairs have exactly the same statistics [R].
 
-    Tensors of many elements that differ practically never have.
+    Large tensors that differ almost never have equal statistics.
     """
     same = ((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=1)
     return np.asarray(same & ~np.isnan(_columns(one)["l2"]) & (_columns(one)["inf"] == 0))
 
 
 def proven_different(one: Vector, other: Vector, tolerance: Tolerance) -> Mask:
-    """Return which pairs cannot be close, by their sizes, extremes and means [R]."""
+    """Return which pairs cannot be close, from their sizes, extremes and means [R]."""
     a, b = _columns(one), _columns(other)
     different: Mask = np.zeros(len(one), dtype=np.bool_)
     for name in ("size", "nan", "inf"):
@@ -110,10 +110,10 @@ def proven_different(one: Vector, other: Vector, tolerance: Tolerance) -> Mask:
 
 
 def ratio_bounds(now: Vector, before: Vector, epsilon: float) -> tuple[Vector, Vector]:
-    """Return what the update ratios are at least and at most [R]; NaN where unknown.
+    """Return lower and upper bounds of the update ratios [R]; NaN if unknown.
 
-    By the triangle inequality the mean change is at most the sum of the mean magnitudes. It is at
-    least their difference, that of the means, and 1 / N of that of the extremes.
+    By the triangle inequality, the mean change is at most the sum of the mean magnitudes. It is at
+    least their difference, the difference of the means, and 1 / N of that of the extremes.
     """
     a, b = _columns(now), _columns(before)
     error = _SUM_ERROR * (a["abs_mean"] + b["abs_mean"])
@@ -129,12 +129,12 @@ def ratio_bounds(now: Vector, before: Vector, epsilon: float) -> tuple[Vector, V
 
 
 def movement(now: Vector, before: Vector) -> tuple[Vector, Vector]:
-    """Return how far weights moved [R]; NaN for unknown ones, zero ones and single numbers.
+    """Return the movement of weights [R]; NaN for unknown ones, zero ones and single numbers.
 
-    The first vector is a lower bound of the norm of the change, in parts of the norm before: it is
-    at least the change of the norm, of the extremes, and that of the mean and of the standard
-    deviation times sqrt(N). The second one estimates how far an element moves, in parts of the root
-    mean square, by the largest change of the extremes, the mean and the standard deviation.
+    The first vector is a lower bound of the norm of the change, relative to the norm before: the
+    change of the norm, of the extremes, and those of mean and standard deviation times sqrt(N). The
+    second vector estimates the movement of an element, relative to the root mean square, by the
+    largest change of extremes, mean and standard deviation.
     """
     a, b = _columns(now), _columns(before)
     with np.errstate(all="ignore"):

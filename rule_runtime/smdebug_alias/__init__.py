@@ -1,22 +1,22 @@
-"""Lets scripts and rules that were written for the original client find ours under its names.
+"""Makes Stepwatch available under the original client's names, for its scripts and rules.
 
 ```python
 import rule_runtime.smdebug_alias; rule_runtime.smdebug_alias.install()
 ```
 
-From then on `smdebug`, its public modules and `smdebug_rulesconfig` are ours in this process. It is
-off unless asked for. A script need not be changed for it:
+From then on, `smdebug`, its public modules and `smdebug_rulesconfig` are Stepwatch's in this
+process. You must enable it explicitly. For an unchanged script, run:
 
 ```
 python -m rule_runtime.smdebug_alias train.py --epochs 3
 ```
 
-No framework is imported before a name is used that needs it: `smdebug.pytorch` gives `modes` and
-`create_trial` where there is no PyTorch, and `smdebug.pytorch.Hook` says what to install.
+Frameworks are imported only with a name that needs them: `smdebug.pytorch` has `modes` and
+`create_trial` without PyTorch, and `smdebug.pytorch.Hook` reports what to install.
 
-Where the real `smdebug` is installed, nothing is changed without `replace=True`: half of a program
-would use the one and half the other. A real `smdebug_rulesconfig` always stays, for the SageMaker
-SDK brings it along and its configurations are the same.
+If the real `smdebug` is installed, you need `replace=True`, because a program must not mix both. A
+real `smdebug_rulesconfig` always stays: the SageMaker SDK installs it, and its configurations are
+the same.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _CONFIGURATIONS: Final = "smdebug_rulesconfig"
 
 
 class AliasError(ImportError):
-    """The original's names cannot be taken, for they are the original's here."""
+    """The original's names cannot be replaced, because the original is installed."""
 
 
 def install(*, replace: bool = False) -> None:
-    """Let the original's names mean ours, in this process; a second call changes nothing.
+    """Make the original's names refer to Stepwatch in this process; a second call does nothing.
 
     Args:
-        replace: True to hide a real `smdebug` that is installed.
+        replace: True to hide an installed `smdebug`.
 
     Raises:
-        AliasError: If the real `smdebug` is installed and is not to be hidden, or was imported.
+        AliasError: If the real `smdebug` is installed without `replace`, or was imported.
     """
     if is_installed():
         return
@@ -61,12 +61,12 @@ def install(*, replace: bool = False) -> None:
         )
     has_configurations = _is_imported(_CONFIGURATIONS) or _place_of(_CONFIGURATIONS) is not None
     roots = {_CLIENT} if has_configurations else {_CLIENT, _CONFIGURATIONS}
-    # In front, for a folder of that name in the working directory is a package too.
+    # First in the path, because a folder of that name in the working directory is also a package.
     sys.meta_path.insert(0, AliasFinder(roots))
 
 
 def uninstall() -> None:
-    """Give the names back; what was imported under them stays usable."""
+    """Restore the names; imported objects stay usable."""
     sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, AliasFinder)]
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
@@ -75,7 +75,7 @@ def uninstall() -> None:
 
 
 def is_installed() -> bool:
-    """Return whether the original's names mean ours."""
+    """Return whether the original's names refer to Stepwatch."""
     return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
 
 
@@ -84,6 +84,6 @@ def _is_imported(root: str) -> bool:
 
 
 def _place_of(root: str) -> str | None:
-    """Return where a package is installed; None for none, and for a folder without modules."""
+    """Return the location of a package; None for none, and for a folder without modules."""
     spec = PathFinder.find_spec(root)
     return None if spec is None else spec.origin

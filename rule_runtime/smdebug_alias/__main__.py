@@ -21,9 +21,9 @@ _USAGE: Final = (
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Become `python` for a script or a module, under the original's names.
+    """Run a script or module with the original's names, like `python` does.
 
-    Processes that it starts have them too.
+    Its child processes have them, too.
     """
     rest = list(arguments)
     replace = rest[:1] == ["--replace"]

@@ -1,4 +1,4 @@
-"""The original's writer and reader of one step's files, as its own tests use them."""
+"""The original's writer and reader of one step's files, for its own tests."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["FileReader", "FileWriter"]
 
 
 class FileWriter:
-    """Writes what one worker saves at one step; its files are there once it is closed.
+    """Writes the data of one worker at one step; the files exist after `close`.
 
     Args:
         trial_dir: Path or URI of the trial's root.
         worker: Name of the worker.
         step: Global step.
-        wtype: `events`; TensorBoard's files are the hook's.
-        mode: Taken for compatibility; `write_tensor` says the mode.
+        wtype: `events`; the hook writes TensorBoard files itself.
+        mode: Accepted for compatibility; `write_tensor` sets the mode.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class FileWriter:
         Args:
             tdata: Its value.
             tname: Its name.
-            write_index: Taken for compatibility; every tensor is in the index.
-            mode: Mode of the step, None for GLOBAL; that of the first tensor holds for the index.
-            mode_step: Step within the mode; the global step unless given.
-            timestamp: When it was captured, seconds since 1970.
+            write_index: Accepted for compatibility; the index has every tensor.
+            mode: Mode of the step, None for GLOBAL; the index has the first tensor's mode.
+            mode_step: Step within the mode; by default, the global step.
+            timestamp: Time of the capture, seconds since 1970.
 
         Raises:
-            SMDebugValueError: `mode` is no mode.
+            SMDebugValueError: `mode` is not a mode.
         """
         del write_index
         mode = ModeKeys.GLOBAL if mode is None else mode
@@ -91,14 +91,14 @@ class FileWriter:
         self._records[tname] = encoder.encode(tname, value)
 
     def flush(self) -> None:
-        """Do nothing: a step is written whole."""
+        """Do nothing: a step is written as a whole."""
 
     def name(self) -> str:
         """Return the path of the event file."""
         return f"{self.trial_dir}/{event_key(self.step, self.worker)}"
 
     def close(self) -> None:
-        """Write the files, the event file first; without a tensor there are none."""
+        """Write the files, the event file first; without a tensor, write none."""
         if self._place is None:
             return
         locations, start = [], 0

@@ -1,4 +1,4 @@
-"""Modules under the original's names, whose names are looked up when they are used."""
+"""Imports modules under the original's names, and resolves their names lazily."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class AliasFinder(MetaPathFinder):
         """Return the specification of a module; None for modules of other packages.
 
         Raises:
-            ModuleNotFoundError: If the original may have the module and we have not.
-            ImportError: If it is a name of a module, whose framework is not there.
+            ModuleNotFoundError: If the original may have the module and Stepwatch does not.
+            ImportError: If the module's framework is not installed.
         """
         del path, target
         if fullname.partition(".")[0] not in self._roots:
             return None
         if fullname in MODULES:
-            # A package, for Python looks for the names of those in here when they lack one.
+            # Must be a package, because Python searches missing names in its submodules.
             return ModuleSpec(fullname, AliasLoader(), is_package=True)
         missing = _what_is_missing(*fullname.rpartition(".")[::2])
         if missing:
@@ -47,14 +47,14 @@ class AliasFinder(MetaPathFinder):
 
 
 class AliasLoader(Loader):
-    """Makes a module of the original's name."""
+    """Creates a module with the original's name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module, whose names are not looked up yet."""
+        """Return the module without resolved names."""
         return _AliasModule(spec.name, f"Stepwatch's stand-in for {spec.name}.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Note which names `from ... import *` means."""
+        """Set the names for `from ... import *`."""
         vars(module)["__all__"] = [
             name
             for name in sorted(MODULES[module.__name__])
@@ -63,7 +63,7 @@ class AliasLoader(Loader):
 
 
 class _AliasModule(ModuleType):
-    """A module whose names are looked up when they are used."""
+    """A module that resolves names on use."""
 
     def __getattr__(self, name: str) -> Any:
         missing = _what_is_missing(self.__name__, name)
@@ -83,7 +83,7 @@ class _AliasModule(ModuleType):
 
 
 def _what_is_missing(module: str, name: str) -> str:
-    """Return why a name that the original has cannot be used here; empty if there is no reason."""
+    """Return why an original's name cannot be used here; empty if it can."""
     if name in INTERNAL.get(module, ()):
         return (
             f"{module}.{name} is an internal part of the original client that Stepwatch does not "

@@ -1,4 +1,4 @@
-"""Which name of the original is which of ours; nothing is imported for saying so."""
+"""Maps names of the original to those of Stepwatch, without imports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["FRAMEWORKS", "INTERNAL", "MODULES", "Framework", "Home"]
 
 
 class Framework(NamedTuple):
-    """A framework: its name for people, and how to get it."""
+    """A framework: its displayed name, and how to install it."""
 
     title: str
     remedy: str
 
 
 class Home(NamedTuple):
-    """Where a name lives with us, and the package that must be installed for it."""
+    """The module of a name in Stepwatch, and the package that it requires."""
 
     module: str
     attribute: str
@@ -103,9 +103,9 @@ _CONFIG_ACTIONS: Final = _of(
 
 
 def _framework(name: str, package: str, **hooks: Names) -> dict[str, Names]:
-    """Return a framework's modules; only its hooks, and what looks at its modules, need it.
+    """Return a framework's modules; only hooks and functions for its modules need the framework.
 
-    `hooks` are the names of its hooks by the submodule that they are in; `Hook` by default.
+    `hooks` are the names of its hooks by submodule; by default `Hook`.
     """
     home = f"hook_layer.{name}"
     modules = hooks or {"hook": _of(home, "Hook", framework=package)}
@@ -217,7 +217,7 @@ MODULES: Final[Mapping[str, Names]] = {
     "smdebug_rulesconfig.debugger_rules._collections": _GET_COLLECTION,
     "smdebug_rulesconfig.debugger_rules.builtin_rules": _RULE_CONFIGS,
 }
-"""The original's modules, and where each of their names lives with us."""
+"""The original's modules, with the Stepwatch module of each name."""
 
 INTERNAL: Final[Mapping[str, frozenset[str]]] = {
     "smdebug.core.index_reader": frozenset({"IndexReader", "LocalIndexReader", "S3IndexReader"}),
@@ -226,4 +226,4 @@ INTERNAL: Final[Mapping[str, frozenset[str]]] = {
     ),
     "smdebug.core.state_store": frozenset({"StateStore"}),
 }
-"""Names of modules that can be imported although we have nothing in their place."""
+"""Names of modules that can be imported although Stepwatch has no replacement."""

@@ -1,4 +1,4 @@
-"""Small things that the original's modules have and ours do not need."""
+"""Small functions and errors of the original that Stepwatch itself does not need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 VERSION: Final = "1.0.34+stepwatch"
-"""The version whose API this is; compares as that version or later."""
+"""The version of the implemented API; compares as that version or later."""
 
 ALLOWED_MODES: Final = list(ModeKeys)
 ALLOWED_MODE_NAMES: Final = [mode.name for mode in ModeKeys]
@@ -53,27 +53,27 @@ _FLAGS: Final[Mapping[str, bool]] = {"False": False, "false": False, "True": Tru
 
 
 class SMDebugCustomerError(TrialError):
-    """For scripts that catch it; we raise none."""
+    """For scripts that catch it; never raised."""
 
 
 class SMDebugTypeError(TrialError, TypeError):
-    """For scripts that catch it; we raise none."""
+    """For scripts that catch it; never raised."""
 
 
 class SMDebugRuntimeError(TrialError, RuntimeError):
-    """For scripts that catch it; we raise none."""
+    """For scripts that catch it; never raised."""
 
 
 def create_hook_from_json_config(
     hook_cls: Any, json_config_path: str | None, default_values: object = None
 ) -> Any:
-    """Return a hook that is made of a configuration file."""
+    """Return a hook from a configuration file."""
     del default_values
     return hook_cls.create_from_json_file(json_config_path)
 
 
 def get_logger(name: str = "smdebug") -> logging.Logger:
-    """Return the log of this package, whatever the name."""
+    """Return this package's logger for any name."""
     del name
     return logging.getLogger("stepwatch")
 
@@ -89,7 +89,7 @@ def has_training_ended(trial_prefix: str) -> bool:
 
 
 def training_has_ended(trial_prefix: str) -> None:
-    """Write the end marker of a trial, as the original does where no platform does it."""
+    """Write the end marker of a trial, as the original does outside of a platform."""
     if not os.environ.get("TRAINING_JOB_NAME"):
         open_store(trial_prefix).put(END_MARKER, b"")
 
@@ -103,7 +103,7 @@ def is_s3(path: str) -> tuple[bool, str | None, str | None]:
 
 
 def parse_bool(arg: bool | str | None, default: bool) -> bool:
-    """Return a flag out of a rule's parameter."""
+    """Return a flag from a rule's parameter."""
     if arg is None or isinstance(arg, bool):
         return default if arg is None else arg
     if arg not in _FLAGS:
@@ -112,14 +112,14 @@ def parse_bool(arg: bool | str | None, default: bool) -> bool:
 
 
 def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> list[str]:
-    """Return the items of a rule's parameter."""
+    """Return the items of a rule's list parameter."""
     if not arg:
         return []
     return arg.split(delimiter) if isinstance(arg, str) else list(arg)
 
 
 def str_to_mode_keys(mode_str: str) -> ModeKeys:
-    """Return a mode by its name in small letters."""
+    """Return a mode by its name in lower case."""
     for mode in ModeKeys:
         if mode.name.lower() == mode_str:
             return mode

@@ -1,4 +1,4 @@
-"""Imported when a Python starts that is to have the original's names; installs them at once."""
+"""Installs the original's names when Python starts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rule_runtime.smdebug_alias import AliasError, install
 __all__ = ["REPLACING", "VARIABLE"]
 
 VARIABLE: Final = "STEPWATCH_SMDEBUG_ALIAS"
-"""Variable that says whether a real `smdebug` must be hidden."""
+"""Variable that states whether to hide a real `smdebug`."""
 REPLACING: Final = "replace"
-"""Its value where it is."""
+"""The value for hiding it."""
 
 
 if VARIABLE in os.environ:
