@@ -186,7 +186,7 @@ def unchanged_tensor() -> dict[str, Any]:
 
 
 def vanishing_gradient() -> dict[str, Any]:
-    """Return the configuration of VanishingGradient: gradients next to zero."""
+    """Return the configuration of VanishingGradient: gradients close to zero."""
     return _rule("VanishingGradient", get_collection("gradients"))
 
 

@@ -1,4 +1,4 @@
-"""The built-in rules, one a file; the file is named as its rule in snake_case."""
+"""The built-in rules, one per file; a file has its rule's name in snake_case."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ class AllZero(SelectedTensorsRule):
         `threshold` below 100 % the hook must save values.
 
     Parameters:
-        collection_names: Collections to judge; required without `tensor_regex`.
-        tensor_regex: Regular expressions of tensors to judge.
-        threshold: Percentage of zero elements from which on a tensor is reported.
+        collection_names: Collections to evaluate; required without `tensor_regex`.
+        tensor_regex: Regular expressions of tensors to evaluate.
+        threshold: Percentage of zero elements from which a tensor is reported.
 
     What to try:
         Look for dead layers, masks that hide everything, detached parts of the graph and inputs
@@ -59,7 +59,7 @@ class AllZero(SelectedTensorsRule):
         return finding(self, step, (rows, at), ("zero_percent", value, self.threshold), message)
 
     def _percentages(self, step: StepView, rows: TensorRows) -> npt.NDArray[np.float64]:
-        """Return the percentage of zeros [R]; NaN if it is unknown."""
+        """Return the percentage of zeros [R]; NaN if unknown."""
         l1, percent = rows.column("l1"), np.full(len(rows), np.nan)
         percent[(l1 == 0) & (num_not_finite(rows) == 0) & (rows.column("size") > 0)] = _ALL
         if not self.needs_values:

@@ -18,9 +18,9 @@ __all__ = ["CheckInputImages"]
 
 _MAX_INPUTS: Final = 4
 _MAX_CHANNELS: Final = 256
-"""Inputs, and channels of each, whose means are remembered; they bound the memory."""
+"""Maximum number of inputs, and of channels of each, whose means are stored."""
 _MIN_AXES: Final = 3
-"""Axes of images: the images, the channels, and one of space or more."""
+"""Minimum number of axes of images: images, channels, and one or more of space."""
 
 
 class CheckInputImages(Rule):
@@ -56,7 +56,7 @@ class CheckInputImages(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the images of the step to the means, and judge them.
 
-        Memory: `inputs`, by name: number of `images`, running means and `elements` by channel.
+        Memory: `inputs` by name: number of `images`; running means and `elements` by channel.
         """
         rows = step.tensors(collections=("input_image",), regex=self.regex)
         if not len(rows):
@@ -86,7 +86,7 @@ class CheckInputImages(Rule):
     def _judge(
         self, step: StepView, rows: TensorRows, added: dict[str, int], inputs: dict[str, Any]
     ) -> Outcome:
-        """Judge the inputs of the step, whose rows are given by name."""
+        """Evaluate the inputs of the step; `rows` has their rows by name."""
         means = [
             (abs(mean), name, channel, mean)
             for name in sorted(added, reverse=True)
@@ -107,7 +107,7 @@ class CheckInputImages(Rule):
         return finding(self, step, (rows, added[name]), measured, message)
 
     def _are_images(self, images: npt.NDArray[Any], known: dict[str, Any] | None) -> bool:
-        """Return whether a tensor can be judged, with the images of this name before."""
+        """Return whether a tensor matches earlier images of its name."""
         is_shaped = images.ndim >= max(_MIN_AXES, self.channel + 1) and images.size > 0
         if not is_shaped or images.dtype.kind not in "biuf":
             return False
@@ -117,7 +117,7 @@ class CheckInputImages(Rule):
 
 
 def _add(known: dict[str, Any], by_channel: npt.NDArray[Any], num_images: int) -> None:
-    """Add images to the running means of their channels, by the elements that are finite."""
+    """Add the finite elements of images to the running means of their channels."""
     known["images"] += num_images
     is_finite = np.isfinite(by_channel)
     counts, before = is_finite.sum(1), np.array(known["means"])

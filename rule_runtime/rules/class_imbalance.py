@@ -1,4 +1,4 @@
-"""ClassImbalance: classes with too few labels, or that are mostly predicted wrongly."""
+"""ClassImbalance: classes with too few labels, or with mostly wrong predictions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["ClassImbalance"]
 
 _MOST: Final = 0.95
-"""Share of the labels of one class from which a model that always predicts it looks good."""
+"""Share of labels from which a model that always predicts one class looks good."""
 _ENOUGH: Final = 30
-"""Labels of a class from which it can be learned: a share of them has an error of 0.09."""
+"""Labels of a class that suffice for learning: a share of them has an error of 0.09."""
 
 
 class ClassImbalance(Rule):
-    """Detects rare classes among the labels, and classes that are mostly predicted wrongly.
+    """Detects rare classes among the labels, and classes with mostly wrong predictions.
 
     How it decides:
         The rule counts the labels of all saved steps by class: those that `labels_regex` names, or
@@ -46,7 +46,7 @@ class ClassImbalance(Rule):
         unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
             the rows are of one class and the rare one has less than 30 labels. The median class
             stands for the largest one if that has less than half of the labels.
-        argmax: True to take the largest number along the last axis of predictions as the class.
+        argmax: True to use the index of the largest number along the last axis of predictions.
         labels_regex: Regular expression of the labels.
         predictions_regex: Regular expression of the predictions.
 
@@ -74,9 +74,9 @@ class ClassImbalance(Rule):
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Count the labels of the step, and judge what has been counted.
+        """Count the labels of the step, and evaluate all counts so far.
 
-        Memory: What `ClassTallies` keeps.
+        Memory: The state of `ClassTallies`.
         """
         names = (self.labels_regex, self.predictions_regex)
         if not len(step.tensors(regex=self.labels_regex)):
@@ -108,7 +108,7 @@ class ClassImbalance(Rule):
     def _imbalance(
         self, tally: LabelTally, of: ClassLabels, validation: LabelTally | None
     ) -> Finding | None:
-        """Return that a class is rare, or the only one; None if not."""
+        """Return a finding if a class is rare, or the only one; otherwise None."""
         limit, counts = self.threshold_imbalance, tally.labels
         if counts.sum() < self.samples:
             return None
@@ -124,7 +124,7 @@ class ClassImbalance(Rule):
             may_be_rare |= counts < _ENOUGH
         least = int(np.where(may_be_rare, counts, counts[most]).argmin())
         if self.unlike_validation and 2 * counts[most] < counts.sum():
-            # Of many classes, such as words, the largest and the smallest differ by nature.
+            # Many classes, such as words, naturally have very different counts.
             most = int([at for at in np.argsort(counts) if at != least][(len(counts) - 1) // 2])
         ratio = float(counts[most] / counts[least])
         message = f"class {tally.classes[most]} has {counts[most]} labels, and "
@@ -133,7 +133,7 @@ class ClassImbalance(Rule):
         return Finding(ratio, limit, message, "imbalance") if ratio > limit else None
 
     def _misprediction(self, tally: LabelTally) -> Finding | None:
-        """Return that a class is mostly predicted wrongly; None if none is."""
+        """Return a finding if most predictions of a class are wrong; otherwise None."""
         shares = tally.wrong / np.maximum(tally.predicted, 1)
         at, limit = int(shares.argmax()), self.threshold_misprediction
         message = f"{tally.wrong[at]} of {tally.predicted[at]} examples of class "

@@ -35,8 +35,9 @@ class Confusion(Rule):
         category_no: Number of classes; by default the largest class found, plus one.
         labels: Name of the tensor with the labels.
         predictions: Name of the tensor with the predictions.
-        labels_collection: Collection whose only tensor has the labels, if none has that name.
-        predictions_collection: Collection whose only tensor has the predictions, likewise.
+        labels_collection: Collection whose only tensor has the labels, if `labels` does not exist.
+        predictions_collection: Collection whose only tensor has the predictions, if `predictions`
+            does not exist.
         min_diag: Smallest share of right predictions of a class that passes.
         max_off_diag: Largest share of one other class that passes.
 
@@ -104,7 +105,7 @@ class Confusion(Rule):
         return predicted, counts.reshape(size, size)
 
     def _violations(self, matrix: npt.NDArray[np.int64]) -> list[_Violation]:
-        """Return the smallest share of right predictions, and the largest of another class."""
+        """Return the smallest share of correct predictions, and the largest of another class."""
         totals = matrix.sum(axis=0)
         shares = matrix / np.where(totals > 0, totals, 1)
         right = np.where(totals > 0, np.diagonal(shares), np.inf)

@@ -19,7 +19,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = ["DeadOptimizer"]
 
 _ACCUMULATED: Final = 250
-"""Steps that are needed while no parameter has changed: gradients may be accumulated."""
+"""Required steps while no parameter has changed, because gradients may be accumulated."""
 _HALF: Final = frozenset({"float16", "bfloat16"})
 
 
@@ -45,11 +45,11 @@ class DeadOptimizer(Rule):
     collections = saved_every(10, "weights", "biases", "gradients")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Compare each parameter with the training step before.
+        """Compare each parameter with the previous training step.
 
-        Memory: That of `since_previous_step`; `rows`: at most 2,048 parameters, whether they have
-        changed, and their streaks; `first`: the first step that was compared; `has_moved`: whether
-        any parameter has changed.
+        Memory: The state of `since_previous_step`; `rows`: whether each of at most 2,048 parameters
+        has changed, and its streak; `first`: the first compared step; `has_moved`: whether any
+        parameter has changed.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
@@ -79,7 +79,7 @@ class DeadOptimizer(Rule):
 
 
 def _learns(gradients: Gradients, parameters: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which parameters have a gradient that is finite and more than rounding [R]."""
+    """Return which parameters have a finite gradient that is more than rounding [R]."""
     sizes = gradients.of(parameters)
     owners = zip(gradients.owners, gradients.rows.workers, gradients.is_cancelled, strict=True)
     rounding = {(name, worker) for name, worker, is_cancelled in owners if is_cancelled}
@@ -88,10 +88,10 @@ def _learns(gradients: Gradients, parameters: TensorRows) -> npt.NDArray[np.bool
 
 
 def _may_round_away(parameters: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which parameters may be unchanged because they have few digits [R].
+    """Return which parameters may be unchanged because of low precision [R].
 
-    In half precision a step of less than half of the last digit is lost. Elements that are positive
-    and within a factor of two, such as the scales of a normalisation, may then all stay the same.
+    In half precision, an update of less than half of the last digit is lost. If all elements are
+    positive and within a factor of two, such as scales of a normalisation, all may stay the same.
     """
     low, high = parameters.column("min"), parameters.column("max")
     is_half = np.array([dtype in _HALF for dtype in parameters.dtypes], dtype=bool)

@@ -1,4 +1,4 @@
-"""DoubleActivation: an activation before another one, or before a loss that includes one."""
+"""DoubleActivation: an activation before another one, or before a loss that includes it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["DoubleActivation"]
 
 _SIGNALS: Final = (r"(_(input|output)_|/(in|out)puts_?)[0-9]*$",)
 _SOURCE: Final = re.compile(r"_output_[0-9]+$|/inputs[_0-9]*$")
-"""Outputs of modules. The hook for Keras saves inputs of layers: the output of the layer before."""
+"""Outputs of modules. The Keras hook saves inputs of layers: the output of the previous layer."""
 _OF_LOGITS: Final = "went through an activation, and goes into a loss that takes logits"
 _TWICE: Final = "is an activation of an activation of a module's output"
 
 
 class DoubleActivation(Rule):
-    """Detects activations that are applied to what went through one already.
+    """Detects activations that are applied to the output of another activation.
 
     How it decides:
         The rule compares minima and maxima of saved tensors. It reports these after `patience`
@@ -47,9 +47,9 @@ class DoubleActivation(Rule):
     collections = saved_every(10, "loss_inputs", "module_io")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Look at what losses and activations get.
+        """Compare the inputs of losses and activations with earlier activations.
 
-        Memory: `rows`: for how many saved steps each of at most 2,048 tensors was suspect.
+        Memory: `rows`: number of consecutive suspicious steps for each of at most 2,048 tensors.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")

@@ -16,7 +16,7 @@ __all__ = ["ExplodingTensor"]
 
 
 _TREES: Final = "trees/"
-"""Prefix of XGBoost's tables, in which NaN marks what a leaf does not have."""
+"""Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
 
 class ExplodingTensor(SelectedTensorsRule):
@@ -28,8 +28,8 @@ class ExplodingTensor(SelectedTensorsRule):
         ignored unless you select them.
 
     Parameters:
-        collection_names: Collections to judge; by default all saved tensors.
-        tensor_regex: Regular expressions of tensors to judge.
+        collection_names: Collections to evaluate; by default all saved tensors.
+        tensor_regex: Regular expressions of tensors to evaluate.
         only_nan: True to ignore infinite elements.
 
     What to try:
@@ -42,7 +42,7 @@ class ExplodingTensor(SelectedTensorsRule):
     only_nan: bool = False
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for tensors with elements that are not finite."""
+        """Find tensors with non-finite elements."""
         rows = self.judged_tensors(step)
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))

@@ -28,7 +28,7 @@ class FeatureImportanceOverweight(Rule):
         threshold: Largest share that passes.
         nfeatures: Number of features in the share.
         tensor_regex: Regular expressions of the importances.
-        start_step: First round to judge.
+        start_step: First round to evaluate.
         min_features: Smallest number of features with an importance; at least `nfeatures` + 1.
 
     What to try:
@@ -79,6 +79,6 @@ def _groups(rows: TensorRows, importances: npt.NDArray[np.float64]) -> list[list
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     known = np.flatnonzero(importances >= 0).tolist()
     for at in sorted(known, key=lambda at: (-importances[at], rows.names[at])):
-        kind = "/".join(rows.names[at].split("/")[:2])  # as `feature_importance/weight`
+        kind = "/".join(rows.names[at].split("/")[:2])  # the type in `feature_importance/weight`
         groups[kind, rows.workers[at]].append(at)
     return [groups[key] for key in sorted(groups) if importances[groups[key][0]] > 0]

@@ -22,18 +22,18 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["GeneralisationGap"]
 
 _SETTLED_STEPS: Final = 500
-"""Steps after which moving averages that a step moves by 1 % are right to 0.7 %."""
+"""Steps after which moving averages with 1 % per step are accurate to 0.7 %."""
 _ERROR_RATE: Final = re.compile(r"-m?error(@|$)")
 _AVERAGES: Final = ("moving_mean", "moving_variance")
 _OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
 _NUM_LATEST: Final = 8
-"""Latest passes that are remembered."""
+"""Number of latest passes that are stored."""
 _MIN_PASSES: Final = 3
-"""Passes of which one should be better than the baseline."""
+"""Minimum number of passes before one must be better than the baseline."""
 _LEARNED: Final = 0.97
-"""Share of the baseline below which the training loss is once training has learned."""
+"""Share of the baseline below which training has learned."""
 _LEAST_STEPS: Final = 40
-"""Steps before which validation may lag behind training, if each step is followed by a pass."""
+"""Steps during which validation may lag behind training, if a pass follows each step."""
 _LEARNING_STEPS: Final = 90
 """Steps after which training should have learned: nearly two epochs of 50 steps."""
 
@@ -71,10 +71,10 @@ class GeneralisationGap(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the validation passes that a step finishes.
+        """Evaluate the validation passes that a step finishes.
 
-        Memory: What `validation_passes` keeps: of each loss its first, lowest and latest passes,
-        and how often in a row it was bad.
+        Memory: The state of `validation_passes`, with each loss's first, lowest and latest passes
+        and its bad streak.
         """
         passes = validation_passes(step, memory, with_targets=True)
         if not passes:
@@ -86,13 +86,13 @@ class GeneralisationGap(Rule):
         return by_excess[-1] if by_excess else Passed()
 
     def _judge(self, step: StepView, one: ValidationPass) -> IssueFound | None:
-        """Return what is wrong with a loss for `patience` passes in a row; None if nothing is."""
+        """Return the finding of a loss after `patience` bad passes in a row; otherwise None."""
         notes = one.notes
         first = notes.setdefault("first", [one.validation, one.training])
         notes["lowest"] = min(notes.get("lowest", math.inf), one.validation)
         notes["latest"] = [*notes.get("latest", ()), one.validation][-_NUM_LATEST:]
         baseline, found = baseline_of(one), None
-        # Error rates are next to zero from the beginning.
+        # Error rates are close to zero from the beginning.
         if not _ERROR_RATE.search(one.loss) and is_comparable(one, *first):
             found = self._gap(step, one, baseline) or _no_better(step, one, baseline)
         return found if streak(notes, is_bad=found is not None) >= self.patience else None
@@ -132,6 +132,6 @@ def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> Issue
 
 
 def _has_moving_averages(step: StepView) -> bool:
-    """Return whether a model of Keras has batch normalisation."""
+    """Return whether a Keras model has batch normalisation."""
     weights = (name for names in declared(step, "weights").values() for name in names)
     return any(average in name for name in weights for average in _AVERAGES)

@@ -1,4 +1,4 @@
-"""GradientNormExplosion: detects gradients that become many times larger than they were."""
+"""GradientNormExplosion: detects gradients whose norm grows many times over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["GradientNormExplosion"]
 
 
 _APART: Final = 5
-"""Steps between two of a finding: a few large batches in a row are no explosion."""
+"""Steps between two high norms: a few large batches in a row are no explosion."""
 
 
 class GradientNormExplosion(CurveRule):
@@ -57,8 +57,8 @@ class GradientNormExplosion(CurveRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the latest norms with the usual one.
 
-        Memory: That of `CurveRule`; `steps`: the latest steps; `since`: step of the first of the
-        large norms in a row.
+        Memory: The state of `CurveRule`; `steps`: the latest steps; `since`: step of the first of
+        consecutive large norms.
         """
         outcome = super().check(step, memory)
         if isinstance(outcome, NotApplicable):
@@ -72,7 +72,7 @@ class GradientNormExplosion(CurveRule):
         return outcome if is_long else Passed()
 
     def _points(self, step: StepView) -> Points:
-        """Return the norm of all gradients of each worker; a finding names the largest gradient."""
+        """Return the norm of all gradients per worker; a finding names the largest gradient."""
         rows = step.tensors(collections=("gradients",))
         sizes = rows.column("l2")
         found = Points(rows, {}, {})

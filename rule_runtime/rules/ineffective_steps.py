@@ -16,9 +16,9 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["IneffectiveSteps"]
 
 _UNCHANGED: Final = 2
-"""Saved steps in a row at which weights equal those of the step before; one may be chance."""
+"""Consecutive saved steps with unchanged weights; one may be chance."""
 _LEAST_SCALE: Final = 1.0
-"""Loss scale below which a smaller one only makes gradients smaller."""
+"""Loss scale below which further reduction only makes gradients smaller."""
 _NO_COUNTS: Final = (
     "no counts of optimizer steps were saved: the hook for PyTorch saves them if the collection "
     "optimizer_steps is configured"
@@ -48,7 +48,7 @@ _CAUSES: Final = {
         ),
     ),
 }
-"""By the name of the count: the finding, and what to try."""
+"""Finding and remedy by name of the count."""
 
 
 class IneffectiveSteps(Rule):
@@ -68,15 +68,15 @@ class IneffectiveSteps(Rule):
         Follow the remedy of the finding: it depends on the cause.
     """
 
-    # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.
+    # The default loss scale of 65,536 is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("optimizer steps")] = 20
 
     collections = saved_every(10, "optimizer_steps", "weights")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Look at the counts of the step, and whether weights have changed.
+        """Check the counts of the step, and whether weights have changed.
 
-        Memory: That of `since_previous_step`; `streak`: saved steps without a change.
+        Memory: The state of `since_previous_step`; `streak`: saved steps without a change.
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
@@ -95,7 +95,7 @@ class IneffectiveSteps(Rule):
         )
 
     def _cause(self, step: StepView, memory: Memory) -> str | None:
-        """Return the count that shows why steps have no effect; None if they have."""
+        """Return the count that explains why steps have no effect; None if they have an effect."""
         counts = {name: largest_count(step, name) or 0.0 for name in (*_CAUSES, "loss_scale")}
         is_low = 0 < counts["loss_scale"] < _LEAST_SCALE
         if counts["skipped"] >= (1 if is_low else 2) * self.patience:

@@ -27,13 +27,13 @@ _NEVER_NEGATIVE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE(WithLogits)?|MSE|L1|SmoothL1|Huber|CTC|KLDiv)Loss_output"
 )
 _TIMES_UNSURE: Final = 2.0
-"""Times `max_ratio` for losses that look like a cross entropy by their inputs only."""
+"""Multiple of `max_ratio` for losses that only look like a cross entropy."""
 _NEGATIVE: Final = -1e-4
-"""Losses above it may be below 0 by rounding."""
+"""Losses above it may be negative by rounding."""
 
 
 class InitialLossMismatch(Rule):
-    """Finds first losses that do not fit an untrained model.
+    """Detects first losses that do not fit an untrained model.
 
     How it decides:
         The rule compares the loss at the first training step with the loss of outputs that are all
@@ -60,9 +60,9 @@ class InitialLossMismatch(Rule):
     collections = saved_every(10, "losses", "loss_inputs", "gradients")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the first losses.
+        """Evaluate the first losses.
 
-        Memory: `seen`: how many steps with a loss there were.
+        Memory: `seen`: number of steps with a loss.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} has no training loss")
@@ -107,7 +107,7 @@ class InitialLossMismatch(Rule):
         return issue_or_advice(step, found) if has_large_inputs(step) else found
 
     def _limit(self, loss: Loss) -> float:
-        """Return the largest first loss that is no issue; NaN if that is unknown."""
+        """Return the largest normal first loss; NaN if unknown."""
         is_sure = loss.kind is not LossKind.LOOKS_LIKE_CLASSES
         return self.max_ratio * loss.zero_output_loss * (1 if is_sure else _TIMES_UNSURE)
 
@@ -117,7 +117,7 @@ class InitialLossMismatch(Rule):
 
 
 def _compares_nothing(loss: Loss) -> bool:
-    """Return whether a loss is exactly 0 while its outputs and targets differ."""
+    """Return whether a loss is exactly 0 although its outputs and targets differ."""
     outputs, targets = loss.outputs, loss.targets
     if loss.value != 0 or outputs is None or targets is None:
         return False

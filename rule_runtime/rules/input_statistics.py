@@ -35,11 +35,11 @@ _TARGETS: Final = (
     "the targets as the last layer's bias."
 )
 _TINY: Final = 1e-300
-"""Root mean squares of zero count as this, so that they have a logarithm."""
+"""Replaces root mean squares of zero, so that they have a logarithm."""
 _BEGINNING: Final = 50
-"""Steps in which outputs may come near the targets."""
+"""Steps in which outputs may approach the targets."""
 _FAR: Final = 10.0
-"""Times the outputs, or the largest scale of inputs, from which targets are out of reach."""
+"""Multiple of the outputs, or of `max_rms`, from which targets are out of reach."""
 
 
 class InputStatistics(Rule):
@@ -75,9 +75,9 @@ class InputStatistics(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Look at the model's inputs.
+        """Evaluate the model's inputs and targets.
 
-        Memory: `inputs` and `targets`, saved steps in a row at which each was bad.
+        Memory: `inputs` and `targets`: number of consecutive bad steps of each.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -93,7 +93,7 @@ class InputStatistics(Rule):
         return inputs if isinstance(inputs, IssueFound) or targets is None else targets
 
     def _of_targets(self, step: StepView, streaks: dict[str, int]) -> Outcome | None:
-        """Find targets that the outputs do not reach; None if there are none."""
+        """Return a finding on targets that the outputs do not reach; None without any."""
         if step.mode_step < _BEGINNING:
             return None
         found: list[IssueFound] = []
@@ -112,7 +112,7 @@ class InputStatistics(Rule):
         return issue_or_advice(step, found[0]) if found else None
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
-        """Find inputs of models that are not scaled."""
+        """Return a finding on model inputs that are not scaled."""
         rows = step.tensors(regex=FIRST_INPUTS)
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
@@ -144,12 +144,12 @@ class InputStatistics(Rule):
         return issue if std[at] == 0 else issue_or_advice(step, issue)
 
     def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
-        """Return whether something is bad `patience` times in a row, this time included."""
+        """Return whether something was bad `patience` times in a row, including this time."""
         is_followed = name in streaks or len(streaks) < MAX_SERIES
         return is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience
 
     def _are_all_bad(self, calls: TensorRows) -> bool:
-        """Return whether all inputs are too large, too small, or all one number."""
+        """Return whether all inputs are too large, too small, or constant."""
         std = calls.column("std")
         rms = root_mean_square(calls.column("mean"), std)
         return bool(((rms > self.max_rms) | (rms < self.min_rms) | (std == 0)).all())

@@ -1,4 +1,4 @@
-"""LabelDegenerate: labels that are all the same."""
+"""LabelDegenerate: labels that are all equal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = ["LabelDegenerate"]
 
 _RARE: Final = 10
-"""Times as many rows are needed where other labels may be rare: one in 1,000 then has come."""
+"""Factor of the required rows if other labels may be rare: then one in 1,000 has occurred."""
 _NOT_RARE: Final = 0.049
-"""Share of other labels in validation that makes their absence in training no chance."""
+"""Share of other labels in validation that chance cannot explain if training lacks them."""
 _LEARNED: Final = 0.1
 """Share of the first loss below which a constant label is learned."""
 
@@ -53,10 +53,10 @@ class LabelDegenerate(Rule):
     collections = ("labels", *saved_every(10, "loss_inputs", "losses"), "predictions")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the labels of a training step; remember those of other modes.
+        """Evaluate the labels of a training step; store those of other modes.
 
-        Memory: Of at most 32 tensors each `series`, what is known of the labels of training, and
-        `others`, of those of other modes.
+        Memory: For at most 32 tensors each: `series`, the label statistics of training, and
+        `others`, those of other modes.
         """
         owners = {loss.owner for loss in step.fact(Losses).losses}
         targets = (f"^{re.escape(owner)}_input_1$" for owner in sorted(owners))
@@ -86,7 +86,7 @@ class LabelDegenerate(Rule):
         return found[0] if found else Passed()
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
-        """Return whether labels are all the same, in more rows than chance explains."""
+        """Return whether labels are all equal, in more rows than chance explains."""
         if series.low != series.high or series.steps < self.patience:
             return False
         has_others = others.share_of_others(labels.statistics.low) >= _NOT_RARE
@@ -99,7 +99,7 @@ class LabelDegenerate(Rule):
     def _found(
         self, step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool
     ) -> IssueFound:
-        """Return the finding of one label in all rows, or of one class in each batch."""
+        """Return the finding on one label in all rows, or on one class in each batch."""
         if is_one:
             message = f"is {labels.statistics.low:g} in all of {int(series.rows)} rows so far"
             return finding(self, step, (rows, labels.at), ("distinct_labels", 1.0, 2.0), message)

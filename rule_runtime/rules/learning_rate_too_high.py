@@ -1,4 +1,4 @@
-"""LearningRateTooHigh: detects updates that change weights by a large part of themselves."""
+"""LearningRateTooHigh: detects large relative updates of weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["LearningRateTooHigh"]
 
 _MAX_RATE_OF_TREES: Final = 1.0
-"""Rate at which each tree reaches the minimum of the quadratic approximation of the loss."""
+"""With this rate, each tree minimises the quadratic approximation of the loss."""
 _FIRST_RATIO: Final = 2.5
-"""Ratio in the first step, and t times smaller in step t: weights may begin at zero, and optimizers
-that divide by a running mean of gradients begin with steps up to ten times too long."""
+"""Maximum ratio in the first step, and t times smaller in step t. Weights may start at zero, and
+optimizers that divide by a running mean of gradients start with steps up to ten times too long.
+"""
 _FEWEST_STEPS: Final = 2
-"""Steps that must be too long: one step of L-BFGS is many iterations."""
+"""Number of steps that must be too long: one step of L-BFGS has many iterations."""
 
 
 class LearningRateTooHigh(Rule):
-    """Detects updates that change most weights by a large part of themselves in every step.
+    """Detects updates that change most weights by a large fraction in every step.
 
     How it decides:
         The rule computes how far each weight moved at least, from the changes of its statistics. It
@@ -32,7 +33,7 @@ class LearningRateTooHigh(Rule):
         exceeds 1.
 
     Parameters:
-        max_update_ratio: Change in a step, in parts of the weight's norm.
+        max_update_ratio: Change in a step, relative to the weight's norm.
         patience: Saved steps in a row.
 
     What to try:
@@ -45,9 +46,9 @@ class LearningRateTooHigh(Rule):
     collections = saved_every(10, "weights", "hyperparameters")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Measure how far the weights moved.
+        """Measure the movement of the weights.
 
-        Memory: That of `weight_movement`; `streak`: findings in a row.
+        Memory: The state of `weight_movement`; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -66,7 +67,7 @@ class LearningRateTooHigh(Rule):
         movement = weight_movement(step, memory)
         ratio, since = median_of_moving(movement.least_ratio), movement.since
         limit = max(self.max_update_ratio, _FIRST_RATIO / max(since, 1))
-        # Two of the first steps, which have a limit of their own, must be too long.
+        # Two of the first steps, which have their own limit, must be too long.
         num_steps = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
         if streak(memory, is_bad=ratio > limit) < num_steps:
             return Passed()

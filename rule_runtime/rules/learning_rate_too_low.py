@@ -19,19 +19,19 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["LearningRateTooLow"]
 
 _NUM_LEVEL: Final = 5
-"""Losses whose median is a level."""
+"""Number of losses whose median is a level."""
 
 _NUM_LATEST: Final = 20
-"""Latest losses whose scatter is the noise."""
+"""Number of latest losses whose scatter is the noise."""
 
 _NOISY: Final = 1.5
-"""Noise of a loss, in parts of the fall that counts, that hides whether it fell."""
+"""Noise relative to the required fall that hides whether the loss fell."""
 
 _LEAST_RATE_OF_TREES: Final = 1e-3
 """A lower rate needs thousands of trees."""
 
 _ROUNDS: Final = 20
-"""Boosting rounds after which the fall of the loss is judged."""
+"""Boosting rounds after which the fall of the loss is evaluated."""
 
 
 class LearningRateTooLow(Rule):
@@ -48,9 +48,9 @@ class LearningRateTooLow(Rule):
         Boosted trees are reported if `eta` is below 0.001 and no loss has fallen after 20 rounds.
 
     Parameters:
-        min_update_ratio: Movement in a step, in parts of the weight's root mean square.
+        min_update_ratio: Movement in a step, relative to the weight's root mean square.
         num_steps: Steps for which it must have been smaller.
-        max_fall_percent: Fall of the loss from which on the run counts as learning.
+        max_fall_percent: Fall of the loss from which the run counts as learning.
 
     What to try:
         Raise the learning rate tenfold, unless a schedule has lowered it on purpose. Check whether
@@ -64,9 +64,9 @@ class LearningRateTooLow(Rule):
     collections = saved_every(10, "weights", "gradients", "losses", "hyperparameters")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Measure how far the weights moved, and whether the loss fell.
+        """Measure the movement of the weights, and whether the loss fell.
 
-        Memory: That of `weight_movement`; `losses`: numbers of at most 32 losses.
+        Memory: The state of `weight_movement`; `losses`: numbers of at most 32 losses.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -101,7 +101,7 @@ class LearningRateTooLow(Rule):
         return finding(self, step, (movement.rows, at), measured, message)
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool:
-        """Return whether a loss has fallen since the beginning, or may have within its noise."""
+        """Return whether a loss has fallen since the start, or may have within its noise."""
         losses = memory.get("losses", {})
         history = SeriesMemory(losses, num_first=_NUM_LEVEL, num_latest=_NUM_LATEST)
         added = history.add(step.fact(training_points).values)

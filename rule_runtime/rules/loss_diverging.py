@@ -42,7 +42,7 @@ class LossDiverging(CurveRule):
         return LEVEL, WINDOW
 
     def _detect(self, series: NumberSeries) -> Finding | None:
-        """Compare the latest losses with the first one and with the best."""
+        """Compare the latest losses with the first loss and the best level."""
         start = series.start
         found = divergence(series.whole, self.rise_percent / 100, start)
         if found is None:

@@ -1,4 +1,4 @@
-"""LossInputMismatch: losses by a wrong formula, and distances to numbers of classes."""
+"""LossInputMismatch: wrong loss formulas, and distances to class numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LossInputMismatch"]
 
 
 class LossInputMismatch(Rule):
-    """Detects losses that a wrong formula computes, and distances to numbers of classes.
+    """Detects wrong loss formulas, and distance losses for class numbers.
 
     How it decides:
         The rule reports:
@@ -29,7 +29,7 @@ class LossInputMismatch(Rule):
           `patience` saved training steps in a row.
 
     Parameters:
-        samples: Labels to count before they can be numbers of classes.
+        samples: Labels to count before they can be class numbers.
         patience: Saved steps in a row.
         labels_regex: Regular expressions of tensors that are labels.
 
@@ -48,10 +48,10 @@ class LossInputMismatch(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Compare losses with what they are computed from.
+        """Compare losses with their outputs and targets.
 
-        Memory: What `ClassTallies` keeps; `losses`: of at most 32 losses, streaks and the formulas
-        that match.
+        Memory: The state of `ClassTallies`; `losses`: streaks and matching formulas of at most 32
+        losses.
         """
         if step.mode.name in ("EVAL", "PREDICT"):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
@@ -67,7 +67,7 @@ class LossInputMismatch(Rule):
             state = states.setdefault(loss.key, {})
             num_classes = classes.get(loss.key)
             is_seen = num_classes is not None or loss.outputs is not None
-            # Labels of boosted trees are saved in a few rounds only.
+            # Labels of boosted trees are saved only in a few rounds.
             if is_seen and streak(state, is_bad=num_classes is not None) >= self.patience:
                 message = f"is a distance to labels that are numbers of {num_classes} classes"
                 remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."

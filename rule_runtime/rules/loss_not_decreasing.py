@@ -18,7 +18,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = ["LossNotDecreasing"]
 
 _PRIORITY: Final = ("EVAL", "TRAIN", "GLOBAL")
-"""The first of these modes that has losses is judged if none is given."""
+"""By default, the first of these modes with losses is evaluated."""
 
 
 class LossNotDecreasing(Rule):
@@ -31,11 +31,11 @@ class LossNotDecreasing(Rule):
     Parameters:
         collection_names: Collections whose tensors are losses.
         tensor_regex: Regular expressions of further losses.
-        use_losses_collection: True to take the collection `losses` as well.
+        use_losses_collection: True to include the collection `losses`.
         num_steps: Steps between two losses that are compared.
         diff_percent: The least fall, in percent of the previous loss.
         increase_threshold_percent: The rise in percent that is reported as a rise.
-        mode: The mode to judge; by default EVAL once it has losses, otherwise TRAIN.
+        mode: The mode to evaluate; by default EVAL once it has losses, otherwise TRAIN.
 
     What to try:
         Change the learning rate, check that labels match inputs, or raise num_steps.
@@ -65,7 +65,7 @@ class LossNotDecreasing(Rule):
             )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the losses that were chosen."""
+        """Return the selected losses."""
         interval = self.collections[0].parameters
         losses = self.collections if self.use_losses_collection else ()
         names, regex = self.collection_names, self.tensor_regex
@@ -74,8 +74,8 @@ class LossNotDecreasing(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the losses of the step with earlier ones if a comparison is due.
 
-        Memory: `mode` judged; `losses`: at their latest comparison the step in the mode, the global
-        step and the value.
+        Memory: `mode`: the evaluated mode; `losses`: step in the mode, global step and value at
+        each loss's latest comparison.
         """
         names = self.collection_names + (("losses",) if self.use_losses_collection else ())
         rows = step.tensors(collections=names, regex=self.tensor_regex)
@@ -100,7 +100,7 @@ class LossNotDecreasing(Rule):
         return finding(self, step, (rows, at), measured, message)
 
     def _judged_mode(self, step: StepView, memory: Memory) -> str:
-        """Return the mode to judge; with another mode the comparison begins anew."""
+        """Return the mode to evaluate; a change of mode restarts the comparison."""
         seen = (memory.get("mode"), step.mode.name)
         mode: str = self.mode or next((mode for mode in _PRIORITY if mode in seen), "TRAIN")
         if mode != memory.get("mode"):
@@ -110,21 +110,21 @@ class LossNotDecreasing(Rule):
     def _due(
         self, step: StepView, rows: TensorRows, memory: Memory
     ) -> dict[int, tuple[float, str]]:
-        """Return the falls that are due by row, in percent and in words."""
+        """Return the due falls by row, in percent and in words."""
         number = step.step if memory["mode"] == "GLOBAL" else step.mode_step
         is_validation = memory["mode"] in ("EVAL", "PREDICT")
         due, known, values = {}, memory["losses"], finite_means(rows)
         for at in np.flatnonzero(np.isfinite(values)).tolist():
             key, point = f"{rows.workers[at]}/{rows.names[at]}", [number, step.step, values[at]]
             since, since_step, before = known.get(key, point)
-            # Between steps of one validation pass no weight changes.
+            # No weight changes between steps of one validation pass.
             is_same_pass = is_validation and step.step - since_step == number - since
             is_due = number >= since + self.num_steps and not is_same_pass
             if is_due:
                 change = f"from {before:.6g} at step {since} to {values[at]:.6g} at step {number}"
                 fall = (before - values[at]) / (abs(before) or sys.float_info.min)
                 due[at] = (100 * float(fall), change)
-            # A counter that was set back begins another run of the mode.
+            # A counter that was reset starts another run of the mode.
             if is_due or number < since or (key not in known and len(known) < MAX_SERIES):
                 known[key] = point
         return due

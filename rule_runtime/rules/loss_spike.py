@@ -12,7 +12,7 @@ from rule_runtime.numerics.series_memory import NumberSeries
 __all__ = ["LossSpike"]
 
 _FEWEST_BEFORE: Final = 5
-"""Losses before a spike that show their scatter."""
+"""Minimum number of losses before a spike, for their scatter."""
 
 
 class LossSpike(CurveRule):
@@ -28,10 +28,10 @@ class LossSpike(CurveRule):
         Of several losses, all must spike.
 
     Parameters:
-        patience: How many saved losses in a row must be high.
+        patience: Number of consecutive high losses.
         num_points: Saved losses before the spike that it is compared with.
         num_deviations: Robust standard deviations above their median.
-        rise_percent: The rise, in percent of the loss at the beginning.
+        rise_percent: The rise, in percent of the first loss.
 
     What to try:
         Clip gradients, lower the learning rate or warm it up longer. Look at the batches of these
@@ -51,7 +51,7 @@ class LossSpike(CurveRule):
         return fewest, self.num_points
 
     def _detect(self, series: NumberSeries) -> Finding | None:
-        """Compare the latest losses with those before."""
+        """Compare the latest losses with earlier ones."""
         least_rise = self.rise_percent / 100 * series.start
         before, now = series.latest[: -self.patience], series.latest[-self.patience :]
         found = spike(before, now, num_deviations=self.num_deviations, least_rise=least_rise)

@@ -1,4 +1,4 @@
-"""MissingActivation: linear layers in a row with no activation between them."""
+"""MissingActivation: consecutive linear layers without an activation in between."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["MissingActivation"]
 
 _SEVERAL: Final = 2
-"""Pairs with normalisation or pooling between that are needed, if the model has further layers."""
+"""Required pairs with normalisation or pooling in between, if the model has further layers."""
 _SHARE: Final = 0.25
-"""Share of the linear layers that must begin such a pair."""
+"""Share of the linear layers that must start such a pair."""
 
 
 class MissingActivation(Rule):
@@ -42,9 +42,9 @@ class MissingActivation(Rule):
     collections = saved_every(10, "module_io", "weights")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Look for pairs of linear layers.
+        """Find pairs of linear layers.
 
-        Memory: `streak`: for how many saved steps there was such a pair.
+        Memory: `streak`: number of consecutive saved steps with such a pair.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -65,7 +65,7 @@ class MissingActivation(Rule):
 
 
 def _chosen(links: list[Link], num_layers: int) -> list[Link]:
-    """Return the direct pairs, and the others if they are too many to be on purpose."""
+    """Return the direct pairs, and the others if they are too many to be deliberate."""
     direct = [link for link in links if link.is_direct]
     is_usual = len(links) - len(direct) >= max(min(_SEVERAL, num_layers - 1), _SHARE * num_layers)
     return links if is_usual else direct

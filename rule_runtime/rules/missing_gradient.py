@@ -49,10 +49,10 @@ class MissingGradient(Rule):
     collections = saved_every(10, "weights", "gradients", "module_io", "optimizer_steps")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Look for weights without a gradient.
+        """Find weights without a gradient.
 
-        Memory: `rows`: fingerprints of at most 2,048 weights that never had a gradient, and for how
-        many saved steps each weight had none.
+        Memory: `rows`: for at most 2,048 weights, the fingerprint of a weight that never had a
+        gradient, and the number of consecutive steps without one.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")
@@ -64,7 +64,7 @@ class MissingGradient(Rule):
         known, now = RowMemory(memory, weights.pairs), weight_fingerprints(weights)
         is_untouched = np.isnan(sizes) & ((now == known.fingerprints) | ("rows" not in memory))
         is_bad = self._is_cut_off(step, weights, sizes, is_untouched)
-        # A fingerprint of 0 is that of a weight that had a gradient or changed before.
+        # Fingerprint 0 means that the weight had a gradient or changed before.
         streaks = known.update(is_bad, np.where(is_untouched, now, 0))
         found = streaks >= self.patience
         if not found.any():
@@ -87,7 +87,7 @@ class MissingGradient(Rule):
     ) -> npt.NDArray[np.bool_]:
         """Return which weights lack a gradient that they should have [R]."""
         declared, bad = declared_parameters(step), np.zeros(len(weights), dtype=np.bool_)
-        # If all parameters of the optimizers have a gradient, the others are not to be trained.
+        # If all parameters of the optimizers have a gradient, the other weights need none.
         is_any_expected = largest_count(step, "parameters_without_gradient") != 0
         is_initial, workers = is_as_initialised(weights), np.array(weights.workers)
         is_small = weights.column("size") < ENOUGH
@@ -109,5 +109,5 @@ class MissingGradient(Rule):
 
 
 def _is_in(names: Collection[str], weights: TensorRows) -> npt.NDArray[np.bool_]:
-    """Return which weights have one of some names [R]."""
+    """Return which weights have one of the given names [R]."""
     return np.isin(weights.names, list(names))

@@ -1,4 +1,4 @@
-"""NonFinite: detects the first tensor of a step, in the order of execution, that is not finite."""
+"""NonFinite: detects the first non-finite tensor of a step in execution order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["NonFinite"]
 
 
 class _Phase(IntEnum):
-    """A part of a step; the order is that of execution."""
+    """A part of a step, in execution order."""
 
     PARAMETERS = 0
     LAYERS = 1
@@ -47,7 +47,7 @@ _REMEDIES: Final = {
 
 
 class NonFinite(Rule):
-    """Detects the first tensor of a step, in the order of execution, that is not finite.
+    """Detects the first non-finite tensor of a step in execution order.
 
     How it decides:
         The rule looks for NaN and infinite elements. It reports the first tensor that has any. It
@@ -58,19 +58,19 @@ class NonFinite(Rule):
         * one of several losses alone, while the gradients are finite.
 
     Parameters:
-        patience: Skipped steps in a row that are reported.
+        patience: Number of consecutive skipped steps that is reported.
 
     What to try:
         Follow the remedy of the finding: it depends on which tensor was the first.
     """
 
-    # A default loss scale of 65,536 is below 1 after 17 skipped steps.
+    # The default loss scale of 65,536 is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("skipped steps")] = 20
 
     collections = saved_every(10, "optimizer_steps", "weights", "gradients", "losses")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for the first tensor that is not finite."""
+        """Find the first non-finite tensor."""
         phases = list(_phases(step))
         if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
@@ -103,14 +103,14 @@ def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:
 
 
 def _not_finite(phase: _Phase, rows: TensorRows) -> list[int]:
-    """Return the rows with NaN, or with infinite elements unless they may be masks."""
+    """Return the rows with NaN, or with infinite elements unless these may be masks."""
     is_layer = phase is _Phase.LAYERS
     counts = np.nan_to_num(rows.column("nan")) if is_layer else num_not_finite(rows)
     return [int(at) for at in np.flatnonzero(counts > 0)]
 
 
 def _place(rows: TensorRows, at: int) -> tuple[int, str]:
-    """Return the position among the tensors of the worker, which is that of execution."""
+    """Return the position among the worker's tensors, which is the execution order."""
     worker = rows.workers[at]
     return at - rows.workers.index(worker), worker
 
@@ -118,7 +118,7 @@ def _place(rows: TensorRows, at: int) -> tuple[int, str]:
 def _are_harmless(
     step: StepView, bad: list[tuple[_Phase, TensorRows, int]], *, is_skipped: bool
 ) -> bool:
-    """Return whether the model masks or the script skips all tensors that are not finite."""
+    """Return whether the model masks or the script skips all non-finite tensors."""
     phases = {phase for phase, _, _ in bad}
     if phases == {_Phase.GRADIENTS}:
         return is_skipped

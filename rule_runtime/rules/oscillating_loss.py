@@ -26,7 +26,7 @@ class OscillatingLoss(CurveRule):
     Parameters:
         patience: Saved steps in a row.
         num_points: Saved losses whose scatter is measured.
-        amplitude_percent: The scatter, in percent of the loss at the beginning.
+        amplitude_percent: The scatter, in percent of the first loss.
 
     What to try:
         Lower the learning rate, take larger batches or clip gradients.

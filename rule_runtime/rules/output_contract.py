@@ -29,7 +29,8 @@ class OutputContract(Rule):
 
     Parameters:
         patience: Saved steps in a row with a broken requirement.
-        range_patience: The same for what chance may break, such as the range of outputs.
+        range_patience: The same for requirements that chance may break, such as the range of
+            outputs.
 
     What to try:
         Change the two lines of code that the finding names.
@@ -43,7 +44,8 @@ class OutputContract(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.
 
-        Memory: `losses`: for at most 32 losses, how often in a row each requirement was broken.
+        Memory: `losses`: for at most 32 losses, how many times in a row each requirement was
+        broken.
         """
         if not is_training(step):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
@@ -75,7 +77,7 @@ class OutputContract(Rule):
     def _broken(
         self, step: StepView, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
     ) -> Iterator[tuple[Requirement, float]]:
-        """Yield the requirements that are broken for long enough, with what breaks them."""
+        """Yield the requirements that were broken long enough, with the values."""
         for number, requirement in enumerate(CONTRACT):
             value = requirement.broken(loss, *pair)
             if value is not None and requirement.ignores_pooled and is_pooled(step, loss):
@@ -87,7 +89,7 @@ class OutputContract(Rule):
 
 
 def _pair(loss: Loss) -> tuple[Input, Input] | None:
-    """Return outputs and targets, if the shapes of both were saved."""
+    """Return outputs and targets, if both shapes were saved."""
     outputs, targets = loss.outputs, loss.targets
     if outputs is None or targets is None or None in (outputs.shape, targets.shape):
         return None

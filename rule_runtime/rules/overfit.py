@@ -25,7 +25,7 @@ class Overfit(Rule):
 
     Parameters:
         tensor_regex: Regular expressions of the losses; by default the collection `losses`.
-        start_step: First global step to judge.
+        start_step: First global step to evaluate.
         patience: Validation passes in a row.
         ratio_threshold: The largest ratio that passes.
 
@@ -51,9 +51,9 @@ class Overfit(Rule):
         return chosen or self.collections
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the validation passes that a step finishes.
+        """Evaluate the validation passes that a step finishes.
 
-        Memory: What `validation_passes` keeps, and how often in a row each loss was too large.
+        Memory: The state of `validation_passes`, and the bad streak of each loss.
         """
         if step.step < self.start_step:
             return NotEvaluated(f"steps before start_step {self.start_step} are not judged")
@@ -81,7 +81,7 @@ class Overfit(Rule):
 
 
 def _ratio(one: ValidationPass) -> float:
-    """Return how far validation is above training; NaN where training is not above zero."""
+    """Return the excess of validation relative to training; NaN if training is not positive."""
     if one.training <= 0:
         return float("nan")
     return (one.validation - one.training) / one.training

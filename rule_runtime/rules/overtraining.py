@@ -43,9 +43,9 @@ class Overtraining(Rule):
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the validation passes that a step finishes.
+        """Evaluate the validation passes that a step finishes.
 
-        Memory: What `validation_passes` keeps; the best of each loss, and the number of passes
+        Memory: The state of `validation_passes`; the best of each loss, and the number of passes
         since.
         """
         passes = validation_passes(step, memory)
@@ -71,7 +71,7 @@ class Overtraining(Rule):
         return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
 
     def _num_stale(self, notes: dict[str, Any], side: str, value: float) -> int:
-        """Return how many passes in a row did not improve on the best one."""
+        """Return the number of consecutive passes without improvement."""
         best = notes.get(f"best_{side}")
         improves = best is None or value < best - self.delta
         if improves:

@@ -27,9 +27,9 @@ class PlateauedLoss(CurveRule):
         It ignores losses with a downward trend, noisy losses and warm-ups.
 
     Parameters:
-        patience: Losses in a row, each 5 steps or more after the one before.
+        patience: Number of consecutive losses, each at least 5 steps apart.
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
-        min_fall_percent: The fall, in percent of the loss at the beginning.
+        min_fall_percent: The fall, in percent of the first loss.
 
     What to try:
         Check that labels belong to their inputs and that the loss fits the task. Try another
@@ -42,16 +42,16 @@ class PlateauedLoss(CurveRule):
 
     measure = "loss_fall_percent"
     num_first = LEVEL
-    spacing = 5  # so it hardly matters how often losses are saved
+    spacing = 5  # so it hardly depends on how often losses are saved
 
     @property
     def _window(self) -> tuple[int, int]:
         return FEWEST, WINDOW
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Compare losses with their beginning, and outputs with targets.
+        """Compare losses with their start, and outputs with targets.
 
-        Memory: That of `CurveRule`, `learning_steps` and `unrelated_outputs`.
+        Memory: The state of `CurveRule`, `learning_steps` and `unrelated_outputs`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")

@@ -1,4 +1,4 @@
-"""PoorWeightInitialization: first steps that show that the initial weights do not fit."""
+"""PoorWeightInitialization: first steps that show unsuitable initial weights."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class PoorWeightInitialization(Rule):
         activation_inputs_regex: Regular expressions of further inputs of ReLU layers.
         threshold: Largest ratio of two variances.
         distribution_range: Smallest distance of the 5th and 95th percentile.
-        patience: Steps without a smaller loss that are too many.
-        steps: First saved steps to judge.
+        patience: Number of steps without a smaller loss that is reported.
+        steps: Number of first saved steps to evaluate.
         conditions: Names of the conditions; by default those of SageMaker Debugger.
         max_gain: Largest gain of a weight.
 
@@ -69,7 +69,7 @@ class PoorWeightInitialization(Rule):
             )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what the conditions look at: values of first gradients only if they need them."""
+        """Return the collections for the conditions; first gradients with values only if needed."""
         of_weights = FIRST_WEIGHTS if set(self.conditions) & _AT_START else ()
         if not set(self.conditions) - _AT_START:
             return of_weights
@@ -78,13 +78,13 @@ class PoorWeightInitialization(Rule):
         return (
             *of_weights,
             *saved_every(1, "relu_input", **names, end_step=self.steps),
-            # Other rules may need these for the whole run, which must not be saved step by step.
+            # Other rules may need these for the whole run, which would be too much at every step.
             *saved_every(1, "first_steps", end_step=self.steps, save_raw_tensor=True),
             *saved_every(500, "gradients", "losses"),
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Judge the step by all conditions if it is one of the first.
+        """Evaluate all conditions if the step is one of the first.
 
         Memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
         """
@@ -105,7 +105,7 @@ class PoorWeightInitialization(Rule):
         return Passed() if found is None else finding(self, step, *found)
 
     def _judge(self, condition: str, step: StepView, memory: Memory) -> Sign | Missing | None:
-        """Return the sign that a condition finds, None if all is well, or what is missing."""
+        """Return the sign of a condition, None without one, or what is missing."""
         try:
             if condition == "variances":
                 return unlike_variances(step, self.activation_inputs_regex, self.threshold)

@@ -50,7 +50,7 @@ class ReplicaDivergence(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the workers' parameters.
 
-        Memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
+        Memory: `agreed`: whether all were equal once; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
@@ -79,8 +79,8 @@ class ReplicaDivergence(Rule):
 
 
 def _differences(step: StepView, rows: TensorRows) -> np.ndarray:
-    """Return for each row [R] how much its tensor differs between workers; NaN if unknown."""
-    # Pipeline stages may have parameters of the same name.
+    """Return the difference between workers of each row's tensor [R]; NaN if unknown."""
+    # Pipeline stages may have different parameters with the same name.
     stages = {worker: step.stage(worker) for worker in set(rows.workers)}
     groups = defaultdict[tuple[object, str], list[int]](list)
     for at, (name, worker) in enumerate(rows.pairs):

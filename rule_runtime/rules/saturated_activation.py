@@ -41,16 +41,16 @@ class SaturatedActivation(Rule):
         units, if that is above `threshold_layer`.
 
     Parameters:
-        collection_names: Collections to judge besides `tanh_input` and `sigmoid_input`.
-        tensor_regex: Regular expressions of further inputs to judge.
+        collection_names: Collections to evaluate besides `tanh_input` and `sigmoid_input`.
+        tensor_regex: Regular expressions of further inputs to evaluate.
         threshold_tanh_min: Lower limit of the inputs of tanh.
         threshold_tanh_max: Upper limit of the inputs of tanh.
         threshold_sigmoid_min: Lower limit of the inputs of sigmoid.
         threshold_sigmoid_max: Upper limit of the inputs of sigmoid.
-        threshold_inactivity: Least share of inputs within the limits.
-        threshold_layer: Largest share of saturated units.
-        judge_answers: True to judge activations whose output goes into a loss.
-        threshold_slope: Least mean slope of a recurrent layer at step 0; 0 for any.
+        threshold_inactivity: Minimum share of inputs within the limits.
+        threshold_layer: Maximum share of saturated units.
+        judge_answers: True to evaluate activations whose output goes into a loss.
+        threshold_slope: Minimum mean slope of a recurrent layer at step 0; 0 for any.
 
     What to try:
         Use a Xavier initialisation, normalise inputs and activations, lower the learning rate, or
@@ -106,7 +106,7 @@ class SaturatedActivation(Rule):
         return finding(self, step, (rows, at), ("mean_slope", slopes[at], limit), message)
 
     def _of_layers(self, step: StepView) -> Outcome:
-        """Judge the inputs of tanh and sigmoid."""
+        """Evaluate the inputs of tanh and sigmoid."""
         names = (*_INPUTS, *self.collection_names)
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         limit, least = self.threshold_layer, self.threshold_inactivity

@@ -17,9 +17,9 @@ from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SimilarAcrossRuns"]
 
-_TOLERANCE: Final = Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)  # numpy.allclose's
+_TOLERANCE: Final = Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)  # the default of numpy.allclose
 _ORDER: Final = (IssueFound, Passed, NotEvaluated)
-"""The outcome of several runs is the first of these."""
+"""The outcome over several runs is the first of these."""
 
 
 class SimilarAcrossRuns(SelectedTensorsRule):
@@ -34,7 +34,7 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         collection_names: Collections to compare; by default all saved tensors.
         tensor_regex: Regular expressions of further tensors to compare.
         other_trials: Names of jobs that write next to this one, or paths or URIs of such runs.
-        other_trial_0: A further run, as the service passes it on.
+        other_trial_0: A further run, set by the service.
         other_trial_1: A further run.
         other_trial_2: A further run.
         other_trial_3: A further run.
@@ -100,6 +100,6 @@ class SimilarAcrossRuns(SelectedTensorsRule):
 
     @property
     def _roots(self) -> list[str]:
-        """The other runs, each once."""
+        """The distinct other runs."""
         numbered = (getattr(self, f"other_trial_{at}") for at in range(5))
         return list(dict.fromkeys(root for root in (*self.other_trials, *numbered) if root))

@@ -45,7 +45,7 @@ class StalledTrainingRule(Rule):
             raise Missing("the files of the step have no time")
         previous = memory.get("step")
         gap = step.time - memory.get("time", step.time)
-        if previous is None or gap > 0:  # a clock that was set back leaves the latest time
+        if previous is None or gap > 0:  # a clock that was set back does not change the latest time
             memory.update(time=step.time, step=step.step)
         if previous is None:
             return NotEvaluated("there is no earlier step to compare the time with")

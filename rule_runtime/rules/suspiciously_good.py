@@ -1,4 +1,4 @@
-"""SuspiciouslyGood: inputs that hold the target, models that see it, losses next to zero."""
+"""SuspiciouslyGood: inputs that contain the target, models that see it, near-zero losses."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["SuspiciouslyGood"]
 
 _MAX_TARGETS: Final = 8
-"""Targets that are followed; further ones are skipped, to bound the memory."""
+"""Maximum number of targets; further ones are skipped, to bound the memory."""
 _AS_GOOD: Final = 1.1
-"""Validation loss, in training losses; without a leak it is seldom that small."""
+"""Ratio of validation to training loss; rarely that small without a leak."""
 _NO_VALUES: Final = "no values of the model's inputs were saved with those of its targets"
 _NO_ROWS: Final = "inputs and targets of the model are not rows of columns with a few targets each"
 _DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
@@ -38,7 +38,7 @@ _MASK: Final = "Check the causal mask, the direction of recurrent layers and the
 
 
 class SuspiciouslyGood(Rule):
-    """Detects target leakage: inputs that hold the target, and models that see their targets.
+    """Detects target leakage: inputs that contain the target, and models that see their targets.
 
     How it decides:
         The rule reports:
@@ -53,8 +53,8 @@ class SuspiciouslyGood(Rule):
     Parameters:
         max_loss_percent: Validation loss of boosted trees, in percent of the first training loss
             (`rmse`: of the standard deviation of the labels).
-        patience: Batches or rounds in a row.
-        rows: Different examples that must show that a number is predicted.
+        patience: Number of consecutive batches or rounds.
+        rows: Distinct examples that must show that a number is predicted.
 
     What to try:
         Train without the named column; split by time or by group; look for duplicates.
@@ -67,7 +67,7 @@ class SuspiciouslyGood(Rule):
     collections = (
         CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),
         CollectionConfig("labels", {"save_raw_tensor": "True"}),
-        *saved_every(10, "loss_inputs", "feature_importance"),  # what reports show
+        *saved_every(10, "loss_inputs", "feature_importance"),  # used by reports
         INPUT_VALUES,
         *saved_every(10, "model_inputs"),
         KERAS_INPUTS,
@@ -77,8 +77,8 @@ class SuspiciouslyGood(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare inputs with targets, and losses with baselines.
 
-        Memory: `targets`, what `find_leak` keeps of each; `streaks` of language models;
-        `has_values`, whether inputs were saved with targets; what `boosting_losses` keeps.
+        Memory: `targets`: the state of `find_leak` for each; `streaks` of language models;
+        `has_values`: whether inputs were saved with targets; the state of `boosting_losses`.
         """
         found = [*self._leaks(step, memory.setdefault("targets", {}))]
         found += self._seen_tokens(step, memory.setdefault("streaks", {}))
@@ -97,7 +97,7 @@ class SuspiciouslyGood(Rule):
         raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
     def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[IssueFound | Passed]:
-        """Judge each target with enough examples."""
+        """Evaluate each target with enough examples."""
         for rows in step.fact(supervised_rows):
             if rows.key in states or len(states) < _MAX_TARGETS:
                 leak = find_leak(
@@ -123,7 +123,7 @@ class SuspiciouslyGood(Rule):
     def _seen_tokens(
         self, step: StepView, streaks: dict[str, int]
     ) -> Iterator[IssueFound | Passed]:
-        """Judge each loss of a language model."""
+        """Evaluate each loss of a language model."""
         for one in step.fact(token_losses):
             if one.name in streaks or len(streaks) < MAX_SERIES:
                 issue, is_bad = _seen_token(one)
@@ -131,7 +131,7 @@ class SuspiciouslyGood(Rule):
                 yield issue if num_bad >= self.patience else Passed()
 
     def _perfect_losses(self, step: StepView, memory: Memory) -> Iterator[IssueFound | Passed]:
-        """Judge each validation loss of boosted trees."""
+        """Evaluate each validation loss of boosted trees."""
         for one, baseline in boosting_losses(step, memory):
             value, limit = one.validation, self.max_loss_percent / 100 * baseline
             is_bad = 0 <= value < limit and value <= _AS_GOOD * one.training
@@ -142,7 +142,7 @@ class SuspiciouslyGood(Rule):
 
 
 def _seen_token(one: TokenLosses) -> tuple[IssueFound, bool]:
-    """Return the finding of a language model that sees its targets, and whether it does."""
+    """Return the finding on a language model that sees its targets, and whether it does."""
     if one.by_place is not None and are_next(one.tokens, one.targets):
         value, limit = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())
         is_bad = is_last_place_worst(one.by_place)

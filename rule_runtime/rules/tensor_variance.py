@@ -23,8 +23,8 @@ class TensorVariance(SelectedTensorsRule):
         the tensor that exceeds a threshold by the largest ratio.
 
     Parameters:
-        collection_names: Collections to judge; required without `tensor_regex`.
-        tensor_regex: Regular expressions of tensors to judge.
+        collection_names: Collections to evaluate; required without `tensor_regex`.
+        tensor_regex: Regular expressions of tensors to evaluate.
         max_threshold: Largest variance that passes.
         min_threshold: Smallest variance that passes; required without `max_threshold`.
 

@@ -1,4 +1,4 @@
-"""TrainingLoop: mistakes in the loop around the model."""
+"""TrainingLoop: mistakes in the training loop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["TrainingLoop"]
 
 _MANY_TIMES: Final = 10
-"""Backward passes, in those of the longest accumulation, after which a step is missing."""
+"""Multiple of the longest accumulation, in backward passes, after which a step is missing."""
 
 
 class _Sign(NamedTuple):
-    """A sign of a mistake: its measure, the value with its threshold, the finding and a remedy."""
+    """A sign of a mistake: measure, value and threshold, finding and remedy."""
 
     measure: str
     value: float
@@ -58,7 +58,7 @@ class TrainingLoop(Rule):
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Look for each mistake.
+        """Check for each mistake.
 
         Memory: `streaks`, by measure; `rate`, the largest learning rate.
         """

@@ -17,7 +17,7 @@ __all__ = ["TreeDepth", "deepest"]
 
 _LINKS: Final = ("trees/ID", "trees/Yes", "trees/No")
 _MAX_NODES: Final = 1 << 20
-"""Nodes of a round; more would take some hundred megabytes as text."""
+"""Maximum number of nodes of a round; more would take hundreds of megabytes as text."""
 
 
 class TreeDepth(Rule):
@@ -29,7 +29,7 @@ class TreeDepth(Rule):
         it replaces `depth`.
 
     Parameters:
-        depth: Depth that the deepest tree of a round must reach.
+        depth: Minimum depth of the deepest tree of a round.
 
     What to try:
         XGBoost rejects splits. Stop the boosting here, lower gamma, min_child_weight or the
@@ -66,7 +66,7 @@ class TreeDepth(Rule):
 
 
 def _depth(step: StepView, worker: str, num_nodes: float) -> float:
-    """Return the depth of a worker's deepest tree; NaN if it is not known."""
+    """Return the depth of a worker's deepest tree; NaN if unknown."""
     if num_nodes > _MAX_NODES:
         return np.nan
     values = step.values(_LINKS, worker)
@@ -78,10 +78,11 @@ def _depth(step: StepView, worker: str, num_nodes: float) -> float:
 
 
 def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
-    """Return the depth of the deepest tree: the most links between a root and a node below it.
+    """Return the depth of the deepest tree: the maximum number of links from a root.
 
-    Names of nodes [N] are unique over all trees. Children are, for each kind, the name at each node
-    [N]; other names are ignored. Trees of one node have depth 0. It is None if there is no root.
+    Names of nodes [N] are unique over all trees. `children` has, for each kind, the child's name at
+    each node [N]; unknown names are ignored. Trees with one node have depth 0. It is None if there
+    is no root.
     """
     below: dict[str, list[str]] = {name: [] for name in names}
     for column in children:

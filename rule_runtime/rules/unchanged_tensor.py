@@ -27,8 +27,8 @@ class UnchangedTensor(SelectedTensorsRule):
         in a row. It ignores frozen weights. Without saved values it compares statistics.
 
     Parameters:
-        collection_names: Collections to judge. This or `tensor_regex` must be given.
-        tensor_regex: Regular expressions of further tensors to judge.
+        collection_names: Collections to evaluate; required without `tensor_regex`.
+        tensor_regex: Regular expressions of further tensors to evaluate.
         num_steps: Number of saved steps over which a tensor must not change.
         rtol: Tolerance relative to the earlier value.
         atol: Absolute tolerance.
@@ -51,15 +51,15 @@ class UnchangedTensor(SelectedTensorsRule):
         return True
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Compare the tensors of the step with those of the steps before.
+        """Compare the tensors of the step with those of previous steps.
 
-        Memory: `rows`: of at most 2,048 tensors the previous step, and the streak.
+        Memory: `rows`: previous step and streak of at most 2,048 tensors.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = with_numbers(self.judged_tensors(step))
         known = RowMemory(memory, rows.pairs)
-        # As a fingerprint of 0 is not remembered, that of step n is n + 1.
+        # Fingerprint 0 is not stored, so step n has n + 1.
         is_close, is_different = self._compared(step, rows, known.fingerprints - 1)
         streaks = known.update(is_close, step.step + 1)
         is_unchanged = streaks >= self.num_steps - 1
@@ -82,7 +82,7 @@ class UnchangedTensor(SelectedTensorsRule):
     ) -> npt.NDArray[np.bool_]:
         """Return which rows are close to those of their previous step, and which differ [2, R].
 
-        The number of the previous step is -1 if there is none.
+        `previous` is -1 for rows without a previous step.
         """
         tolerance = Tolerance(self.rtol, self.atol, self.equal_nan)
         found = np.zeros((2, len(rows)), dtype=np.bool_)

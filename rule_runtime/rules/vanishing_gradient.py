@@ -1,4 +1,4 @@
-"""VanishingGradient: gradients so small that their parameters no longer learn."""
+"""VanishingGradient: gradients so small that their parameters do not learn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["VanishingGradient"]
 
 
 class VanishingGradient(Rule):
-    """Detects gradients whose mean absolute value is next to zero.
+    """Detects gradients whose mean absolute value is close to zero.
 
     How it decides:
         A gradient has vanished if its mean(|g|) is below `threshold` and below `max_share` of the
@@ -31,7 +31,7 @@ class VanishingGradient(Rule):
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
-        max_share: Share of the rank's largest gradient that it must be below; 1 for any.
+        max_share: Maximum share of the rank's largest gradient; 1 for any.
         patience: Saved steps in a row.
 
     What to try:
@@ -49,7 +49,8 @@ class VanishingGradient(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare mean(|g|) with the threshold, and with the largest one.
 
-        Memory: `rows`: for how many saved steps each of at most 2,048 gradients has vanished.
+        Memory: `rows`: number of consecutive steps for which each of at most 2,048 gradients has
+        vanished.
         """
         gradients = step.fact(Gradients)
         rows, sizes = gradients.rows, gradients.sizes

@@ -15,7 +15,7 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["WeightUpdateRatio"]
 
 _MAX_STEPS: Final = 128
-"""Saved steps that may become a reference step; of more, every second one is dropped."""
+"""Maximum number of possible reference steps; of more, every second one is dropped."""
 
 
 class WeightUpdateRatio(Rule):
@@ -27,10 +27,10 @@ class WeightUpdateRatio(Rule):
         interval. Weights that did not change at all count unless they seem frozen.
 
     Parameters:
-        num_steps: Steps between w_ref and w; by default from the saved step before.
+        num_steps: Steps between w_ref and w; by default, w_ref is the previous saved step.
         large_threshold: Ratio above which an update is too large.
         small_threshold: Ratio below which an update is too small.
-        epsilon: What is added to the magnitude of the weights.
+        epsilon: Added to the magnitude of the weights.
 
     What to try:
         Too large: lower the learning rate, warm it up, clip gradients. Too small: raise the
@@ -48,7 +48,7 @@ class WeightUpdateRatio(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the weights of the step with those of the reference step.
 
-        Memory: `mode` judged, and `saved`: steps that had weights, in the mode and globally.
+        Memory: `mode`: the evaluated mode; `saved`: steps with weights, in the mode and globally.
         """
         if not is_training(step) or step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -82,11 +82,11 @@ class WeightUpdateRatio(Rule):
         return Passed()
 
     def _reference(self, step: StepView, memory: Memory) -> StepView | None:
-        """Return the step to compare with, and drop those that are too old."""
+        """Return the step to compare with, and drop older ones."""
         now, mode = step.mode_step, step.mode.name
         saved: list[list[int]] = memory.get("saved", []) if memory.get("mode") == mode else []
         if saved and now <= saved[-1][0]:
-            saved = []  # the counter was set back: another run of the mode
+            saved = []  # the counter was reset: another run of the mode
         oldest = now - (self.num_steps or 0)
         candidates = [each for each in saved if each[0] >= oldest] or saved[-1:]
         stored = [*candidates, [now, step.step]]

@@ -1,4 +1,4 @@
-"""WorseThanGuessing: a model that predicts worse than a constant, long after the beginning."""
+"""WorseThanGuessing: a model that predicts worse than a constant, long after the start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["WorseThanGuessing"]
 
 
 class WorseThanGuessing(Rule):
-    """Detects models that predict worse than a constant, long after the beginning.
+    """Detects models that predict worse than a constant, long after the start.
 
     How it decides:
         After `num_steps` steps, the rule compares the median of the latest 10 training losses with
@@ -52,8 +52,8 @@ class WorseThanGuessing(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare training losses with those of a constant predictor.
 
-        Memory: `begin`, the first step with a loss; of at most 32 losses `history`, the latest 20,
-        `streaks`, and `targets`, those of the latest steps.
+        Memory: `begin`: the first step with a loss; for at most 32 losses: `history` of the latest
+        20, `streaks`, and `targets` of the latest steps.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -99,7 +99,7 @@ class WorseThanGuessing(Rule):
             return None
         kind = LossKind(found.kind)
         if not (kind.is_of_numbers or found.uniform) or kind is LossKind.BINARY:
-            return None  # classes of yes and no may have weights
+            return None  # binary classes may have weights
         if key in known:
             before = LossTargets(*known[key])
             found = before._replace(steps=min(before.steps, LEVEL - 1)).plus(found)
