@@ -68,7 +68,7 @@ class Hook(OriginalHook, TorchHook):
         cls._overridden = OverriddenMethods.of(cls, Hook)
 
     def attach_to_first_model(self) -> None:
-        """Watch the model that trains first, unless the script registers one by then."""
+        """Watch the first model that trains, unless the script registers one before."""
         if self.is_active:
             from hook_layer.pytorch.unchanged import attach_to_first_model  # noqa: PLC0415 - a cycle
 
@@ -79,7 +79,7 @@ class Hook(OriginalHook, TorchHook):
         """Watch a model: each of its forward passes is a step.
 
         Raises:
-            HookConfigurationError: It is no module, or was registered before.
+            HookConfigurationError: It is not a module, or is already registered.
         """
         if not (self._may_attach and self._is_attached_to(module)):
             self.watch_model(module)
@@ -88,7 +88,7 @@ class Hook(OriginalHook, TorchHook):
         """Same as `register_module`, for a model that the script does not register.
 
         Raises:
-            HookConfigurationError: It is no module, or was registered before.
+            HookConfigurationError: It is not a module, or is already registered.
         """
         model = self._registered.add_model(module)
         if self.is_active:
@@ -101,10 +101,10 @@ class Hook(OriginalHook, TorchHook):
         self.register_module(module)
 
     def register_loss(self, loss_module: nn.Module) -> None:
-        """Watch a loss, any module: its output becomes part of the collection `losses`.
+        """Capture the output of a loss module in the collection `losses`.
 
         Raises:
-            HookConfigurationError: It is no module.
+            HookConfigurationError: It is not a module.
         """
         loss = self._registered.add_loss(loss_module)
         if self.is_active and loss is not None:
@@ -112,21 +112,21 @@ class Hook(OriginalHook, TorchHook):
             self.loop.keep(self._overridden.register_module(self, loss))
 
     def register_optimizer(self, optimizer: Optimizer) -> None:
-        """Make a step one step of this optimiser, and of all others that are registered.
+        """Count one step per step of all registered optimizers.
 
-        Then all forward passes whose gradients are accumulated are one step, see
+        Forward passes whose gradients are accumulated are then one step, see
         `hook_layer.pytorch.steps`.
 
         Args:
-            optimizer: An optimiser, or a wrapper around one with an attribute `optimizer`.
+            optimizer: An optimizer, or a wrapper with an attribute `optimizer`.
 
         Raises:
-            HookConfigurationError: It is no optimiser.
+            HookConfigurationError: It is not an optimizer.
         """
         self._modes.steps.add(optimizer)
 
     def _is_attached_to(self, module: nn.Module) -> bool:
-        """Return whether the hook found this model by itself; let any other one go."""
+        """Return whether the hook found this model by itself; release any other found model."""
         from hook_layer.pytorch.unchanged import leave_to_script  # noqa: PLC0415 - a cycle
 
         self._may_attach = False
@@ -145,22 +145,22 @@ class Hook(OriginalHook, TorchHook):
         return False
 
     def follow_optimizers(self) -> None:
-        """Make a step one of whatever optimisers train the model, see `FollowedSteps`."""
+        """Count one step per step of the optimizers that train the model, see `FollowedSteps`."""
         self._modes.steps = FollowedSteps()
 
     def record_loss(
         self, outputs: Tensor, targets: Tensor, loss: Tensor, name: str = "Loss"
     ) -> None:
-        """Save a loss that the script computes in its own way, and what it compares.
+        """Save a loss that the script computes itself, and the tensors that it compares.
 
-        Call it before `loss.backward()`. From then on losses that the hook finds by itself are not
-        saved.
+        Call it before `loss.backward()`. From then on, the hook no longer saves losses that it
+        finds by itself.
 
         Args:
             outputs: Outputs of the model, [B, ...].
-            targets: What they are compared with, [B, ...].
+            targets: Targets, [B, ...].
             loss: The loss, one element.
-            name: What it is called: `{name}_input_0`, `{name}_input_1` and `{name}_output_0`.
+            name: Prefix of the tensors: `{name}_input_0`, `{name}_input_1` and `{name}_output_0`.
         """
         self.own_tensors.has_losses = True
         self._losses.capture(name, (outputs, targets), loss)
@@ -171,15 +171,14 @@ class Hook(OriginalHook, TorchHook):
         self._losses.capture(tensor_name, (), tensor_value)
 
     def count_parameters(self, model: nn.Module) -> int:
-        """Return how many elements the parameters have that are trained, and log them by name."""
+        """Return the number of trainable elements of a model, and log it for each parameter."""
         counts = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
         for name, count in counts.items():
             logger.info("%s has %d elements", name, count)
         logger.info("%d elements are trained", sum(counts.values()))
         return sum(counts.values())
 
-    # What the original registers with torch: for scripts that do so themselves, and for subclasses
-    # that override it, see `hook_layer.pytorch.overridden_methods` --------------------------------
+    # Methods of the original that torch calls, see `hook_layer.pytorch.overridden_methods` --------
 
     def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
         """Begin a step and capture the parameters of a registered model."""
@@ -190,18 +189,18 @@ class Hook(OriginalHook, TorchHook):
         self.forward_pre_hook(model, inputs)
 
     def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        """Capture inputs and outputs of a part of a registered model."""
+        """Capture inputs and outputs of a module in a registered model."""
         name = self._registered.names.get(module) or self._registered.losses.get(module)
         if name is not None and self._torch_capture.takes_modules:
             self._write_inputs(name, inputs)
             self._write_outputs(name, outputs)
 
     def _write_inputs(self, name: str, inputs: Any) -> None:
-        """Capture tensors as `<name>_input_0` and so on; those of losses are captured anyway."""
+        """Capture inputs as `<name>_input_0` and so on, except those of losses."""
         self._write(name, f"{name}_input_", inputs)
 
     def _write_outputs(self, name: str, outputs: Any) -> None:
-        """Capture tensors as `<name>_output_0` and so on; those of losses are captured anyway."""
+        """Capture outputs as `<name>_output_0` and so on, except those of losses."""
         self._write(name, f"{name}_output_", outputs)
 
     @guarded("modules")

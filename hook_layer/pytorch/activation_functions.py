@@ -1,8 +1,8 @@
-"""Finds activations that are called as functions, as `torch.relu(x)`, and changes nothing.
+"""Finds activations that are called as functions, such as `torch.relu(x)`.
 
-A `TorchFunctionMode` looks at whole forward passes in the first passes and now and then later, in
-all others only at modules in which a function was found. It is off where it would change more than
-time: with compiled code, without gradients, and with layers of attention in evaluation.
+A `TorchFunctionMode` watches the first forward passes and then one in every `_EVERY_PASSES`. In
+other passes it watches only the modules that called such a function. It is off for compiled code,
+without gradients, and for attention layers in evaluation, because it would change their behavior.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from hook_layer.weak_method import WeakMethod
 __all__ = ["ActivationFunctions", "FunctionCallback"]
 
 FunctionCallback = Callable[[str, "list[nn.Module]", Tensor | None, Tensor], None]
-"""Called with `relu`, `sigmoid` or `tanh`, the modules that the call is made in (the innermost one
-last), the input (None if it was overwritten) and the output."""
+"""Called with `relu`, `sigmoid` or `tanh`, the stack of modules that the call is made in (innermost
+last), the input (None if it was overwritten) and the output.
+"""
 
 _RELU: Final = (torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu, F.relu6)
 _SIGMOID: Final = (
@@ -37,7 +38,7 @@ _SIGMOID: Final = (
     torch.special.expit,
 )
 _TANH: Final = (torch.tanh, torch.tanh_, Tensor.tanh, Tensor.tanh_)
-# By number: a function of a class of tensors of somebody's own may have no hash.
+# Keyed by id, because a function of a tensor subclass may not be hashable.
 _KINDS: Final[Mapping[int, str]] = {
     **{id(function): "relu" for function in _RELU},
     **{id(function): "sigmoid" for function in _SIGMOID},
@@ -46,9 +47,9 @@ _KINDS: Final[Mapping[int, str]] = {
 _ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _CACHE: Final = "cached_backends"
 _FIRST_PASSES: Final = 2
-"""Saved passes of a model that are looked at as a whole, to find the modules with functions."""
+"""Number of saved passes that are watched completely at first."""
 _EVERY_PASSES: Final = 20
-"""Saved passes after which one is looked at as a whole again: a model may change."""
+"""Interval of further complete looks, in saved passes: a model may change."""
 
 
 class _Mode(TorchFunctionMode):
@@ -74,14 +75,14 @@ class _Mode(TorchFunctionMode):
 
 
 class _Callers:
-    """The modules of a model that call functions, as far as they are known."""
+    """The known modules of a model that call activation functions."""
 
     def __init__(self) -> None:
         self.modules: WeakSet[nn.Module] = WeakSet()
         self.num_passes = 0
 
     def next_pass(self) -> bool:
-        """Return whether the next pass must be looked at as a whole."""
+        """Return whether the next pass must be watched completely."""
         self.num_passes += 1
         return self.num_passes <= _FIRST_PASSES or self.num_passes % _EVERY_PASSES == 0
 
@@ -90,7 +91,7 @@ class ActivationFunctions:
     """Reports activations that are called as functions in one pass of a model.
 
     Args:
-        callback: Who is called; must not raise, and its owner is known weakly.
+        callback: Is called for each activation. It must not raise. Its owner is referenced weakly.
     """
 
     def __init__(self, callback: FunctionCallback) -> None:
@@ -105,11 +106,11 @@ class ActivationFunctions:
 
     @property
     def is_looking(self) -> bool:
-        """Whether functions are looked at in this pass."""
+        """Whether this pass is watched."""
         return bool(self._entrances) or self._mode is not None
 
     def look(self, model: nn.Module) -> None:
-        """Look at what this thread calls from now on, until the forward pass of a model is over."""
+        """Watch this thread's calls until the forward pass of a model ends."""
         self.stop()
         if self._mode is not None or not torch.is_grad_enabled():
             return
@@ -126,13 +127,13 @@ class ActivationFunctions:
         ]
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         while self._entrances:
             self._entrances.pop().remove()
         self._leave()
 
     def _enter(self, module: nn.Module, _: Any) -> None:
-        """Look at what a module calls."""
+        """Watch the calls of a module."""
         if self._called or threading.get_ident() != self._thread or self._mode is not None:
             return
         self._called = [module]
@@ -145,14 +146,14 @@ class ActivationFunctions:
 
     def _leave(self, *, has_failed: bool = False) -> None:
         self._called = []
-        if not has_failed:  # torch goes through its hooks where an exception ends a pass
+        if not has_failed:  # torch calls these hooks even if a pass raises
             for handle in self._handles:
                 handle.remove()
             self._handles = ()
         if self._mode is None:
             return
         self._mode.is_over = True
-        # In another thread, or under a mode of the script that is still on, it has to stay.
+        # Keep the mode in another thread, or under a newer mode of the script.
         if self._thread == threading.get_ident() and _is_innermost(self._mode):
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._mode = None
@@ -174,19 +175,19 @@ class ActivationFunctions:
         if threading.get_ident() != self._thread:
             return
         while self._called.pop() is not module:
-            pass  # what ended with an exception, which the script has caught
+            pass  # the pass raised an exception that the script caught
         if not self._called:
             self._leave(has_failed=outputs is None)
 
 
 def _has_compiled() -> bool:
-    """Return whether torch.compile was used; functions that it shall leave alone do not count."""
+    """Return whether torch.compile was used, ignoring functions that it is told to skip."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
 
 
 def _has_fast_attention(model: nn.Module) -> bool:
-    """Return whether layers of attention may take their fast way, which a mode keeps them from."""
+    """Return whether attention layers may use their fast path, which a mode disables."""
     return any(isinstance(m, _ATTENTION) and not m.training for m in model.modules())
 
 

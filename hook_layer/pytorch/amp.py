@@ -1,12 +1,11 @@
-"""Losses and gradients of a training that scales its loss (`torch.amp.GradScaler`).
+"""Unscales losses and gradients of mixed-precision training (`torch.amp.GradScaler`).
 
-Between the backward pass and the optimiser's step such gradients are some 65,536 times as large as
-they are, and infinite again and again while the scaler searches for a scale; it leaves those steps
-out. Neither must be taken for the gradients of the model. Right they are when the scaler lets the
-optimiser step; only fused optimisers get them still scaled, together with the scale.
+Between the backward pass and the optimizer's step, gradients are scaled, by default by 65,536. They
+are infinite in steps that the scaler skips. They are correct when the scaler calls the optimizer;
+only fused optimizers get scaled gradients together with the scale.
 
-A scaler leaves no trace in the model, the loss or the optimiser. So `GradScaler.scale` and
-`GradScaler.step` are listened to, see `hook_layer.pytorch.watched_functions`.
+A scaler leaves no trace in the model, the loss or the optimizer. So this module listens to
+`GradScaler.scale` and `GradScaler.step`, see `hook_layer.pytorch.watched_functions`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ["LossScaling", "parameters_of", "unscaled"]
 
 
 class LossScaling:
-    """Notices which losses are scaled, by how much."""
+    """Detects scaled losses and their scale."""
 
     def __init__(self) -> None:
         self._scalers: WeakSet[GradScaler] = WeakSet()
@@ -37,35 +36,35 @@ class LossScaling:
         self._newest_scale: Tensor | None = None
 
     def listen(self) -> Listening:
-        """Notice it from now on, until what is returned is removed."""
+        """Detect scaled losses until the returned listener is removed."""
         return SCALER_SCALE.listen(self._on_scale)
 
     @property
     def is_scaling(self) -> bool:
-        """Whether a loss was scaled, by a scaler that is still there."""
+        """Whether a gradient scaler that still exists has scaled a loss."""
         return len(self._scalers) > 0
 
     def unscaled_loss(self, tensor: Tensor) -> Tensor:
-        """Return what a backward pass starts from as it was before it was scaled, detached.
+        """Return the unscaled value of the tensor that a backward pass starts from, detached.
 
-        That is known of what a scaler returned. What was computed of it, as a sum, is unscaled if
-        no backward pass began since.
+        Tensors that a scaler returned have a known scale. For tensors computed from them, the
+        newest scale applies until a backward pass begins.
         """
         scale = self.scale_of(tensor)
         value = own_shard(tensor).detach()
         return value if scale is None else value / scale.to(value.device)
 
     def scale_of(self, tensor: Tensor) -> Tensor | None:
-        """Return by what a scaler has multiplied what a backward pass starts from."""
+        """Return the scale of the tensor that a backward pass starts from; None if unscaled."""
         scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
         return scale
 
     def begin_step(self) -> None:
-        """Forget the scale of the step before, whose backward pass nobody may have noted."""
+        """Forget the scale of the previous step, in case its backward pass was not noticed."""
         self._newest_scale = None
 
     def backward_began(self) -> None:
-        """Note that the losses that were scaled before are used by now."""
+        """Forget the newest scale: its loss is used now."""
         self._newest_scale = None
 
     def _on_scale(self, args: tuple[Any, ...], result: Any) -> None:
@@ -82,10 +81,10 @@ class LossScaling:
 
 
 def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return gradients as the optimiser is going to use them; none if it leaves this step out.
+    """Return unscaled gradients; an empty dict if the optimizer skips this step.
 
     Args:
-        optimizer: An optimiser whose step begins.
+        optimizer: An optimizer whose step begins.
         gradients: Gradients of its parameters, by name.
     """
     found_inf, scale = (getattr(optimizer, name, None) for name in ("found_inf", "grad_scale"))
@@ -98,6 +97,6 @@ def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str,
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[nn.Parameter]:
-    """Return the parameters that an optimiser trains."""
+    """Return the parameters that an optimizer trains."""
     for group in optimizer.param_groups:
         yield from group["params"]

@@ -1,7 +1,8 @@
-"""What is registered with torch's modules and optimisers as hooks.
+"""Hooks that are registered with torch's modules and optimizers.
 
-In a graph of torch.compile a call becomes the operator `stepwatch::module_called`, a black box for
-the compiler: the hook decides at run time what to save, and no graph breaks.
+In a graph of torch.compile, a call becomes the operator `stepwatch::module_called`, which the
+compiler does not look into. The hook decides at run time what to save, and the graph does not
+break.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 ModuleCallback = Callable[[nn.Module, Any, Any], None]
-"""Called with a module, its inputs, and its outputs (None before its forward pass)."""
+"""Called with a module, its inputs, and its outputs (None before the forward pass)."""
 
 _compiler: Final[Callable[[], object]] = torch._C._dynamo.eval_frame.get_eval_frame_callback  # noqa: SLF001
 _P = ParamSpec("_P")
@@ -46,32 +47,33 @@ _keys = itertools.count()
 _calls: WeakValueDictionary[str, ModuleCall] = WeakValueDictionary()
 with torch.inference_mode(mode=False):
     _TOKEN: Final = torch.zeros(1, device="cpu")
-# New in torch 2.7; torch.export of before is not told from torch.compile.
+# New in torch 2.7. Earlier versions cannot distinguish torch.export from torch.compile.
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 _is_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 class Arguments(tuple[Any, ...]):  # noqa: SLOT001 - tuples have no slots
-    """Inputs of a module: those by position, and behind them those by keyword."""
+    """Inputs of a module: a tuple of the positional ones, plus the keyword arguments."""
 
     keywords: Mapping[str, Any] = MappingProxyType({})
-    """Those by keyword."""
+    """The keyword arguments."""
 
 
 class CompiledInputs(list[Tensor]):
-    """Inputs of a module that compiled code calls, which may soon use their memory again."""
+    """Inputs of a module in compiled code, which may soon reuse their memory."""
 
 
 class ModuleCall:
-    """A forward hook, or forward pre-hook, that calls a method with its module.
+    """A forward hook or forward pre-hook that calls a method with its module.
 
-    It does nothing in a model that torch.jit traces or torch.export exports: that is no training.
+    It does nothing in a model that torch.jit traces or torch.export exports, because that is not
+    training.
 
     Args:
         module: The module that it is registered with.
-        callback: The method; its owner and the module are known weakly.
-        on_compile: Method that is called with the module when torch.compile traces the hook, before
-            it continues into the module.
+        callback: The method. Its owner and the module are referenced weakly.
+        on_compile: Is called with the module when torch.compile traces the hook, before it traces
+            the module.
     """
 
     def __init__(
@@ -90,17 +92,17 @@ class ModuleCall:
         _calls[self._key] = self
 
     def is_of(self, owner: object) -> bool:
-        """Return whether it calls a method of an owner; None: of one that is gone."""
+        """Return whether it calls a method of `owner`, or with None, of a deleted object."""
         callback = self._callback()
         return (None if callback is None else getattr(callback, "__self__", None)) is owner
 
     def __call__(
         self, _: nn.Module, inputs: Any, keywords: dict[str, Any], outputs: Any = None
     ) -> None:
-        """Do what torch wants of a hook that is registered `with_kwargs`; it changes nothing."""
+        """Run as a torch hook that is registered `with_kwargs`; change nothing."""
         if torch.compiler.is_compiling():
             if _at_compilation(self._key):
-                with_grad = torch.is_grad_enabled()  # is off wherever a compiled graph runs
+                with_grad = torch.is_grad_enabled()  # always off in a compiled graph
                 values = ((*inputs, *keywords.values()), outputs)
                 detached = [[own_shard(t).detach() for t in tensors_in(v)] for v in values]
                 torch.ops.stepwatch.module_called(_TOKEN, self._key, with_grad, *detached)
@@ -111,12 +113,12 @@ class ModuleCall:
             self._run(inputs, outputs, compiles=_compiler() is not None)
 
     def run(self, inputs: Any, outputs: Any, *, compiles: bool = False) -> None:
-        """Call the method, if its owner is still there.
+        """Call the method, if its owner still exists.
 
         Args:
             inputs: Inputs of the module.
             outputs: Its outputs.
-            compiles: Whether what the module does next is compiled.
+            compiles: Whether the call that follows is compiled.
         """
         if compiles:
             self.note_compilation()
@@ -133,7 +135,7 @@ class ModuleCall:
 
 
 def _note_compilation(key: str) -> bool:
-    """Notify the owner of a call that it is being compiled, and return whether it must be seen."""
+    """Notify the owner of a call that is being compiled; return whether the graph reports it."""
     if _is_exporting():
         return False
     call = _calls.get(key)
@@ -143,13 +145,13 @@ def _note_compilation(key: str) -> bool:
 
 
 class OptimizerCall:
-    """A step hook for all optimisers, that calls a method.
+    """A step hook for all optimizers that calls a method.
 
-    It breaks the graph of an optimiser's step that is compiled, as torch does there itself.
+    It breaks the graph of a compiled optimizer step, as torch itself does there.
 
     Args:
-        callback: The method; called with the optimiser, and whether its step was given a closure
-            that computes the loss. Its owner is known weakly.
+        callback: The method. It gets the optimizer, and whether its step got a closure that
+            computes the loss. Its owner is referenced weakly.
     """
 
     def __init__(self, callback: Callable[[Optimizer, bool], None]) -> None:
@@ -159,11 +161,11 @@ class OptimizerCall:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the method's owner is gone."""
+        """Whether the method's owner was deleted."""
         return self._callback() is None
 
     def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Do what torch wants of a step hook; it changes nothing."""
+        """Run as a torch step hook; change nothing."""
         self._run(optimizer, args, kwargs)
 
     def _call(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -175,14 +177,14 @@ class OptimizerCall:
 
 @cache
 def prepare_scripting() -> None:
-    """Let `torch.jit.script` see no hook of ours in a module, from now on."""
+    """Hide Stepwatch's hooks from `torch.jit.script`, from now on."""
     original = torch.jit.script
     signature = inspect.signature(original)
 
     @wraps(original)
     def script(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
-        if _FRAMES in signature.parameters:  # from here to where the names of a class are known
+        if _FRAMES in signature.parameters:  # where the names of a class are resolved
             given.arguments[_FRAMES] = given.arguments.get(_FRAMES, 0) + 1
         try:
             with _without_calls(*given.args, *given.kwargs.values()):
@@ -196,7 +198,7 @@ def prepare_scripting() -> None:
 
 @contextmanager
 def _without_calls(*objects: Any) -> Iterator[None]:
-    """Take our hooks away from modules and their parts, and put all back where they were."""
+    """Remove Stepwatch's hooks from modules and their parts temporarily."""
     parts = [part for obj in objects if isinstance(obj, nn.Module) for part in obj.modules()]
     hooks_of = [h for part in parts for h in (part._forward_hooks, part._forward_pre_hooks)]  # noqa: SLF001
     before = [dict(hooks) for hooks in hooks_of]
@@ -213,19 +215,19 @@ def _without_calls(*objects: Any) -> Iterator[None]:
 
 @cache
 def _prepare_compiler() -> None:
-    # Importing it takes seconds; every optimiser does it, too.
+    # Importing it takes seconds; creating an optimizer does it, too.
     from torch._dynamo import config  # noqa: PLC0415
 
-    # Else compiled code is used for a module whose hooks are others than when it was made.
+    # Otherwise, compiled code would be reused for a module whose hooks have changed.
     config.skip_nnmodule_hook_guards = False
-    # To be compiled as a part of a graph around it, but not as it stands.
+    # Only a surrounding graph may compile it, not torch.compile by itself.
     skip_compilation(ModuleCall.__call__)
 
 
 def skip_compilation(*functions: Callable[..., Any]) -> None:
-    """Let functions never be compiled as they stand, at no cost in calling them.
+    """Exclude functions from compilation without slowing down their calls.
 
-    What they call may still be.
+    Functions that they call may still be compiled.
     """
     from torch._dynamo import eval_frame  # noqa: PLC0415 - see above
 
@@ -234,24 +236,24 @@ def skip_compilation(*functions: Callable[..., Any]) -> None:
 
 
 def uncompiled(function: Callable[_P, None]) -> Callable[_P, None]:
-    """Return a function that is never compiled, nor what it calls."""
+    """Return a function that is never compiled, including everything that it calls."""
     disabled: Callable[_P, None] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
     def call(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        # The switch takes microseconds, which are saved where nothing is being compiled.
+        # `disabled` costs microseconds per call, so it is used only while something compiles.
         (function if _compiler() is None else disabled)(*args, **kwargs)
 
     skip_compilation(call)
     return call
 
 
-# It is run while the graph is made, not in the graph: in one, `is_exporting` of torch 2.11 is True.
+# It runs while the graph is built, not in the graph, where `is_exporting` of torch 2.11 is True.
 _at_compilation: Final[Callable[[str], bool]] = torch.compiler.assume_constant_result(  # type: ignore[no-untyped-call]
     _note_compilation
 )
 
 
-# It changes a token, so the compiler neither drops a call nor moves it past another one.
+# It mutates a token, so the compiler neither drops a call nor reorders it.
 @torch.library.custom_op(
     "stepwatch::module_called",
     mutates_args=("token",),
@@ -270,7 +272,7 @@ def _module_called(
 def _module_is_traced(
     _token: Tensor, key: str, with_grad: bool, inputs: list[Tensor], outputs: list[Tensor]
 ) -> None:
-    """Do nothing where the compiler only asks for shapes."""
+    """Do nothing when the compiler only infers shapes."""
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -287,6 +289,6 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def versions_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:
-    """Return how often each tensor was written to; inference tensors do not count that."""
+    """Return the number of writes to each tensor; inference tensors do not count them."""
     known = (tensor for tensor in tensors if not tensor.is_inference())
     return tuple(tensor._version for tensor in known)  # noqa: SLF001 - no public way

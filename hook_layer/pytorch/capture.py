@@ -40,11 +40,11 @@ class TorchBackend:
     def statistics(
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
-        """Compute the statistics of several tensors, or leave them to the writer."""
+        """Compute the statistics of several tensors now, or leave them to the writer."""
         return torch_statistics(values, copies, self._batches)
 
     def snapshots(self, values: Sequence[Tensor], rows: Sequence[int | None]) -> Sequence[Snapshot]:
-        """Copy tensors to the host, in C order; bfloat16 and 8-bit floats as float32."""
+        """Copy tensors to the host, in C order; convert bfloat16 and 8-bit floats to float32."""
         pairs = zip(values, rows, strict=True)
         return copied([storable(v if n is None else plain(v)[:n]) for v, n in pairs], self._pool)
 
@@ -65,9 +65,9 @@ def _reduced(values: Tensor, name: str) -> Tensor:
     if name in _NORMS:
         reduced = torch.linalg.vector_norm(values, _NORMS[name])
     elif name == "median":
-        # As numpy does, the mean of both middle values; torch's own median is the lower one.
+        # Like numpy, return the mean of both middle values; torch's own median is the lower one.
         reduced = values.median() / 2 - values.neg().median() / 2
-    elif name in _OF_SPREAD and values.numel() == 1:  # torch warns at every one
+    elif name in _OF_SPREAD and values.numel() == 1:  # torch warns for one element
         reduced = torch.full_like(values, torch.nan).reshape(())
     else:
         reduced = getattr(values, _METHODS.get(name, name))()
@@ -77,9 +77,9 @@ def _reduced(values: Tensor, name: str) -> Tensor:
 def is_capturable(tensor: Tensor) -> bool:
     """Return whether a tensor has elements that can be read.
 
-    Parameters of lazy modules have none yet, meta and fake tensors never; those within a transform
-    of torch.func belong to the transform. Nested ones, which torch's own layers of attention make
-    of padded ones in evaluation, have rows of several lengths.
+    Parameters of lazy modules have none yet, and meta and fake tensors never have any. Tensors
+    within a transform of torch.func belong to the transform. Nested tensors have rows of different
+    lengths; torch's attention layers create them from padded input in evaluation.
     """
     if type(tensor) not in WHOLE and (is_lazy(tensor) or isinstance(tensor, FakeTensor)):
         return False

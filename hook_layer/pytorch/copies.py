@@ -1,4 +1,4 @@
-"""Copies of tensors in the host's memory: small ones together, large ones into kept buffers."""
+"""Copies tensors to host memory: small ones together, large ones into reusable buffers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 _Kind: TypeAlias = "tuple[torch.Size, torch.dtype, bool]"
 """Shape and type of a buffer, and whether it is pinned."""
 SMALL_BYTES: Final = 256 << 10
-"""Smaller tensors are copied together: that is quicker than to keep a buffer for each."""
+"""Smaller tensors are copied together, which is faster than one buffer for each."""
 PLAIN_TYPES: Final = frozenset(
     {torch.float16, torch.float32, torch.float64, torch.bool, torch.uint8}
     | {torch.int8, torch.int16, torch.int32, torch.int64}
@@ -42,19 +42,19 @@ PLAIN_TYPES: Final = frozenset(
 
 
 class BufferPool:
-    """Buffers that copies are made into, used again once they are written.
+    """Buffers for copies, reused once their content is written.
 
-    New memory for every copy would cost as much again as the copy, in page faults. Where shapes
-    change, those that were not used for the longest time are let go.
+    Allocating memory for each copy would double its cost, through page faults. The least recently
+    used buffers are released first.
 
     Args:
-        max_bytes: How much may lie unused.
+        max_bytes: Maximum size of unused buffers.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        # Written copies: who lets go of one knows how. The kind used last is at the end.
+        # Written copies; each can release its buffer. The most recently used type is at the end.
         self._free: OrderedDict[_Kind, list[HostCopy]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -67,7 +67,7 @@ class BufferPool:
         return new_buffer(shape, dtype, pinned=pinned)
 
     def give_back(self, copy: HostCopy) -> None:
-        """Take the buffer of a copy that has arrived, and that nobody uses any more."""
+        """Accept the buffer of a copy that has arrived and is no longer used."""
         buffer, dropped = copy.buffer, []
         if not SMALL_BYTES <= buffer.nbytes <= self._max_bytes:
             return
@@ -89,7 +89,7 @@ class BufferPool:
 
 
 class LargeCopy:
-    """A copy on the host in a buffer of a pool, possibly still on its way from a device."""
+    """A copy on the host in a buffer of a pool, possibly still in transfer from a device."""
 
     __slots__ = ("_copy", "_pool", "nbytes")
 
@@ -108,14 +108,14 @@ class LargeCopy:
     def release(self) -> None:
         """Give the buffer back."""
         copy, self._copy = self._copy, None
-        # A step that is dropped must not wait for the device: torch frees memory after the copy.
-        with suppress(RuntimeError):  # a device that failed
+        # A dropped step must not wait for the device: torch frees the memory after the copy.
+        with suppress(RuntimeError):  # the device failed
             if copy is not None and copy.has_arrived():
                 self._pool.give_back(copy)
 
 
 class FlatCopy:
-    """Copies of several small tensors, one after the other in one buffer.
+    """Copies of several small tensors, concatenated in one buffer.
 
     Args:
         tensors: Dense tensors of one device and type, all of torch's own class.
@@ -168,18 +168,18 @@ class _Segment:
         return self._flat.array()[self._start : self._stop].reshape(self._shape)
 
     def release(self) -> None:
-        """Nothing is used again."""
+        """Do nothing: the buffer is not reused."""
 
 
 def copied(tensors: Sequence[Tensor], pool: BufferPool) -> list[Snapshot]:
-    """Copy tensors that `storable` returned to the host, large ones into buffers of a pool."""
+    """Copy tensors that `storable` returned to the host; large ones use buffers of a pool."""
     small = [tensor for tensor in tensors if is_small(tensor)]
     together = iter(copied_together(small))
     return [next(together) if is_small(t) else LargeCopy(t.detach(), pool) for t in tensors]
 
 
 def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:
-    """Copy small tensors to the host, all of a device and type by one call."""
+    """Copy small tensors to the host, with one call per device and type."""
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for position, tensor in enumerate(tensors):
         groups.setdefault((tensor.device, tensor.dtype), []).append(position)
@@ -199,7 +199,7 @@ def is_small(tensor: Tensor) -> bool:
 
 
 def storable(tensor: Tensor) -> Tensor:
-    """Return a tensor as it is stored: dense, of a type that numpy has, shared if possible."""
+    """Return a tensor in stored form: dense, of a numpy type, without a copy if possible."""
     is_dense = type(tensor) in WHOLE and tensor.layout is torch.strided
     if is_dense and tensor.dtype in PLAIN_TYPES and not tensor.is_neg():
         return tensor

@@ -1,7 +1,7 @@
-"""The statistics of many tensors on accelerators, without waiting for them.
+"""Computes statistics of many tensors on accelerators, without waiting for them.
 
 The flattened tensors are reduced as one matrix with rows of `ROW` elements: by a few dozen kernels,
-or on CUDA by one. Shapes: T tensors, P rows of all of them.
+or by one on CUDA. Shapes: T tensors, P rows in total.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["ROW", "DeviceBatches", "DeviceStatistics", "device_statistics"]
 logger = logging.getLogger("stepwatch")
 
 ROW: Final = 8192
-_MAX_ROWS: Final = 1024  # reduced at a time: what that needs of a device's memory is bounded
+_MAX_ROWS: Final = 1024  # rows reduced at a time, to limit device memory
 _COMPUTED_IN_FLOAT32: Final = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.bool, torch.uint8, torch.int8}
 )
 
 
 def device_statistics(tensors: Sequence[Tensor]) -> list[tuple[float, ...]]:
-    """Return the statistics of tensors of one device and type, a row for each.
+    """Return the statistics of tensors of one device and type, one row per tensor.
 
     Args:
         tensors: Flat tensors [size] of real numbers or booleans, none empty.
@@ -44,10 +44,10 @@ def device_statistics(tensors: Sequence[Tensor]) -> list[tuple[float, ...]]:
 
 
 class DeviceStatistics:
-    """Statistics on their way from a device, of the tensors of several calls.
+    """Statistics of tensors of several calls, in transfer from a device.
 
     Args:
-        stream: The stream of CUDA in which they are computed; None on other devices.
+        stream: The CUDA stream that computes them; None on other devices.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class DeviceStatistics:
         self._lock = threading.Lock()
         self._reading = (
             threading.Lock()
-        )  # training must not wait for anyone who waits for the device
+        )  # training must not wait for a thread that waits for the device
         self._sizes: list[int] = []
         self._num_rows: list[int] = []
         self._partials: list[Tensor] = []
@@ -76,14 +76,15 @@ class DeviceStatistics:
         self._known: list[tuple[float, ...]] | None = None
 
     def add(self, tensors: Sequence[Tensor]) -> tuple[int, int] | None:
-        """Start the statistics of tensors.
+        """Start computing the statistics of tensors.
 
         Args:
-            tensors: Flat tensors [size] of real numbers or booleans, of one device and type, none
-                empty. They may be changed at once.
+            tensors: Flat, non-empty tensors [size] of real numbers or booleans, of one device and
+                type. The caller may change them afterwards.
 
         Returns:
-            The row of the first of them, and the bytes that they take up; None if it is too late.
+            The row of the first tensor, and the bytes used; None if the statistics were already
+            sent.
         """
         sizes = [tensor.numel() for tensor in tensors]
         fused = fused_partials(tensors, self._stream)
@@ -100,7 +101,7 @@ class DeviceStatistics:
         return first, fused[0].nbytes
 
     def send(self) -> bool:
-        """Send what was added to the host; return False if a CUDA graph makes that impossible."""
+        """Send the added statistics to the host; return False if a CUDA graph prevents that."""
         with self._lock:
             if self._is_sent:
                 return True
@@ -111,17 +112,17 @@ class DeviceStatistics:
             stream = nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
             with not_disturbing_recordings(), stream:
                 if partials[0].is_cuda and torch.cuda.is_current_stream_capturing():
-                    return False  # it would be sent at each replay, and never before
+                    return False  # a CUDA graph would send it at each replay, and not before
                 try:
                     self._copy = HostCopy(torch.cat(partials))
                 except Exception:
-                    # They are still there: who reads them tries again.
+                    # Keep the results, so that the reader can try again.
                     self._is_sent, self._partials = False, partials
                     raise
             return True
 
     def rows(self) -> list[tuple[float, ...]]:
-        """Return the statistics, a row for each tensor; waits for the device."""
+        """Return the statistics, one row per tensor; waits for the device."""
         with self._reading:
             if self._known is None:
                 if not self.send():
@@ -138,21 +139,20 @@ class DeviceStatistics:
 
 
 class DeviceBatches:
-    """What is on its way from devices, and was not sent yet."""
+    """Statistics on devices that are not sent to the host yet."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[torch.device, int], DeviceStatistics] = {}
         self._lock = threading.Lock()
 
     def add(self, tensors: Sequence[Tensor]) -> tuple[DeviceStatistics, int, int]:
-        """Start the statistics of tensors.
+        """Start computing the statistics of tensors.
 
         Args:
-            tensors: As `DeviceStatistics.add` wants them.
+            tensors: As for `DeviceStatistics.add`.
 
         Returns:
-            The batch that they are in, the row of the first of them there, and the bytes that they
-            take up.
+            The batch, the row of the first tensor in it, and the bytes used.
         """
         device = tensors[0].device
         stream: Any = torch.cuda.current_stream(device) if device.type == "cuda" else None
@@ -170,12 +170,12 @@ class DeviceBatches:
                     del self._open[key]
 
     def send(self) -> bool:
-        """Send all that was added to the host; return False if something could not be sent."""
+        """Send all added statistics to the host; return False if some could not be sent."""
         is_sent = [batch.send() for batch in self._taken()]
         return all(is_sent)
 
     def forget(self) -> None:
-        """Release what was not sent: its readers send it when they read it."""
+        """Release batches that were not sent; their readers send them when they read."""
         self._taken()
 
     def _taken(self) -> list[DeviceStatistics]:
@@ -187,7 +187,7 @@ class DeviceBatches:
 
 @cache
 def _warn_of_loss() -> None:
-    """Log once what a writer's thread could not get off the device."""
+    """Log once that a writer thread could not copy statistics from the device."""
     logger.warning(
         "statistics are lost and become NaN, because a CUDA graph was being captured in "
         "their stream"
@@ -195,7 +195,7 @@ def _warn_of_loss() -> None:
 
 
 def _groups(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Divide the tensors' elements, in their order, into lists of at most `_MAX_ROWS` rows."""
+    """Divide the tensors' elements, in order, into lists of at most `_MAX_ROWS` rows."""
     group: list[Tensor] = []
     free = _MAX_ROWS
     for tensor in tensors:
@@ -230,7 +230,7 @@ def _partials(parts: Sequence[Tensor]) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _layout(sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """Return how many elements are in each tensor's last row, and how many in each row of all."""
+    """Return the number of elements in each tensor's last row, and in every row."""
     lasts = [(size - 1) % ROW + 1 for size in sizes]
     lengths: list[int] = []
     for size, last in zip(sizes, lasts, strict=True):
@@ -243,13 +243,12 @@ def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
 
     Args:
         values: The elements, [P, up to ROW].
-        inside: Which of them count, [P, up to ROW]; None: all.
+        inside: Mask of the elements that count, [P, up to ROW]; None for all.
 
     Returns:
-        Of each row the number of finite elements, that of NaN, min and max of the finite ones, and
-        a factor; and of the finite elements times this factor their sum, what is lacking from it by
-        rounding, about their mean, l1, and the sum of the squares of the deviations from that mean,
-        [P, 10].
+        For each row, [P, 10]: number of finite elements, number of NaN, min and max of the finite
+        elements, and a factor. Then, for the finite elements times this factor: sum, its rounding
+        error, approximate mean, l1 norm, and sum of squared deviations from that mean.
     """
     work = values.dtype
     wide = work if values.device.type == "mps" else torch.float64

@@ -1,7 +1,7 @@
-"""The rank of this process in torch.distributed, and messages between ranks.
+"""Rank of this process in torch.distributed, and messages between ranks.
 
-They talk through the key-value store of the process group rather than through collectives, which
-could get between those of the training script.
+Ranks use the key-value store of the process group. Collectives could interfere with those of the
+training script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _num_groups: Counter[str] = Counter()  # a process may train several times in on
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Return rank and number of workers; (0, 1) without a process group."""
+    """Return rank and world size; (0, 1) without a process group."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized():
         return 0, 1
@@ -33,12 +33,11 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def let_reductions_end() -> None:
-    """Have `destroy_process_group` wait a moment, once for all hooks of the process.
+    """Make `destroy_process_group` wait briefly, to avoid a deadlock of gloo and Python's GIL.
 
-    A thread of gloo that is through with a reduction lets go of a Python object, for which it needs
-    the interpreter, and torch joins that thread while holding the interpreter: if the group is
-    destroyed first, both wait for ever. The more threads of Python there are, the likelier that is,
-    and a hook has some.
+    A gloo thread that finished a reduction needs the GIL to release a Python object. torch joins
+    that thread while it holds the GIL. The more Python threads there are, the likelier both wait
+    forever, and a hook has several. The patch applies once per process.
     """
     distributed = torch.distributed
     destroy = distributed.destroy_process_group
@@ -54,12 +53,12 @@ def let_reductions_end() -> None:
 
 
 class HookGroup:
-    """The hooks that belong together, one in every rank.
+    """The hooks of all ranks that belong together.
 
-    All ranks must make as many of a name, in the same order.
+    All ranks must create the same number of groups of a name, in the same order.
 
     Args:
-        name: What all ranks call the group, e.g. the URI of the trial's root.
+        name: Name of the group in all ranks, e.g. the URI of the trial's root.
     """
 
     def __init__(self, name: str) -> None:
@@ -69,10 +68,10 @@ class HookGroup:
         _num_groups[name] += 1
 
     def stop_group(self, name: str) -> StopGroup | None:
-        """Return the group as one whose members stop together; None where there is one rank only.
+        """Return a group whose members stop together; None with a single rank.
 
         Args:
-            name: What this rank trains; must be the same in all ranks.
+            name: Identifies the training; must be the same in all ranks.
         """
         rank, size = rank_and_size()
         if size == 1:
@@ -88,7 +87,7 @@ class HookGroup:
             _store().set(f"{self._key}/start", self._announced)
 
     def shared_text(self, text: Callable[[], str]) -> str:
-        """Return what rank 0 announced; in rank 0 that is `text()`, unless it was done before.
+        """Return the text that rank 0 announced; in rank 0, announce `text()` unless already done.
 
         Raises:
             TimeoutError: Rank 0 announced nothing in time.

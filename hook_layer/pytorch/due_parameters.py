@@ -1,4 +1,4 @@
-"""The parameters of a model that are due, found again only if the model has changed."""
+"""Finds the due parameters of a model, and caches them until the model changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Due = dict[str, tuple[nn.Parameter, TensorPlan]]
 
 
 class DueParameters:
-    """Finds the parameters that are due themselves, and those whose gradients are."""
+    """Finds due parameters, and parameters whose gradients are due."""
 
     def __init__(self, registered: RegisteredModules, collector: Collector) -> None:
         self._registered = registered
@@ -32,22 +32,22 @@ class DueParameters:
         self._known: WeakKeyDictionary[nn.Module, _Model] = WeakKeyDictionary()
 
     def look_again(self) -> None:
-        """Look at the models before what is known of them is used again: they may have changed."""
+        """Check the models for changes before the cache is used again."""
         for model in self._known.values():
             model.is_checked = False
 
     def forget(self) -> None:
-        """Forget what is known of the models."""
+        """Clear the cache."""
         self._known.clear()
 
     def parameters(self, model: nn.Module) -> _Due:
-        """Return the parameters of a model that are due, by their names."""
+        """Return the due parameters of a model, by name."""
         return self._of(model, "")
 
     def gradients(self, model: nn.Module) -> _Due:
-        """Return the parameters of a model whose gradients are due, by the names of these.
+        """Return the parameters of a model whose gradients are due, by gradient name.
 
-        Frozen parameters are left out: no gradient of theirs will come.
+        Frozen parameters are left out because they get no gradient.
         """
         return self._of(model, GRADIENT_PREFIX)
 
@@ -85,17 +85,17 @@ def _unnamed_weights(named: Mapping[str, nn.Parameter]) -> frozenset[str]:
 
 
 class _Model:
-    """What is due of a model, and how to see that the model was changed since.
+    """The due parameters of a model, and a way to detect changes of the model.
 
     Attributes:
         due: What is due, by prefix and collections.
-        is_checked: Whether the model was looked at in this step.
+        is_checked: Whether the model was checked in this step.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.due: dict[tuple[Any, ...], _Due] = {}
         self.is_checked = True
-        # Their dicts, not the modules: nothing here may keep the model.
+        # The dicts, not the modules, so that nothing here keeps the model alive.
         self._parts = [(part._parameters, part._modules) for part in model.modules()]  # noqa: SLF001
         self._state = self._current_state()
 

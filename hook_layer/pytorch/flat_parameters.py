@@ -1,8 +1,8 @@
-"""The original parameters within the flat ones of FullyShardedDataParallel (FSDP1).
+"""Finds the original parameters in the flat parameters of FullyShardedDataParallel (FSDP1).
 
-A flat parameter holds several parameters one after the other, and each rank has a piece of it. With
-`use_orig_params=True` the model lists the original parameters, as what this rank has of each.
-Without it the model lists the flat parameter alone.
+A flat parameter concatenates several parameters, and each rank has one piece of it. With
+`use_orig_params=True` the model lists the original parameters, each with this rank's part. Without
+it, the model lists only the flat parameter.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ _MODULE: Final = "torch.distributed.fsdp._flat_param"
 
 @dataclass(frozen=True)
 class FlatPart:
-    """What this rank has of one original parameter.
+    """This rank's part of one original parameter.
 
     Attributes:
-        path: The parameter's path below the module that was wrapped.
+        path: Path of the parameter below the wrapped module.
         shape: Shape of the whole parameter.
-        rank: Place of this rank among those that share the flat parameter; None if none do.
-        start: Where the part begins in this rank's piece of the flat parameter.
-        size: How many elements it has.
-        flat_size: How many elements this rank's piece of the flat parameter has; None where the
-            model lists the original parameter.
+        rank: Index of this rank among those that share the flat parameter; None if it is not
+            shared.
+        start: Start of the part in this rank's piece of the flat parameter.
+        size: Number of elements of the part.
+        flat_size: Number of elements of this rank's piece of the flat parameter; None if the model
+            lists the original parameter.
     """
 
     path: str
@@ -47,20 +48,20 @@ class FlatPart:
     flat_size: int | None
 
     def of(self, tensor: Tensor) -> tuple[Tensor, Shard | None]:
-        """Return the part of a tensor, and which part of the whole parameter's it is.
+        """Return this rank's part of a tensor, and its position in the whole parameter.
 
         Args:
-            tensor: The parameter as this rank has it, flat or original, its gradient, or a state.
+            tensor: This rank's parameter, flat or original, or its gradient or optimizer state.
 
         Raises:
-            ValueError: It has the size of neither, as between forward and backward pass.
+            ValueError: The size matches neither form, such as between forward and backward pass.
         """
         num_elements, whole = tensor.numel(), math.prod(self.shape)
         if num_elements == self.flat_size:
             part = tensor.detach().view(-1)[self.start : self.start + self.size]
         elif num_elements in (self.size, whole):
             part = tensor.detach()
-        elif not tensor.dim():  # the number of steps, as a state of Adam
+        elif not tensor.dim():  # the step count in Adam's state
             return tensor, None
         else:
             raise ValueError(
@@ -72,7 +73,7 @@ class FlatPart:
 
 
 class FlatParts:
-    """The original parameters of the flat ones that this process has."""
+    """The original parameters of all flat parameters of this process."""
 
     def __init__(self) -> None:
         self._original: dict[int, FlatPart] = {}
@@ -85,7 +86,7 @@ class FlatParts:
                 self._original[id(parameter)] = replace(part, flat_size=None)
 
     def named(self, path: str, parameter: nn.Parameter) -> dict[str, FlatPart | None]:
-        """Return the parameters that one in a model stands for, by path; None for a plain one."""
+        """Return the original parameters of a model's parameter by path; None for a plain one."""
         flat = self._flat.get(id(parameter))
         if flat is None:
             return {path: self._original.get(id(parameter))}

@@ -1,4 +1,4 @@
-"""Steps of optimisers that nobody registered, as in a script that knows nothing of the hook."""
+"""Steps of optimizers that nobody registered, as in a script without a hook."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ __all__ = ["FollowedSteps"]
 
 _AT_FIRST: Final = 4
 _PATIENCE: Final = 8
-"""How many times the passes of the longest step before are waited for."""
+"""Factor of the longest earlier step's passes after which the optimizers count as lost."""
 
 
 class FollowedSteps(StepBounds):
-    """Decides where steps begin and end by the optimizer that trains the models.
+    """Decides where steps begin and end by the optimizers that train the models.
 
-    A step begins with the first forward pass behind the one before, and is complete when all
-    optimisers have stepped that did in the step before, or one of them for the second time: so
-    optimisers may take turns, come later and go. Passes behind which only the optimiser of another
-    model has stepped, as of an adversary, were for that one: the next pass begins the step anew.
-    Where none steps for eight times as many passes
-    as the longest step had (4 at least), each pass is a step until one does: a script may update
-    its parameters in ways that torch does not tell.
+    A step begins with the first forward pass after the previous step. It is complete when all
+    optimizers of the previous step have stepped, or one of them steps a second time. So optimizers
+    may alternate, start later and disappear.
+
+    If only optimizers of other models stepped since a pass, such as those of an adversary, the next
+    pass begins the step anew. If no optimizer steps for `_PATIENCE` times the passes of the longest
+    step (4 at least), each pass is a step until one does: a script may update its parameters
+    without torch's optimizers.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._longest = _AT_FIRST
-        self._num_since = 0  # passes since an optimiser completed a step
-        self._stepped_at: dict[int, int] = {}  # of these, by optimiser, in the step that is open
+        self._num_since = 0  # passes since an optimizer completed a step
+        self._stepped_at: dict[int, int] = {}  # number of passes by optimizer, in the open step
         self._were_for_others = False
-        self.by_optimizer = True  # until they are lost
+        self.by_optimizer = True  # until the optimizers are lost
 
     @property
     def knows_optimizers(self) -> bool:
-        """Whether it decides by itself which optimisers count."""
+        """Whether it knows which optimizers count, so that the caller need not check parameters."""
         return False
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
-        """Return what the forward pass that is about to begin is to the steps."""
+        """Return the role of the forward pass that is about to begin."""
         self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
         self.is_outside_steps = False
         if mode in WITHOUT_TRAINING:
@@ -66,15 +67,15 @@ class FollowedSteps(StepBounds):
         self._stepped_at.clear()
 
     def optimizer_steps(self, optimizer: Optimizer) -> None:  # noqa: ARG002
-        """Note that an optimiser is about to step: so the pass before was one of training."""
+        """Note that an optimizer is about to step: the previous pass was for training."""
         self._trains_in_evaluation |= self._was_in_evaluation
 
     def others_stepped(self) -> None:
-        """Note that an optimiser has stepped that trains none of our parameters."""
+        """Note a step of an optimizer that trains none of the hook's parameters."""
         self._were_for_others = True
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
-        """Note that an optimiser of our parameters has stepped; does that complete the step?"""
+        """Note a step of an optimizer of our parameters; return whether it ends the step."""
         key = id(optimizer)
         self._stepped[key] = ref(optimizer)
         self._were_for_others = False

@@ -1,15 +1,15 @@
-"""Losses that no module computes, as `F.cross_entropy(...)`: which call a model is trained by.
+"""Finds the loss function call (such as `F.cross_entropy(...)`) that a model is trained by.
 
-While a step is saved the calls of torch's loss functions are kept until a backward pass begins. If
-it starts from what one of them returned, but for a constant, see `hook_layer.pytorch.loss_graph`,
-then that is the loss: not the product with a reward, of which rules could tell nothing. Of a sum
-with something else to learn, as a prior or the overlap of masks, the call stands for the loss if it
-is the only one, was a fifth of the sum at first, and was never more than it.
+In a saved step, calls of torch's loss functions are kept until a backward pass begins. The call is
+the loss if the backward pass starts from its value times a constant, see
+`hook_layer.pytorch.loss_graph`. A product with a reward is not a loss. If the loss is a sum with
+other terms, such as a prior, the call stands for the loss if it is the only one, was at least a
+fifth of the sum at first, and never exceeded the sum.
 
-Validation has no backward pass. There the loss is the call that has the same place among the calls
-of its function as the one that the model was last trained by, if all but the reduction is the same;
-and the sum of several calls, if the model was trained by the sum of those. Training by a module of
-torch is training by the function that it calls: validation often has a module of its own.
+Validation has no backward pass. There, the loss is the call with the same position among the calls
+of its function, and the same arguments except the reduction. If the model was trained by the sum of
+several calls, the loss is the sum of those. Training by a module of torch counts as training by the
+function that it calls, because validation often has a module of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["UNNAMED", "FunctionalLosses", "LossCall", "outputs_first"]
 
 _SYMMETRIC: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
 UNNAMED: Final = "Loss"
-"""Name of losses that are not the value of one function."""
+"""Name of losses that are not the value of a single function."""
 _MOST_CALLS: Final = 16
 _OF_ALL_ROWS: Final = ("mean", "sum")
 _Call = tuple[WatchedLoss, Mapping[str, Any]]
@@ -43,8 +43,8 @@ class LossCall:
     """A loss that functions computed.
 
     Attributes:
-        name: What it is called.
-        inputs: What it compared, detached, by number; only what was asked for.
+        name: Name of the loss.
+        inputs: Tensors that it compares, detached, by number; only if requested.
         value: Its value, detached.
     """
 
@@ -58,11 +58,11 @@ class _Manner:
     """How a function was called.
 
     Attributes:
-        function: Which function.
-        place: How many calls of it there were before, since the model was called.
-        reduction: What it made of its elements: `mean`, `sum`, `none` and the like.
+        function: The function.
+        place: Number of earlier calls of it since the model was called.
+        reduction: Reduction of its elements: `mean`, `sum`, `none` and the like.
         options: Its other arguments.
-        num_rows: Rows of what it compared.
+        num_rows: Number of rows of its inputs.
     """
 
     function: WatchedLoss
@@ -72,9 +72,9 @@ class _Manner:
     num_rows: int
 
     def is_comparable(self, other: _Manner) -> bool:
-        """Return whether the value of another call is of the same kind, reduced in the same way.
+        """Return whether the value of another call is of the same kind, with the same reduction.
 
-        Sums are of as many rows as their inputs have, and anyone who compares them sees these.
+        Sums may have different numbers of rows; the inputs show how many.
         """
         own, others = self.options, other.options
         is_same = (self.function, self.place) == (other.function, other.place) and all(
@@ -84,7 +84,7 @@ class _Manner:
 
 
 class FunctionalLosses:
-    """The calls of a step, and those that training goes by."""
+    """The calls of a step, and the calls that the model is trained by."""
 
     def __init__(self) -> None:
         self._calls: list[_NotedCall] = []
@@ -93,42 +93,42 @@ class FunctionalLosses:
         self._of_modules: dict[str, _Manner] = {}
         self._found: ReferenceType[Tensor] | None = None  # the newest one of validation
         self._parts: dict[int, Tensor] = {}
-        self._factor = 1.0  # of the sum of several calls
+        self._factor = 1.0  # factor of the sum of several calls
         self._ratios = LossRatios()
 
     def forget(self) -> None:
-        """Forget the calls up to now, and released what they compared."""
+        """Forget the calls so far, and release their inputs."""
         self._calls.clear()
 
     def forget_all(self) -> None:
-        """Forget also which calls training goes by."""
+        """Forget also the calls that the model is trained by."""
         self.forget_functions()
         self._of_modules.clear()
 
     def forget_functions(self) -> None:
-        """Forget all calls but those of modules: training goes by a loss that has a name."""
+        """Forget all calls except those of modules: the model is trained by a named loss."""
         self.forget()
         self._trained_by.clear()
         self._parts.clear()
 
     def pass_begins(self) -> None:
-        """Begin anew: the model is called."""
+        """Start over: the model is called."""
         self._places.clear()
         self._parts.clear()
         self.forget()
 
     def note(self, call: _Call, value: Any, *, with_inputs: bool) -> None:
-        """Keep a call that a backward pass may start from, one of the newest.
+        """Keep a call that a backward pass may start from; only the newest calls are kept.
 
         Args:
             call: The function, and its arguments.
-            value: What it returned.
-            with_inputs: Whether what it compares is asked for.
+            value: The returned value.
+            with_inputs: Whether to keep the inputs.
         """
         manner = self._manner(call)
         if manner is None or not isinstance(value, Tensor) or value.grad_fn is None:
             return
-        # Scripts divide it in place.
+        # A clone, because scripts divide the value in place.
         own = value.detach().clone() if value.numel() == 1 else value.detach()
         loss = LossCall(call[0].class_name, _inputs(call) if with_inputs else {}, own)
         self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
@@ -150,19 +150,19 @@ class FunctionalLosses:
         return False
 
     def divides_sum(self, loss: Tensor) -> bool:
-        """Return whether a loss [] is a sum that a call returned, multiplied or divided."""
+        """Return whether a loss [] is a multiple of a sum that a call returned."""
         calls = self._calls
         terms = terms_of(loss, [call.node for call in calls])
         sums = (calls[place].manner.reduction == "sum" for place in terms.places)
         return terms.is_multiplied and any(sums)
 
     def of_validation(self, call: _Call, value: Any) -> LossCall | None:
-        """Return a call of validation, and its value, as a loss comparable with that of training.
+        """Return a validation call as a loss that is comparable with the training loss.
 
-        None if it is none, or none is known yet, or only a part of it was computed so far.
+        None if it matches no known training call, or is only a part of the loss so far.
         """
         manner = self._manner(call)
-        # What the script makes of elements is not known.
+        # It is unknown what the script computes from single elements.
         if manner is None or manner.reduction == "none" or not isinstance(value, Tensor):
             return None
         of_module = self._of_modules.get(call[0].class_name)
@@ -171,7 +171,7 @@ class FunctionalLosses:
             if not known.is_comparable(manner):
                 continue
             self._found = ref(value)
-            if manner.reduction != known.reduction:  # as a sum of all rows, to be divided later
+            if manner.reduction != known.reduction:  # a sum over all rows, to be divided later
                 value = call[0].reduced(call[1], known.reduction)
             if len(trained_by) == 1:
                 return LossCall(call[0].class_name, _inputs(call), value.detach())
@@ -183,19 +183,18 @@ class FunctionalLosses:
         return None
 
     def of_training(self, loss: Tensor, unscaled: Tensor, *, is_scaled: bool) -> LossCall | None:
-        """Return the call that a backward pass starts from, and forget it and those before.
+        """Return the call that a backward pass starts from; forget it and earlier calls.
 
         Args:
-            loss: What it starts from, one element.
+            loss: Start of the backward pass, one element.
             unscaled: The same without the factor of a gradient scaler, detached.
-            is_scaled: Whether a gradient scaler returned it.
+            is_scaled: Whether a gradient scaler returned the loss.
 
         Returns:
-            The call. It is `UNNAMED`, and its value not that of the loss, where the script makes an
-            average of its own of what the function returned: of a mean that is divided for
-            accumulation the value is the function's, of a sum that is divided it is not, unless
-            the loss has other parts, too, as of a variational autoencoder. None if
-            it starts from no call of this step, or what that compared was written to since.
+            The call. It is `UNNAMED` if the script computes its own average of the function's
+            value, such as a divided sum. A mean divided for accumulation keeps its name, and so
+            does a divided sum with other terms, as in a variational autoencoder. None if no call of
+            this step matches, or if its inputs were overwritten.
         """
         self._trained_by = []
         calls, self._calls = self._calls, []
@@ -218,7 +217,7 @@ class FunctionalLosses:
         return LossCall(UNNAMED, found.inputs, found.value)
 
     def _stand_for(self, loss: Tensor, parts: list[_NotedCall], terms: Terms) -> bool:
-        """Return whether calls stand for a loss [] that they are terms of."""
+        """Return whether calls stand for a loss [] that contains them as terms."""
         is_one = len(parts) == 1
         is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
         if (terms.is_partial and (is_own or not is_one)) or (terms.is_multiplied and is_own):
@@ -245,7 +244,7 @@ class FunctionalLosses:
 
 
 class _NotedCall:
-    """A call, the node of the graph that it made, and what was written to its inputs by then."""
+    """A call, its node in the graph, and the number of writes to its inputs so far."""
 
     __slots__ = ("loss", "manner", "node", "versions")
 
@@ -257,12 +256,12 @@ class _NotedCall:
 
     @property
     def was_overwritten(self) -> bool:
-        """Whether what it compares was written to since."""
+        """Whether its inputs were overwritten since."""
         return self.versions != versions_of(self.loss.inputs.values())
 
     @property
     def is_number(self) -> bool:
-        """Whether it is one number by the function's own doing."""
+        """Whether the function itself returned a single number."""
         return self.manner.reduction != "none" and self.loss.value.numel() == 1
 
 
@@ -273,13 +272,13 @@ def _inputs(call: _Call) -> dict[int, Tensor]:
 
 
 def outputs_first(loss: str, inputs: list[Tensor]) -> list[Tensor]:
-    """Return what a loss compares with the outputs of the model before the targets.
+    """Return the inputs of a loss, model outputs first, then targets.
 
-    Scripts give the arguments of symmetric losses in either order. Targets need no gradient.
+    Scripts pass the arguments of symmetric losses in either order. Targets need no gradient.
 
     Args:
-        loss: Name of the loss's class.
-        inputs: What it compares, in the order of its arguments.
+        loss: Class name of the loss.
+        inputs: The compared tensors, in the order of the loss's arguments.
     """
     if loss.startswith(_SYMMETRIC) and len(inputs) > 1:
         first, second, *others = inputs

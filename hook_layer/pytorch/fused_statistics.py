@@ -1,4 +1,4 @@
-"""The statistics of many tensors on a CUDA device by one kernel, which reads every element once."""
+"""Computes statistics of many tensors on a CUDA device with one kernel, in one read per element."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["fused_partials"]
 
 logger = logging.getLogger("stepwatch")
 
-_BLOCK: Final = 1024  # elements; more of them would not fit into a multiprocessor's registers
+_BLOCK: Final = 1024  # elements per block; more exceed a multiprocessor's registers
 _WARPS: Final = 4
-_MOST_PIECES: Final = 1024  # of all tensors together, and one more for each
-_FEW: Final = 256  # tensors: 512 tables of 5,000 would take up 122 MB
-_MAX_TABLES: Final = 512  # of few tensors, of some 16 KiB on a device
+_MOST_PIECES: Final = 1024  # limit for all tensors together, plus one per tensor
+_FEW: Final = 256  # limit on tensors per cached table: 512 tables of 5,000 would use 122 MB
+_MAX_TABLES: Final = 512  # cached tables of few tensors, about 16 KiB each on a device
 _MAX_LARGE_TABLES: Final = 16
 _TYPES: Final = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _OF_DEVICES: Final = "CUDA error", "HIP error"
-"""What errors say that any other way of using the device would have met, too."""
+"""Start of messages of errors that any other use of the device would raise, too."""
 
 
 class _Fusion:
-    """Whether kernels can be used in this process: they are compiled, with a C compiler."""
+    """Whether this process can use kernels, which need a C compiler."""
 
     is_broken = False
 
@@ -37,15 +37,15 @@ class _Fusion:
 def fused_partials(
     tensors: Sequence[Tensor], stream: torch.cuda.Stream | None
 ) -> tuple[Tensor, list[int]] | None:
-    """Return partial results of tensors by the kernel, if it can be used for them.
+    """Return partial results of tensors from the kernel, if it supports them.
 
     Args:
         tensors: Flat tensors [size] of one device and type, none empty, none a lazy negative.
-        stream: The device's current stream of CUDA, if it has such.
+        stream: The device's current CUDA stream, if it has one.
 
     Returns:
-        The partial results of pieces of the tensors, [P, 10], float64, and of how many pieces each
-        tensor consists; None: another way must do.
+        The partial results of pieces of the tensors, [P, 10], float64, and the number of pieces of
+        each tensor; None if the kernel cannot be used.
     """
     first = tensors[0]
     if stream is None or first.dtype not in _TYPES or _Fusion.is_broken:
@@ -59,7 +59,7 @@ def fused_partials(
     except Exception as error:
         if any(text in str(error) for text in _OF_DEVICES):
             raise
-        # Whatever it lacks to compile: there is another way.
+        # Compilation fails, for any reason: fall back to the other implementation.
         _Fusion.is_broken = True
         logger.warning(
             "statistics are slower than necessary, because Triton does not work here (%s: %.200s)",
@@ -70,7 +70,7 @@ def fused_partials(
 
 
 def _is_readable(tensor: Tensor) -> bool:
-    """Return whether the elements are where the tensor's address says; not those of a subclass."""
+    """Return whether the elements are at the tensor's address; not so for subclasses."""
     return type(tensor) is Tensor and tensor.is_contiguous() and tensor.data_ptr() != 0
 
 
@@ -92,19 +92,18 @@ def _launched(tensors: Sequence[Tensor], stream: torch.cuda.Stream) -> tuple[Ten
 def _new_table(
     device: torch.device, _stream: int, sizes: tuple[int, ...], away: tuple[int, ...]
 ) -> tuple[Tensor, list[int]]:
-    """Return pieces of tensors on the device; training repeats itself, mostly at equal addresses.
+    """Return the pieces of tensors on the device; cached, as training mostly reuses addresses.
 
-    A table belongs to the stream in which it is copied to the device: in that it is there, and its
-    memory is used again only behind the kernels that read it.
+    A table belongs to the stream that copies it to the device. In that stream it is available, and
+    its memory is reused only after the kernels that read it.
 
     Args:
-        device: Where the tensors are.
+        device: Device of the tensors.
         sizes: Their numbers of elements.
-        away: How many elements each begins behind the first of them.
+        away: Offset of each tensor from the first one, in elements.
 
     Returns:
-        Of each piece where it begins and its number of elements, [P, 2], and of how many pieces
-        each tensor consists.
+        Start and number of elements of each piece, [P, 2], and the number of pieces of each tensor.
     """
     owners, offsets, lengths, num_pieces = _pieces(sizes)
     table = np.stack([np.array(away, np.int64)[owners] + offsets, lengths], axis=1)
@@ -118,7 +117,7 @@ _large_table = lru_cache(maxsize=_MAX_LARGE_TABLES)(_new_table)
 
 @cache
 def _kernel() -> Any:
-    from triton import JITFunction  # noqa: PLC0415 - is not everywhere, and takes long to import
+    from triton import JITFunction  # noqa: PLC0415 - not installed everywhere, and slow to import
 
     from hook_layer.pytorch.triton_kernels import summarise  # noqa: PLC0415
 
@@ -131,11 +130,11 @@ def _kernel() -> Any:
 def _pieces(
     sizes: tuple[int, ...],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[int]]:
-    """Divide tensors into pieces of about the same size.
+    """Divide tensors into pieces of similar size.
 
     Returns:
-        Of each piece the number of its tensor, its first element and its number of elements, [P];
-        and of each tensor the number of its pieces.
+        For each piece, [P], its tensor's index, first element and number of elements; and the
+        number of pieces of each tensor.
     """
     most = max(-(-sum(sizes) // (_MOST_PIECES * _BLOCK)), 4) * _BLOCK
     num_pieces = [-(-size // most) for size in sizes]

@@ -1,8 +1,8 @@
-"""Which gradients changed: by a backward pass, or in any other way before an optimizer steps.
+"""Detects changed gradients, after a backward pass or before an optimizer steps.
 
 Nothing is registered with the parameters. A gradient has changed if it is another tensor, or was
-written to, since the last look. It is read when the whole backward pass has ended: by then it is
-the sum over all paths, and in DistributedDataParallel over all ranks.
+written to, since the last check. It is read after the whole backward pass: then it is the sum over
+all paths and, in DistributedDataParallel, over all ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMPRESSED: Final = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torc
 
 
 class GradientReader:
-    """Finds the gradients that a step has."""
+    """Finds the gradients of a step."""
 
     def __init__(self) -> None:
         self._watched: dict[str, nn.Parameter] = {}
@@ -38,40 +38,40 @@ class GradientReader:
 
     @property
     def all_announced(self) -> bool:
-        """Whether the gradients of all watched parameters arrived by a backward pass."""
+        """Whether backward passes have produced the gradients of all watched parameters."""
         return len(self._announced) >= len(self._watched)
 
     @property
     def have_arrived(self) -> bool:
-        """Whether gradients arrived that were not taken yet."""
+        """Whether gradients have arrived that were not taken yet."""
         return bool(self._arrived)
 
     def begin_step(self) -> None:
-        """Forget the gradients of the step before, and a backward pass that raised an error."""
+        """Forget the gradients of the previous step, and a backward pass that raised an error."""
         self._arrived, self._before = {}, None
         self._announced.clear()
         self._found.clear()
 
     def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
-        """Watch these parameters, by the names of their gradients, besides those watched."""
+        """Also watch these parameters, by the names of their gradients."""
         self._watched.update(parameters)
         there = {name: p.grad for name, p in parameters.items()}
         self._known = {name: v for name, v in self._known.items() if name not in there}
         self._known.update((name, _Version(g)) for name, g in there.items() if g is not None)
 
     def unwatch(self) -> None:
-        """Watch nothing."""
+        """Stop watching."""
         self._watched = {}
         self._known.clear()
         self.begin_step()
 
     def backward_begins(self) -> None:
-        """Note the gradients before a backward pass."""
+        """Record the gradients before a backward pass."""
         gradients = [parameter.grad for parameter in self._watched.values()]
         self._before = [(g, 0 if g is None else _num_writes(g)) for g in gradients]
 
     def backward_ends(self) -> None:
-        """Note which gradients the backward pass has changed; also one that raised an error."""
+        """Find the gradients that the backward pass has changed, even if it raised an error."""
         if self._before is None:
             return
         before, self._before = self._before, None
@@ -81,13 +81,13 @@ class GradientReader:
             now = parameter.grad
             if now is None or (now is gradient and _num_writes(now) == version):
                 continue
-            if name not in self._found:  # else its optimizer has stepped, and finds the next one
+            if name not in self._found:  # otherwise its optimizer has stepped
                 self._arrived[name] = parameter
 
     def find(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-        """Return gradients that arrived otherwise since the step began, or since the last call.
+        """Return gradients that arrived without a noticed backward pass since the last check.
 
-        Scripts may assign what `torch.autograd.grad` returns, FSDP2 what it reduced, and an
+        Scripts may assign results of `torch.autograd.grad`, FSDP2 assigns reduced gradients, and an
         optimizer may step within the backward pass.
         """
         found = {}
@@ -102,7 +102,7 @@ class GradientReader:
         return found
 
     def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
-        """Return the gradients that arrived and were not taken, by name, `only` those of some."""
+        """Return and remove new gradients by name, optionally `only` those of some parameters."""
         arrived, self._arrived = self._arrived, {}
         if only is not None:
             chosen = {id(parameter) for parameter in only}
@@ -114,7 +114,7 @@ class GradientReader:
 
 
 class _Version:
-    """Which gradient it is, in which memory, and how often it was written to; keeps none alive."""
+    """Identity, memory and write count of a gradient; holds no strong reference."""
 
     __slots__ = ("_memory", "_num_writes", "_tensor")
 
@@ -124,16 +124,16 @@ class _Version:
         self._num_writes = _num_writes(gradient)
 
     def is_of(self, gradient: Tensor) -> bool:
-        """Return whether it is this gradient, and nobody wrote to it since."""
+        """Return whether it is this gradient, without writes since."""
         is_same = self._tensor is None or self._tensor() is gradient
         is_written_to = self._num_writes != _num_writes(gradient)
         return is_same and not is_written_to and self._memory == _memory(gradient)
 
 
 def _may_be_swapped(gradient: Tensor) -> bool:
-    """Return whether `Module.to` swaps a gradient, which torch refuses if a weak reference is left.
+    """Return whether `Module.to` may swap a gradient, which torch refuses with weak references.
 
-    Then it is known by a reference to its memory, which takes four times as long.
+    Such a gradient is identified by a reference to its memory, which takes four times as long.
     """
     has_class = type(gradient) is not Tensor
     return has_class or torch.__future__.get_swap_module_params_on_conversion()
@@ -146,10 +146,10 @@ def _memory(gradient: Tensor) -> tuple[object, ...]:
     if gradient.layout in _COMPRESSED:
         values = gradient.values()
     elif gradient.is_sparse:
-        values = gradient._values()  # noqa: SLF001 - also of one that is not coalesced
+        values = gradient._values()  # noqa: SLF001 - also for uncoalesced tensors
     return id(gradient), StorageWeakRef(values.untyped_storage())  # type: ignore[no-untyped-call]
 
 
 def _num_writes(tensor: Tensor) -> int:
-    # Inference tensors do not count them.
+    # Inference tensors do not count writes.
     return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - no public way

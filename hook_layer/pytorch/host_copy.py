@@ -1,4 +1,4 @@
-"""Copies of tensors in the host's memory, for which nobody waits until they are read."""
+"""Asynchronous copies of tensors to host memory: only a reader waits for them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from torch import Tensor
 __all__ = ["HostCopy", "new_buffer", "not_disturbing_recordings"]
 
 _RELAXED: Final = 2
-"""`cudaStreamCaptureModeRelaxed`, and HIP's."""
+"""`cudaStreamCaptureModeRelaxed`, and HIP's equivalent."""
 
 
 def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
-    """Return memory of the host, with any content."""
-    # A buffer made in inference mode could not be written to in training, and torch has a
-    # default device that a script may set. To leave that mode takes longer than to look.
+    """Allocate uninitialized host memory."""
+    # A buffer from inference mode would not be writable in training, and a script may set a default
+    # device. Leaving the mode takes longer than checking it.
     is_inference = torch.is_inference_mode_enabled()
     with torch.inference_mode(mode=False) if is_inference else nullcontext():
         return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
 
 
 class not_disturbing_recordings:  # noqa: N801 - as `contextlib.suppress`
-    """Let this thread use CUDA without making fail what it or another one records.
+    """Let this thread use CUDA while it or another thread captures a CUDA graph.
 
-    While a thread records a graph, in the mode that is the default, CUDA takes it for an error of
-    the recording if any thread waits for an event, or allocates memory, or gives memory back,
-    unless that thread says that it knows.
+    In the default capture mode, CUDA fails the capture if any thread waits for an event, allocates
+    memory or frees memory, unless that thread has switched to the relaxed mode.
     """
 
     __slots__ = ("_exchange", "_mode")
@@ -45,12 +44,12 @@ class not_disturbing_recordings:  # noqa: N801 - as `contextlib.suppress`
 
     def __exit__(self, *_: object) -> None:
         if self._exchange is not None:
-            self._exchange(ctypes.byref(self._mode))  # it holds what was there before
+            self._exchange(ctypes.byref(self._mode))  # it holds the previous mode
 
 
 @cache
 def _exchange_of_modes() -> Callable[..., int] | None:
-    """Return `cudaThreadExchangeStreamCaptureMode` of the library that torch uses, if found."""
+    """Return `cudaThreadExchangeStreamCaptureMode` of torch's library, if found."""
     version = torch.version.cuda
     if version is None:
         names, function = ["libamdhip64.so"], "hipThreadExchangeStreamCaptureMode"
@@ -60,7 +59,7 @@ def _exchange_of_modes() -> Callable[..., int] | None:
         function = "cudaThreadExchangeStreamCaptureMode"
     for name in names:
         try:
-            # Not CDLL: it would hand the interpreter to other threads, and wait to get it back.
+            # Not CDLL: that would release the GIL to other threads, and wait to get it back.
             found: Callable[..., int] = getattr(ctypes.PyDLL(name), function)
         except (OSError, AttributeError):
             continue
@@ -69,11 +68,11 @@ def _exchange_of_modes() -> Callable[..., int] | None:
 
 
 class HostCopy:
-    """A copy of a tensor, possibly still on its way from a device.
+    """A copy of a tensor, possibly still in transfer from a device.
 
     Args:
-        value: A tensor apart from autograd; it may be changed or freed once this is made.
-        buffer: Where the copy goes: memory as `new_buffer` gives it, pinned for CUDA's tensors.
+        value: A tensor detached from autograd; may be changed or freed afterwards.
+        buffer: Target of the copy, from `new_buffer`; pinned for CUDA tensors.
     """
 
     __slots__ = ("_event", "buffer")
@@ -85,27 +84,27 @@ class HostCopy:
             buffer = new_buffer(value.shape, value.dtype, pinned=is_cuda)
         self.buffer = buffer.copy_(value, non_blocking=is_cuda)
         if is_cuda:
-            # One that does not block would keep a core busy that a data loader may need.
+            # A non-blocking event would busy-wait on a core that a data loader may need.
             self._event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             self._event.record(torch.cuda.current_stream(value.device))
 
     @classmethod
     def of_host(cls, buffer: Tensor) -> HostCopy:
-        """Return a copy that is in the host's memory already."""
+        """Return a copy that is already in host memory."""
         known = cls.__new__(cls)
         known._event = None  # noqa: SLF001 - of this class
         known.buffer = buffer
         return known
 
     def __del__(self) -> None:
-        # torch asks CUDA for leave to use pinned memory again, and ends the process if CUDA
-        # answers with an error, as it always does once a device failed.
+        # torch asks CUDA before it reuses pinned memory, and aborts the process if CUDA returns an
+        # error, as it always does after a device failure.
         if self._event is None:
             return
         with not_disturbing_recordings():
             try:
                 self._event.query()
-            except Exception:  # noqa: BLE001 - whatever it says
+            except Exception:  # noqa: BLE001 - whatever the error
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.buffer))
             del self._event, self.buffer
 
@@ -115,7 +114,7 @@ class HostCopy:
         return self._event is not None
 
     def has_arrived(self) -> bool:
-        """Return whether the copy is there, without waiting for it.
+        """Return whether the copy has arrived, without waiting.
 
         Raises:
             RuntimeError: The device failed.
@@ -126,18 +125,18 @@ class HostCopy:
             return bool(self._event.query())
 
     def wait(self) -> None:
-        """Wait until the copy is there; another thread may be recording a CUDA graph meanwhile."""
+        """Wait until the copy has arrived; another thread may capture a CUDA graph meanwhile."""
         if self._event is not None:
             with not_disturbing_recordings():
                 self._event.synchronize()
 
     def array(self) -> NDArray[Any]:
-        """Return the elements, which share the buffer's memory; waits for the device."""
+        """Return the elements as a view of the buffer; waits for the device."""
         self.wait()
         array: NDArray[Any] = self.buffer.numpy()
         return array
 
     def taken(self) -> Tensor:
-        """Return the buffer, for another copy; this one has arrived, and is not used any more."""
+        """Return the buffer of an arrived copy for reuse; the copy is invalid afterwards."""
         self._event = None
         return self.buffer

@@ -1,4 +1,4 @@
-"""Counts what goes wrong in a training loop, for rules: the collection `optimizer_steps`."""
+"""Counts faults of a training loop for rules: the collection `optimizer_steps`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hook_layer.pytorch.values import own_shard
 __all__ = ["MANY_WITHOUT_EFFECT", "LoopCounts", "has_gradient"]
 
 MANY_WITHOUT_EFFECT: Final = 5
-"""Steps in a row without any gradient after which this is no accident."""
+"""Number of consecutive steps without any gradient that count as a fault."""
 _CHANGED_BY_MODE: Final = (
     nn.AlphaDropout,
     nn.BatchNorm1d,
@@ -30,14 +30,14 @@ _CHANGED_BY_MODE: Final = (
     nn.FeatureAlphaDropout,
     nn.SyncBatchNorm,
 )
-"""Layers that compute something else in training mode than in evaluation mode."""
+"""Layers that behave differently in training and evaluation mode."""
 
 
 class LoopCounts:
-    """Counts what goes wrong in the training loop, for all optimizers of a process.
+    """Counts faults of the training loop, for all optimizers of a process.
 
     Attributes:
-        without_gradient: Steps in a row in which no parameter of the optimizer had a gradient.
+        without_gradient: Consecutive steps in which no parameter of the optimizer had a gradient.
     """
 
     def __init__(self) -> None:
@@ -47,41 +47,41 @@ class LoopCounts:
         self._has_backward = False  # in the open step
         self._ungraded: int | None = None  # parameters without a gradient, in the open step
         self._had_gradient = False
-        self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
+        self._done: set[int] = set()  # optimizers that stepped since the last call of their scaler
         self._skipped: dict[int, int | Tensor] = {}
         self._last: ReferenceType[Optimizer] | None = None
         self._own: set[int] = set()  # optimizers of the watched model that have stepped
-        self._are_left: Tensor | None = None  # gradients of the step before, as far as was seen
+        self._are_left: Tensor | None = None  # whether earlier gradients remain
         self._scale: Tensor | None = None
         self._rate: float | Tensor | None = None
         self._in_training_mode = 0
-        self._validated: ReferenceType[nn.Module] | None = None  # without gradients, by mistake
+        self._validated: ReferenceType[nn.Module] | None = None  # without gradients
 
     def backward_begins(self, *, is_recorded: bool) -> None:
         """Note that a backward pass begins."""
         is_first, self._has_backward = not self._has_backward, True
-        # A step that is recorded may begin amid an accumulation.
+        # A saved step may begin in the middle of an accumulation.
         is_amid = is_first and self._passes_before_recording > 0
         if is_recorded and not is_amid and (is_first or self._are_left is not None):
             self._look_for_gradients()
 
     def recording_begins(self) -> None:
-        """Note that a step begins that is saved."""
+        """Note that a saved step begins."""
         self._ungraded = None
         self._are_left = None
         self._has_backward = False
         self._passes_before_recording = max(self._num_passes - 1, 0)
 
     def _look_for_gradients(self) -> None:
-        """Note whether the optimizer still has a gradient before a backward pass adds to it.
+        """Check whether the optimizer still has a gradient before a backward pass adds to it.
 
-        One parameter shows it. The answer stays on the device, so that nothing waits for it.
+        One parameter is enough. The result stays on the device, so that nothing waits for it.
         """
         optimizer = None if self._last is None else self._last()
         gradients = () if optimizer is None else _dense_gradients(optimizer)
         first = next(iter(gradients), None)
         is_left = torch.tensor(data=False) if first is None else first.ne(0).any()
-        # Before one of several backward passes of a step they are cleared.
+        # If a step has several backward passes, gradients may be cleared before any of them.
         self._are_left = is_left if self._are_left is None else self._are_left & is_left
 
     def pass_begins(self, model: nn.Module) -> None:
@@ -92,7 +92,7 @@ class LoopCounts:
 
     @property
     def may_be_validation(self) -> bool:
-        """Whether the newest pass is one of validation in training mode if a loss follows."""
+        """Whether the newest pass is validation in training mode, if a loss follows."""
         return self._validated is not None
 
     def loss_outside_steps(self) -> None:
@@ -101,7 +101,7 @@ class LoopCounts:
         if model is None or torch.is_grad_enabled():
             return
         self._validated = None  # several losses of a pass count once
-        # Without dropout and batch normalisation a model computes the same in both modes.
+        # Without dropout and batch normalization, both modes compute the same.
         self._in_training_mode += any(
             getattr(part, "track_running_stats", False) or getattr(part, "p", 0) > 0
             for part in model.modules()
@@ -114,7 +114,7 @@ class LoopCounts:
 
     def step_ended(self, optimizer: Optimizer, *, is_ours: bool, is_recorded: bool) -> None:
         """Note that an optimizer has stepped."""
-        # A closure computes gradients within the step; some optimizers free them there.
+        # A closure computes gradients within the step, and some optimizers free them there.
         is_without_effect = not self._had_gradient and not has_gradient(optimizer)
         self.without_gradient = self.without_gradient + 1 if is_without_effect else 0
         self._of_others = 0 if is_ours else self._of_others + 1
@@ -129,7 +129,7 @@ class LoopCounts:
             self._rate = _largest_rate(optimizer)
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
             self._ungraded = (self._ungraded or 0) + sum(p.grad is None for p in trained)
-        found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips by itself
+        found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips the step itself
         if isinstance(found_inf, Tensor):
             skipped = self._skipped.get(id(optimizer), 0)
             self._skipped[id(optimizer)] = (skipped + 1) * (found_inf.detach() > 0)
@@ -153,7 +153,7 @@ class LoopCounts:
         """Return the counts by name.
 
         Args:
-            are_all_of_others: Whether no optimizer that was made holds parameters of the model.
+            are_all_of_others: Whether no optimizer of the script holds parameters of the model.
         """
         counts: dict[str, float | Tensor] = {
             "without_gradient": self.without_gradient,
@@ -162,19 +162,19 @@ class LoopCounts:
             "validation_passes_in_training_mode": self._in_training_mode,
         }
         if self._num_steps:
-            # Passes without any backward pass, as of validation with gradients, train nothing.
+            # Passes without any backward pass, such as validation with gradients, do not train.
             counts["backward_passes_since"] = self._num_passes if self._has_backward else 0
             counts["backward_passes_per_step"] = self._most_passes
         if self._ungraded is not None:
             counts["parameters_without_gradient"] = self._ungraded
         if self._rate is not None:
             counts["learning_rate"] = self._rate
-        # Of several optimizers each may clear its gradients just before its own backward pass.
+        # With several optimizers, each may clear its gradients just before its own backward pass.
         if self._are_left is not None and len(self._own) == 1:
             counts["gradients_left"] = self._are_left
         if self._scale is not None:
             counts["loss_scale"] = self._scale
-        # One tensor for all numbers, for each would take torch several calls.
+        # One tensor for all numbers saves several calls of torch per number.
         numbers = {n: float(count) for n, count in counts.items() if not isinstance(count, Tensor)}
         tensors = dict(zip(numbers, torch.tensor([*numbers.values()]).unbind(), strict=True))
         tensors |= {n: c.detach().float() for n, c in counts.items() if isinstance(c, Tensor)}
@@ -187,18 +187,18 @@ def has_gradient(optimizer: Optimizer) -> bool:
 
 
 def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
-    """Return the largest learning rate of an optimizer, the first one that is a tensor, or None."""
+    """Return the largest learning rate of an optimizer, or the first one that is a tensor."""
     rates = [group.get("lr") for group in optimizer.param_groups]
     tensors = [rate.detach() for rate in rates if isinstance(rate, Tensor)]
-    # To compare tensors with each other would make the host wait for the device.
+    # Comparing tensors would make the host wait for the device.
     numbers = (float(rate) for rate in rates if isinstance(rate, (int, float)))
     return tensors[0] if tensors else max(numbers, default=None)
 
 
 def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
-    """Yield the gradients of an optimizer; of a sharded one what this rank has.
+    """Yield the gradients of an optimizer; for sharded ones, this rank's part.
 
-    What one computes of a whole DTensor would wait for the other ranks.
+    Operations on a whole DTensor would wait for other ranks.
     """
     for parameter in parameters_of(optimizer):
         gradient = parameter.grad

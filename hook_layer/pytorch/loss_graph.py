@@ -1,7 +1,7 @@
-"""Finds the calls that a loss is computed of, by the names of the nodes of its graph.
+"""Finds the function calls that a loss is computed from, by node names in the autograd graph.
 
-Only views, copies, means and sums of elements, products with something that needs no gradient, and
-sums and differences may stand between.
+Between the call and the loss, only these are allowed: views, copies, means and sums of elements,
+products with a constant, sums and differences.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _RESHAPES: Final = frozenset(
     )
     for number in numbers
 )
-"""Nodes of what leaves the elements and their order as they are."""
+"""Nodes that keep the elements and their order."""
 _REDUCTIONS: Final = frozenset(f"{name}Backward{n}" for name in ("Mean", "Sum") for n in (0, 1))
 _PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
 _SUMS: Final = frozenset(f"{n}Backward0" for n in ("Neg", "Add", "Sub")) | {"RsubBackward1"}
 _LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _SUMS
-"""Nodes of what a loss may be computed by of its terms."""
+"""Nodes that are linear in a term of the loss."""
 _MOST_NODES: Final = 64
 
 
@@ -35,9 +35,9 @@ class Terms(NamedTuple):
     """The calls that a loss is the sum of.
 
     Attributes:
-        places: Each call, by its place.
+        places: Index of each call.
         is_multiplied: Whether the script multiplies any of them.
-        is_partial: Whether the sum has parts that are none of the calls.
+        is_partial: Whether the sum has other terms.
     """
 
     places: list[int]
@@ -46,11 +46,11 @@ class Terms(NamedTuple):
 
 
 def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> Terms:
-    """Return the calls that a loss is the sum of, but for constants; none if it is no such sum.
+    """Return the calls that a loss is a weighted sum of; no places if there are none.
 
     Args:
-        loss: What a backward pass is about to start from, one element.
-        nodes: The nodes of the graph that the calls have made.
+        loss: Start of a backward pass, one element.
+        nodes: Graph nodes of the calls.
         is_scaled: Whether a gradient scaler has multiplied the loss.
     """
     known = {id(node): place for place, node in enumerate(nodes)}
@@ -73,7 +73,7 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
 
 
 def _linear(node: Any) -> list[Any]:
-    """Return what a node is a sum of, but for signs; nothing if it computes something else."""
+    """Return the terms of a linear node; an empty list for any other node."""
     name = "" if node is None else node.name()
     if name not in _LINEAR:
         return []

@@ -1,8 +1,8 @@
-"""By what a script multiplies the value of a call to get its loss.
+"""Compares a loss with the value of the function call that it was computed from.
 
-A constant, as for accumulation, stays the same. A reward differs from step to step: then the call
-is not the loss. On a device the ratio of a step is known at the next saved step, so that training
-never waits for it.
+A constant ratio, as for accumulation, means that the call is the loss. With a varying factor, such
+as a reward, it is not. On a device, a ratio is read at the next saved step, so that training never
+waits for it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ __all__ = ["LossRatios"]
 
 _ROUNDING: Final = 1e-3
 _MOST_OF_PART: Final = 5.0
-"""A call stands for a loss that has other parts, too, if the loss was at first at most so many
-times its value."""
+"""Maximum first ratio of a loss with other terms to its call that stands for it."""
 
 
 class LossRatios:
-    """Decides by the ratio of loss and value whether a call stands for the loss."""
+    """Decides from the ratio of loss and value whether a call stands for the loss."""
 
     def __init__(self) -> None:
         self._first: dict[Hashable, float] = {}
@@ -35,18 +34,18 @@ class LossRatios:
     def accepts(
         self, key: Hashable, loss: Tensor, value: Tensor, *, is_part: bool, may_vary: bool
     ) -> bool:
-        """Return whether the ratios of a call, as far as they are known, are those of a loss.
+        """Return whether the known ratios allow that a call stands for the loss.
 
         Args:
-            key: The call.
-            loss: What the backward pass starts from, one element.
-            value: What the call returned, one element.
-            is_part: Whether the loss has other parts.
-            may_vary: Whether a factor from 0 to 1 may be another one in each step.
+            key: Identifies the call.
+            loss: Start of the backward pass, one element.
+            value: Value that the call returned, one element.
+            is_part: Whether the loss has other terms.
+            may_vary: Whether a factor from 0 to 1 may change between steps.
         """
         with torch.no_grad():
             whole, part = loss.detach().double().reshape(()), value.detach().double().reshape(())
-            # NaN is left for 0 / 0, and for values that are NaN themselves.
+            # NaN then means 0 / 0, or a value that is NaN itself.
             ratio = whole.nan_to_num(inf, inf, -inf) / part
         coming = self._coming.setdefault(key, [])
         coming.append(HostCopy(ratio) if ratio.is_cuda else HostCopy.of_host(ratio.cpu()))
@@ -57,7 +56,7 @@ class LossRatios:
         return key not in self._rejected
 
     def first(self, key: Hashable) -> float:
-        """Return the first ratio of a call; 1 while none is known."""
+        """Return the first ratio of a call; 1 if none is known."""
         return self._first.get(key, 1.0)
 
     def _is_of_loss(self, key: Hashable, ratio: float, *, is_part: bool, may_vary: bool) -> bool:
@@ -67,7 +66,7 @@ class LossRatios:
         if not isfinite(ratio) or not isfinite(first) or not ratio:
             return False
         if is_part:
-            # What may be negative, as the gain of a policy, is no prior: little may be the most.
+            # A negative other term, such as a policy's gain, may outweigh the call: reject it.
             return ratio >= 1 - _ROUNDING and first <= _MOST_OF_PART
         if may_vary and 0 < first <= 1 and 0 < ratio <= 1:
             return True

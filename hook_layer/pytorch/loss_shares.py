@@ -1,9 +1,9 @@
-"""The loss of a batch that a model divided by more than that batch.
+"""Converts a loss that is a share of an accumulated step into the mean of its own batch.
 
-Where gradients are accumulated, a Hugging Face `Trainer` tells the model how many targets all
-batches of the step have, `num_items_in_batch`, and its loss is the sum over one of them divided by
-that number: a share, so that the shares of a step add up to a mean. In evaluation the same model
-returns means. To be compared, a share has to be made the mean that it is a part of.
+With gradient accumulation, a Hugging Face `Trainer` passes the number of targets in all batches of
+the step, `num_items_in_batch`, to the model. The loss is then the sum over one batch divided by
+that number. In evaluation the same model returns means. To compare both, the share is converted
+into the mean of its batch.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _COMPILED: Final = "CompiledFunctionBackward"
 def mean_of_share(
     model: nn.Module, loss: Tensor, keywords: Mapping[str, Any], *, divides_sum: bool
 ) -> Tensor:
-    """Return the mean loss [] over the targets that a batch itself has.
+    """Return the mean loss [] over the targets of the batch itself.
 
     Args:
         model: The model that computed the loss.
         loss: The loss [] that it returned.
-        keywords: What it was called with by name.
-        divides_sum: Whether the loss is a sum that was divided: some models ignore the number of
-            targets. Of compiled code that is not known.
+        keywords: Its keyword arguments.
+        divides_sum: Whether the loss is a divided sum: some models ignore the number of targets.
+            This is unknown for compiled code.
 
     Returns:
-        The loss as it is, unless it was divided by the number of targets of more batches.
+        The loss, unchanged unless it was divided by the number of targets of several batches.
     """
     num_targets: Any = keywords.get("num_items_in_batch")
     if not _is_number(num_targets):
@@ -58,7 +58,7 @@ def _targets(keywords: Mapping[str, Any], *, is_shifted: bool) -> Tensor | None:
         return shifted
     if not isinstance(labels, Tensor):
         return None
-    # The first word is predicted from none before it, and is no target.
+    # The first word has no predecessor, and is not a target.
     return labels[..., 1:] if is_shifted else labels
 
 
@@ -67,7 +67,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_compiled(loss: Tensor) -> bool:
-    """Return whether compiled code computed a loss, or what it is a copy of."""
+    """Return whether compiled code computed a loss, or the tensor that it was copied from."""
     node: Any = loss.grad_fn
     for _ in range(_MOST_COPIES):
         if node is None or node.name().startswith(_COMPILED):

@@ -1,6 +1,6 @@
-"""Finds the losses of a step: of modules, of functions, and those that a script names.
+"""Finds the losses of a step: from loss modules, loss functions, and names that a script gives.
 
-Outside of saved steps nothing listens to losses, but for passes that may be validation by mistake.
+Outside of saved steps it listens only in passes that may be validation in training mode.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = ["LossTracer"]
 
 _MOST_INPUTS: Final = 4
 _MANY_LOSSES: Final = 64
-"""Losses of one step from which on its size is looked at, and not at forward passes alone."""
+"""Number of losses in a step from which on each loss checks the step's size."""
 
 
 class LossTracer(Part):
-    """Finds the losses of a step, and what they compare.
+    """Finds the losses of a step, and the tensors that they compare.
 
     Args:
-        capture: Captures tensors of the models whose losses they are.
+        capture: Captures tensors of the models.
         own_tensors: Knows whether the script names its losses.
         size: Ends steps that hold too much.
-        counts: Counts mistakes of the training loop.
+        counts: Counts faults of the training loop.
 
     Attributes:
-        scaling: Which losses are scaled, by how much.
-        turn: Decides which losses are of these models.
-        captures_unnamed_too: Whether a loss of a function is saved as `Loss_output_{i}` as well.
+        scaling: Which losses are scaled, and their scale.
+        turn: Decides which losses belong to these models.
+        captures_unnamed_too: Whether a function's loss is saved as `Loss_output_{i}` as well.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LossTracer(Part):
         self._size = size
         self._counts = counts
         self._functional = FunctionalLosses()
-        self._has_loss = False  # of a module, or one that the script names
+        self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
         self._asked: dict[tuple[Any, ...], bool] = {}
         self._modules = ModuleHooks(self._on_loss)
@@ -70,42 +70,42 @@ class LossTracer(Part):
     # Steps and passes ----------------------------------------------------------------------------
 
     def begin_step(self) -> None:
-        """Forget the losses of the step before."""
+        """Forget the losses of the previous step."""
         self._has_loss = False
         self.scaling.begin_step()
         self._functional.forget()
 
     @guarded("losses")
     def begin_pass(self) -> None:
-        """Forget what was computed before; the losses that follow are of a model's outputs."""
+        """Forget earlier calls; the following losses use a model's outputs."""
         self._functional.pass_begins()
 
     @guarded("losses")
     def begin_backward(self, args: tuple[Any, ...]) -> None:
-        """Capture what a backward pass is about to start from, if it has no name yet."""
+        """Capture the tensor that a backward pass starts from, unless it has a name already."""
         self._capture_roots(args[:1])
         self.scaling.backward_began()
 
     def divides_sum(self, loss: Tensor) -> bool:
-        """Return whether a loss is what a function of this pass summed up, times a factor."""
+        """Return whether a loss is a multiple of a sum that a function of this pass returned."""
         return self._functional.divides_sum(loss)
 
     def end_losses(self) -> None:
-        """Forget what was computed up to now: no loss of this step is to come."""
+        """Forget all calls so far: this step has no further loss."""
         self._functional.forget()
 
     def forget(self) -> None:
-        """Forget what a loss could be of, and which calls training goes by."""
+        """Forget all calls, and which calls the model is trained by."""
         self._functional.forget_all()
 
     # Listening -----------------------------------------------------------------------------------
 
     @guarded("losses")
     def listen(self, *, is_on: bool) -> None:
-        """Listen to losses from now on, or no more.
+        """Start or stop listening to losses.
 
-        Compiled models are compiled anew where a function that they call changes: there functions
-        are listened to until the end.
+        A compiled model is recompiled if a function that it calls changes. So for compiled models,
+        functions are listened to until the end.
         """
         if not is_on and not self._capture.has_compiled:
             self.stop_listening()
@@ -115,13 +115,13 @@ class LossTracer(Part):
             self._listening = [LOSS_FUNCTIONS.listen(self._on_function)]
 
     def stop_listening(self) -> None:
-        """Listen to no loss."""
+        """Stop listening to losses."""
         self._modules.watch_only(frozenset())
         while self._listening:
             self._listening.pop().remove()
 
     def stop(self) -> None:
-        """Take all hooks off."""
+        """Remove all hooks."""
         self.forget()
         self.stop_listening()
         self._modules.stop()
@@ -161,11 +161,11 @@ class LossTracer(Part):
 
     @guarded("losses")
     def capture(self, name: str, inputs: Any, outputs: Any) -> None:
-        """Capture a loss that is known by its module, or that the script reports.
+        """Capture a loss of a loss module, or one that the script reports.
 
         Args:
-            name: What it is called.
-            inputs: What it compares.
+            name: Name of the loss.
+            inputs: Tensors that it compares.
             outputs: Its value.
         """
         if self._modes.ignores_losses:
@@ -190,7 +190,7 @@ class LossTracer(Part):
                 self._capture_root(loss)
 
     def _capture_root(self, loss: Tensor) -> None:
-        """Capture a loss as that of the function that computed it, or as one without a name."""
+        """Capture a loss under the name of its function, or as one without a name."""
         unscaled = self.scaling.unscaled_loss(loss)
         is_scaled = self.scaling.scale_of(loss) is not None
         call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled)
@@ -209,7 +209,7 @@ class LossTracer(Part):
         self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
     def _asks_for_inputs(self, name: str) -> bool:
-        """Return whether any collection has what a loss compares, under its name or without one."""
+        """Return whether any collection contains a loss's inputs, with or without its name."""
         key = (self._collector.due_key, name)
         if key not in self._asked:
             names = [f"{each}_input_{n}" for each in (name, UNNAMED) for n in range(_MOST_INPUTS)]

@@ -1,4 +1,4 @@
-"""Decides whether a loss that is computed now is one of this hook's models."""
+"""Decides whether a loss belongs to this hook's models."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ __all__ = ["MANY_OTHERS", "LossTurn"]
 
 _FEW_OTHERS: Final = 3
 MANY_OTHERS: Final = 40
-"""Optimizer steps of others without a call of a watched model, after which losses are theirs: few
-after a step that is complete, many in one that is not. A gradient scaler counts them twice."""
+"""Optimizer steps of others since the last call of a watched model, after which losses are theirs:
+few after a complete step, many in an incomplete one. A gradient scaler counts twice.
+"""
 
 
 @dataclass
 class _Newest:
-    """The model that was called last, of all hooks."""
+    """The model that was called last, among all hooks."""
 
     model: ReferenceType[nn.Module] | None = None
 
@@ -34,7 +35,7 @@ _newest = _Newest()
 
 
 class LossTurn:
-    """Decides whether what is computed now is of this hook's models, or of something else.
+    """Decides whether a loss belongs to this hook's models, or to other code.
 
     Args:
         registered: The models.
@@ -42,7 +43,7 @@ class LossTurn:
         recorder: Knows whether the open step is complete.
 
     Attributes:
-        num_others: Optimizer steps of others since a model was called.
+        num_others: Steps of other optimizers since a model was called.
         has_graph: Whether the newest pass computes gradients.
     """
 
@@ -57,7 +58,7 @@ class LossTurn:
         self._thread = 0
 
     def begin_pass(self, model: nn.Module) -> None:
-        """Note that a model is called: losses that follow in this thread are its."""
+        """Note that a model is called: later losses in this thread belong to it."""
         _newest.model = ref(model)
         self._thread = threading.get_ident()
         self.has_graph = torch.is_grad_enabled()
@@ -68,10 +69,10 @@ class LossTurn:
 
     @property
     def is_over(self) -> bool:
-        """Whether another model is trained by now, and losses are its.
+        """Whether the script now trains another model, which losses belong to.
 
-        After the first optimizer step of others the loss of this model may still come: in a GAN it
-        is computed of the other's outputs.
+        After the first step of another optimizer, this model's loss may still follow: in a GAN, it
+        is computed from the other model's outputs.
         """
         if not self.num_others:
             return False
@@ -80,12 +81,12 @@ class LossTurn:
 
     @property
     def is_in_thread(self) -> bool:
-        """Whether this thread called a model last; other threads may train something else."""
+        """Whether this thread called a model last; other threads may train other models."""
         return self._thread in (0, threading.get_ident())
 
     @property
     def is_newest(self) -> bool:
-        """Whether this thread called a model last, and it is one of this hook, or part of one."""
+        """Whether this thread called a model last, and it belongs to this hook's models."""
         if threading.get_ident() != self._thread:
             return False
         newest = None if _newest.model is None else _newest.model()
@@ -94,8 +95,8 @@ class LossTurn:
     def trains_another(self, outputs: Any) -> bool:
         """Return whether a loss trains another model while this one is validated.
 
-        What is computed of a pass without gradients has none either. It is not decided where
-        somebody reports steps: a trainer's may begin without any pass.
+        A loss that is computed from a pass without gradients has none. The check applies only where
+        a trainer reports the steps, which may begin without any pass.
         """
         if self.has_graph or not self._modes.is_evaluating or not torch.is_grad_enabled():
             return False

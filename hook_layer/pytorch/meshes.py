@@ -1,4 +1,4 @@
-"""Which part of a model a rank has, as far as DTensors and pipelines know."""
+"""Finds this rank's part of a model, from DTensor meshes and pipelines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["first_of_shard_groups", "is_inferring_shapes", "stage_of"]
 
 _PIPELINE: Final = "torch.distributed.pipelining.stage"
 _INFERENCES: Final = frozenset({"_shape_inference", "_forward_metadata_inference"})
-"""Functions of it that call the model, by versions of torch."""
+"""Pipeline functions that call the model to infer shapes, in different versions of torch."""
 
 
 def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
-    """Return the first rank of each group of ranks that divide these parameters among them.
+    """Return the first rank of each group of ranks that share these parameters.
 
-    Dimensions of the mesh that divide nothing, such as those of pipeline stages and replicas, have
-    one group at each of their places.
+    Mesh dimensions without sharding, such as pipeline stages and replicas, have one group per
+    position.
     """
     divided: dict[int, tuple[Any, set[str]]] = {}
     for each in parameters:
@@ -41,7 +41,7 @@ def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
 
 
 def stage_of(model: nn.Module) -> int | None:
-    """Return the number of the pipeline stage that a model is; None if it is none."""
+    """Return the index of the pipeline stage of a model; None if it is not a stage."""
     kind = getattr(sys.modules.get(_PIPELINE), "_PipelineStageBase", None)
     if kind is None:
         return None
@@ -50,7 +50,7 @@ def stage_of(model: nn.Module) -> int | None:
 
 
 def is_inferring_shapes() -> bool:
-    """Return whether a pipeline calls the model with memory of any content, to learn of shapes."""
+    """Return whether a pipeline calls the model with uninitialized memory, to infer shapes."""
     module = sys.modules.get(_PIPELINE)
     if module is None:
         return False
@@ -63,10 +63,10 @@ def is_inferring_shapes() -> bool:
 
 
 def _root(mesh: Any) -> Any:
-    """Return the mesh that a part of one was taken from; torch has no public way."""
+    """Return the mesh that a submesh was taken from; torch has no public way."""
     find = getattr(mesh, "_get_root_mesh", None)
     if find is not None:
         return find()
-    from torch.distributed.device_mesh import _mesh_resources  # noqa: PLC0415 - gone since 2.9
+    from torch.distributed.device_mesh import _mesh_resources  # noqa: PLC0415 - removed in torch 2.9
 
     return _mesh_resources.get_root_mesh(mesh)

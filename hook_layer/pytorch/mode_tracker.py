@@ -1,4 +1,4 @@
-"""Follows which forward passes belong to steps, in which mode, and whether they train."""
+"""Tracks which forward passes belong to steps, their mode, and whether they train."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ModeTracker"]
 
 
 class ModeTracker:
-    """Follows which forward passes belong to steps.
+    """Tracks which forward passes belong to steps.
 
     Args:
         clock: Knows the mode.
@@ -29,7 +29,7 @@ class ModeTracker:
 
     @property
     def is_training(self) -> bool:
-        """Whether the newest forward pass can be one of training."""
+        """Whether the newest forward pass can be for training."""
         return self.steps.is_training
 
     @property

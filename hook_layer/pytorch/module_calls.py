@@ -1,8 +1,8 @@
 """Captures inputs and outputs of modules together, at the end of a forward pass.
 
-A call only appends references, with the number of writes to each tensor. The first call of a module
-captures at once and compares sums at the end of the pass, because torch does not count writes to
-`tensor.data` and of kernels of others. Modules whose tensors are written to are captured at once.
+Each call only stores references and the number of writes to each tensor. The first call of a module
+captures at once, and compares sums at the end of the pass, because torch does not count writes to
+`tensor.data` or by custom kernels. Modules whose tensors are overwritten are captured at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hook_layer.pytorch.values import WHOLE
 __all__ = ["ModuleCalls"]
 
 _MOST_HELD_BYTES: Final = 128 << 20
-"""Memory that references may hold which the forward pass would free."""
+"""Maximum memory kept by references that the forward pass would otherwise free."""
 _SUMMED: Final = PLAIN_TYPES | {torch.bfloat16, torch.int32, torch.int64}
 _WRITTEN_TO: Final = "it was written to during the forward pass; later steps capture it before"
 _raw_stream: Final[Callable[[int], int] | None] = getattr(
@@ -33,10 +33,10 @@ _raw_stream: Final[Callable[[int], int] | None] = getattr(
 
 
 class _Call(NamedTuple):
-    """Tensors of one call, with the number of writes to each when the call ended.
+    """Tensors of one call, with the number of writes to each at the end of the call.
 
     Attributes:
-        sums: Sums of their elements then; empty unless they are captured already.
+        sums: Sums of their elements at that time; empty unless they are captured already.
     """
 
     name: str
@@ -46,11 +46,11 @@ class _Call(NamedTuple):
 
 
 class ModuleCalls:
-    """Gathers the calls of modules in a step.
+    """Collects the calls of modules in a step.
 
-    At once are also captured tensors of compiled code, which uses memory again without notice, of
-    inference mode, which counts no writes, of other CUDA streams than that of the pass, and those
-    that are not dense. A tensor that is written to only in a later step is reported and left out.
+    Some tensors are captured at once: those of compiled code, which reuses memory without notice,
+    of inference mode, which does not count writes, of other CUDA streams, and those that are not
+    dense. A tensor that is overwritten only in a later step is reported and skipped.
     """
 
     def __init__(self, tensors: StepTensors, failures: FailureLog) -> None:
@@ -58,29 +58,29 @@ class ModuleCalls:
         self._capture_due = tensors.recorder.capture
         self._failures = failures
         self._calls: list[_Call] = []
-        self._held: set[int] = set()  # addresses of memory
+        self._held: set[int] = set()  # memory addresses
         self._held_bytes = 0
         self._is_in_pass = False
         self._stream = 0
-        self._unchanged: set[str] = set()  # modules whose tensors nobody wrote to
+        self._unchanged: set[str] = set()  # modules whose tensors are never overwritten
         self._changed: set[str] = set()
         self._compared: list[tuple[str, list[HostCopy]]] = []
 
     def pass_begins(self) -> None:
-        """Gather the calls from now on until the forward pass ends."""
+        """Collect calls from now on until the forward pass ends."""
         self.pass_ends()
         self._learn()
         self._is_in_pass = True
         self._stream = _current_stream()
 
     def pass_ends(self) -> None:
-        """Capture what was gathered."""
+        """Capture the collected calls."""
         self._is_in_pass = False
         if self._calls:
             self._capture()
 
     def add(self, name: str, inputs: Any, outputs: Any, *, is_compiled: bool) -> None:
-        """Note a call of a module; compiled code may soon use the memory of its tensors again."""
+        """Add a call of a module; compiled code may soon reuse the memory of its tensors."""
         due = self._tensors.due_of_call(name, inputs, outputs)
         if not due:
             return
@@ -106,7 +106,7 @@ class ModuleCalls:
             self._capture()
 
     def forget(self) -> None:
-        """Release what was gathered."""
+        """Release the collected calls."""
         self._is_in_pass = False
         self._take()
 
@@ -117,7 +117,7 @@ class ModuleCalls:
         return calls
 
     def _capture(self) -> None:
-        """Capture the tensors of all calls that nobody wrote to, and learn from the others."""
+        """Capture the tensors of all calls that were not overwritten, and learn from the others."""
         found: dict[str, PlannedTensor] = {}
         for call in self._take():
             tensors = [tensor for tensor, _ in call.tensors.values()]
@@ -135,7 +135,7 @@ class ModuleCalls:
         self._capture_due(found)
 
     def _learn(self) -> None:
-        """Note the modules whose tensors were compared, as far as the results have arrived."""
+        """Record which modules overwrite their tensors, from results that have arrived."""
         compared, self._compared = self._compared, []
         for name, results in compared:
             if not all(result.has_arrived() for result in results):
@@ -171,7 +171,7 @@ def _sum(tensor: Tensor) -> Tensor:
 
 
 def _is_same(before: Tensor, tensor: Tensor) -> HostCopy:
-    """Return whether a tensor has the sum that it had, known once a device has compared."""
+    """Return whether a tensor still has the given sum; the result arrives from the device later."""
     same = torch.isclose(before, _sum(tensor), rtol=0.0, atol=0.0, equal_nan=True)
     return HostCopy(same) if same.is_cuda else HostCopy.of_host(same.cpu())
 

@@ -1,4 +1,4 @@
-"""Forward hooks of modules, put there only for steps that need them."""
+"""Sets forward hooks on modules only in steps that need them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["ModuleHooks"]
 class ModuleHooks:
     """Calls back after the forward pass of chosen modules.
 
-    Compiled code neither notices hooks that come later nor is made anew when they go. So where
-    torch.compile meets a hook, that hook stays.
+    Compiled code neither notices new hooks nor is recompiled when they are removed. So a hook that
+    torch.compile has seen stays.
 
     Args:
-        callback: Its owner is known weakly.
-        always_call: Whether it is called after passes that raise, too; then outputs are None.
+        callback: The method. Its owner is referenced weakly.
+        always_call: Whether to call it, with outputs None, after passes that raise.
     """
 
     def __init__(self, callback: ModuleCallback, *, always_call: bool = False) -> None:
@@ -38,18 +38,18 @@ class ModuleHooks:
         return bool(self._numbers)
 
     def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
-        """Watch these modules, and no others but the compiled ones."""
+        """Watch exactly these modules, and the compiled ones."""
         for module in self._numbers.keys() - modules - self._compiled:
             own_hooks.take(module, self._numbers.pop(module))
         self._watch(modules)
 
     def keep(self, modules: AbstractSet[nn.Module]) -> None:
-        """Watch these modules until `stop`: torch.compile is about to see them."""
+        """Watch these modules until `stop`, because torch.compile is about to see them."""
         self._compiled |= modules
         self._watch(modules)
 
     def stop(self) -> None:
-        """Take all hooks off."""
+        """Remove all hooks."""
         self._compiled.clear()
         self.watch_only(frozenset())
 

@@ -1,4 +1,4 @@
-"""The modules that were registered, and what they and their parameters are called.
+"""Registered modules, and the names of their parts and parameters.
 
 Names are those of the model without wrappers: torch.compile, DistributedDataParallel,
 FullyShardedDataParallel and activation checkpointing add no part to a name.
@@ -25,13 +25,13 @@ _Parameters = dict[str, nn.Parameter]
 
 
 class RegisteredModules:
-    """Models and losses that were registered, all without the wrappers of torch.compile.
+    """Registered models and losses, without the wrappers of torch.compile.
 
-    They are known weakly: a script may train many models, one after the other.
+    They are referenced weakly: a script may train many models in turn.
 
     Attributes:
         models: Names of the models.
-        names: Names of the modules of all models; those of the models and of wrappers, too.
+        names: Names of all modules of the models, including the models and wrappers.
         losses: Names of the losses.
     """
 
@@ -52,7 +52,7 @@ class RegisteredModules:
         """Add a model, and return it without its wrapper.
 
         Raises:
-            HookConfigurationError: It is no module, or was registered before.
+            HookConfigurationError: It is not a module, or is already registered.
         """
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
@@ -81,7 +81,7 @@ class RegisteredModules:
         """Add a loss, and return it without its wrapper; None if it was added before.
 
         Raises:
-            HookConfigurationError: It is no module.
+            HookConfigurationError: It is not a module.
         """
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(
@@ -94,7 +94,7 @@ class RegisteredModules:
         return loss
 
     def remove(self, module: nn.Module) -> bool:
-        """Forget a model, with models in it, or a loss; say whether there was one."""
+        """Forget a model (with models in it) or a loss; return whether it was known."""
         parts = [part for part in module.modules() if is_a_key(part)]
         models = [part for part in parts if part in self.models]
         for model in models:
@@ -111,7 +111,7 @@ class RegisteredModules:
         return self.losses[loss]
 
     def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-        """Return a model's parameters with their full names, also those without a shape yet."""
+        """Return a model's parameters by full name, including those without a shape yet."""
         prefix = self.models[model]
         if self._flat_parts is None:
             self._flat_parts = FlatParts()
@@ -125,7 +125,7 @@ class RegisteredModules:
                 yield name, parameter
 
     def look_for_flat_parts(self) -> None:
-        """Look again for flat parameters: models may have been wrapped since."""
+        """Search for flat parameters again: models may have been wrapped since."""
         self._flat_parts = None
         self._parts.clear()
 
@@ -135,11 +135,11 @@ class RegisteredModules:
         return bool(self._parts)
 
     def part_of(self, name: str) -> FlatPart | None:
-        """Return what this rank has of a flat parameter's original one; None of a plain one."""
+        """Return this rank's part of a parameter in a flat one; None for a plain parameter."""
         return self._parts.get(name)
 
     def adopt_unregistered(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """Add and return the parameters that got a gradient though a model lacks them."""
+        """Add and return parameters that have a gradient but are not listed by the model."""
         if model not in self._unregistered:
             self._unregistered[model] = unregistered_parameters(model)
         waiting = self._unregistered[model]
@@ -155,7 +155,7 @@ class RegisteredModules:
             yield from self.named_parameters(model)
 
     def named_like(self, is_wanted: Callable[[str], bool]) -> set[nn.Module]:
-        """Return the modules, other than losses and wrappers, whose name is wanted."""
+        """Return the modules with a wanted name, except losses and wrappers."""
         return {
             module
             for module, name in self.names.items()
@@ -164,14 +164,14 @@ class RegisteredModules:
 
 
 def is_a_key(module: nn.Module) -> bool:
-    """Return whether a module can be looked up in a dict."""
-    # The hash of torchmetrics changes with what a metric has counted: it would never be found.
+    """Return whether a module can be a dict key."""
+    # The hash of a torchmetrics metric changes with its state, so a dict would not find it again.
     return type(module).__hash__ is nn.Module.__hash__
 
 
 def is_wrapper(module: nn.Module) -> bool:
-    """Return whether a module is what torch.compile puts around another one."""
-    # Its class lives in torch._dynamo, which takes seconds to import.
+    """Return whether a module is the wrapper of torch.compile."""
+    # Importing the class from torch._dynamo takes seconds.
     return type(module).__name__ == "OptimizedModule"
 
 

@@ -1,6 +1,6 @@
-"""Lets one hook of a process watch a module: the one that registered it last.
+"""Makes the newest hook replace older hooks of the same module.
 
-A cell of a notebook that makes a hook is run again and again, on the same model.
+For example, a notebook cell that creates a hook may run again on the same model.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _loops: Final[WeakSet[TrainingLoop]] = WeakSet()
 
 
 def watch_alone(loop: TrainingLoop, module: nn.Module) -> None:
-    """Let the loops of older hooks follow a model or loss no more, for this one is about to."""
+    """Make older hooks release a model or loss that this one is about to watch."""
     for older in list(_loops):
         if older is not loop and older.is_active:
             older.release(module)
     _loops.add(loop)
-    # What hooks have left that are gone: no garbage collector may change what a pass goes through.
+    # Also remove calls of deleted hooks, so that garbage collection cannot change a running pass.
     drop_calls(module, None)
     for hooks in (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks):  # noqa: SLF001
         own_hooks.drop(lambda call: isinstance(call, OptimizerCall) and call.is_dead, hooks)
@@ -38,7 +38,7 @@ def watch_alone(loop: TrainingLoop, module: nn.Module) -> None:
 
 
 def drop_calls(module: nn.Module, owner: object) -> None:
-    """Drop the calls of an owner from a module and its parts; None: of those that are gone."""
+    """Remove the calls of an owner, or with None of deleted owners, from a module and its parts."""
 
     def is_dropped(hook: Any) -> bool:
         return isinstance(hook, ModuleCall) and hook.is_of(owner)

@@ -1,4 +1,4 @@
-"""Calls the methods that a subclass of `Hook` overrides, when and as the original calls them."""
+"""Calls methods that a subclass of `Hook` overrides, like the original library does."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OF_MODULES = ("forward_hook", "_write_inputs", "_write_outputs")
 
 @dataclass(frozen=True)
 class OverriddenMethods:
-    """Which of the original's methods a subclass of `Hook` overrides.
+    """Lists the original's methods that a subclass of `Hook` overrides.
 
-    An overridden method replaces the hook's own way to the same tensors: otherwise a subclass could
-    not leave a tensor out, and inputs and outputs would be counted twice.
+    An overridden method replaces the hook's own capture of the same tensors. Otherwise a subclass
+    could not skip a tensor, and inputs and outputs would be counted twice.
 
     Attributes:
         begins_steps: `forward_pre_hook`, called before each forward pass of a model.
@@ -41,7 +41,7 @@ class OverriddenMethods:
 
     @classmethod
     def of(cls, hook_type: type, base: type) -> OverriddenMethods:
-        """Return what a subclass overrides."""
+        """Return the methods that a subclass overrides."""
 
         def overrides(*names: str) -> bool:
             return any(getattr(hook_type, name) is not getattr(base, name) for name in names)
@@ -53,7 +53,7 @@ class OverriddenMethods:
     def register(
         self, hook: Hook, model: nn.Module, registered: RegisteredModules
     ) -> Iterator[Any]:
-        """Register the overridden methods with a model, but for `forward_pre_hook`.
+        """Register the overridden methods, except `forward_pre_hook`, with a model.
 
         Yields:
             torch's handles.

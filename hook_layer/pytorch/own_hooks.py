@@ -1,8 +1,8 @@
-"""Hooks of ours in torch's objects: no copy has them, and they take no number from other hooks.
+"""Registers Stepwatch's hooks with torch: they are not copied, and use no hook ids of torch.
 
-torch numbers all hooks of a process, and copies and stores a module with its hooks by these
-numbers. Ours have numbers of their own. Where a dict of hooks is copied, pickled or sent to a
-process, those with our numbers are left out: a copy is as if the model had never been watched.
+torch numbers all hooks of a process, and copies and stores a module with its hooks by number.
+Stepwatch's hooks have ids of their own. Copies and pickles of a dict of hooks leave these ids out,
+so a copied module behaves as if it had never been watched.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from torch.utils.hooks import RemovableHandle
 __all__ = ["drop", "put", "register", "take"]
 
 _FIRST: Final = int.from_bytes(b"Stepwatc", "big")
-"""The first of our numbers: nobody else counts up to it."""
+"""The first id of Stepwatch's hooks; torch never counts this far."""
 _NUM: Final = 1 << 40
 _numbers = itertools.count(_FIRST)
 
 
 def register(function: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> Any:
-    """Register a hook of ours by a function of torch, and return torch's handle.
+    """Register a hook with a function of torch.
 
     Returns:
-        The handle.
+        torch's handle.
     """
     _leave_out_of_copies()
     others = RemovableHandle.next_id
@@ -41,31 +41,31 @@ def register(function: Callable[..., Any], hook: Callable[..., Any], **options: 
 
 
 def put(module: nn.Module, hook: Callable[..., Any], *, always_call: bool = False) -> int:
-    """Put a forward hook of ours, called with keyword arguments, on a module; return its number.
+    """Set a forward hook with keyword arguments on a module.
 
-    torch's own way takes ten times as long, and a saved step puts hundreds.
+    torch's own function takes ten times as long, and a saved step sets hundreds.
 
     Returns:
-        Its number, for `take`.
+        The hook's id, for `take`.
     """
     _leave_out_of_copies()
     number = next(_numbers)
     module._forward_hooks[number] = hook  # noqa: SLF001
     module._forward_hooks_with_kwargs[number] = True  # noqa: SLF001
-    if always_call:  # also where the pass raises an exception
+    if always_call:  # also if the pass raises an exception
         module._forward_hooks_always_called[number] = True  # noqa: SLF001
     return number
 
 
 def take(module: nn.Module, number: int) -> None:
-    """Take off the hook that `put` gave this number."""
+    """Remove the hook with an id that `put` returned."""
     module._forward_hooks.pop(number, None)  # noqa: SLF001
     module._forward_hooks_with_kwargs.pop(number, None)  # noqa: SLF001
     module._forward_hooks_always_called.pop(number, None)  # noqa: SLF001
 
 
 def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]) -> None:
-    """Drop some hooks of ours, and the flags that are registered under their numbers."""
+    """Remove some of Stepwatch's hooks, and the flags with their ids."""
     for number in [number for number, hook in hooks.items() if is_dropped(hook)]:
         for registered in (hooks, *flags):
             registered.pop(number, None)
@@ -73,7 +73,7 @@ def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[
 
 @cache
 def _leave_out_of_copies() -> None:
-    # The only place that copy, pickle and all that is built on them pass.
+    # Copying, pickling and everything built on them use this entry.
     reduced: Callable[[Any], Any] = copyreg.dispatch_table.get(OrderedDict, OrderedDict.__reduce__)
 
     def reduced_without_ours(hooks: OrderedDict[Any, Any]) -> Any:

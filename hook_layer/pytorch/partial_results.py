@@ -1,4 +1,4 @@
-"""The statistics of tensors by those of their rows, as devices give them."""
+"""Combines partial statistics from devices into statistics of tensors."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["combined"]
 def combined(
     sizes: Sequence[int], num_rows: Sequence[int], partials: NDArray[np.float64]
 ) -> list[tuple[float, ...]]:
-    """Combine the rows' partial results to a row of statistics for each tensor.
+    """Combine the partial results of rows into one row of statistics per tensor.
 
     Args:
         sizes: Numbers of the tensors' elements, [T].
         num_rows: How many rows each tensor has, [T].
-        partials: Of all their rows, in this order, what `hook_layer.pytorch.device_statistics`
-            computes of each, [P, 10].
+        partials: Partial results of all rows, in order, as computed by
+            `hook_layer.pytorch.device_statistics`, [P, 10].
     """
     starts: NDArray[np.int64] = np.cumsum(num_rows) - np.array(num_rows)
     count, num_nan, low, high, factor, total, rest, mean, absolute, squared = partials.T
     counts, num_nans = np.add.reduceat(count, starts), np.add.reduceat(num_nan, starts)
     lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
     with np.errstate(all="ignore"):
-        # In units of about the tensor's largest element nothing overflows or vanishes.
+        # Scaling by about the tensor's largest element prevents overflow and underflow.
         largest = np.maximum(np.maximum(highs, -lows), np.finfo(np.float64).tiny)
         unit = np.ldexp(1.0, np.frexp(largest)[1] - 1)
         scale = 1 / factor / np.repeat(unit, num_rows)

@@ -1,4 +1,4 @@
-"""The ranks of torch.distributed that a run has, and their agreements."""
+"""Ranks of a torch.distributed run, and their agreements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["TorchRanks"]
 
 
 class TorchRanks(Workers):
-    """The ranks of a run that torch.distributed runs."""
+    """The ranks of a torch.distributed run."""
 
     supports_auto = True
 
@@ -26,16 +26,16 @@ class TorchRanks(Workers):
         self._group: HookGroup | None = None
 
     def form_group(self, name: str) -> None:
-        """Make this hook one of a group, which has a hook of the same name in each rank."""
+        """Join a group that has a hook of the same name in each rank."""
         self._group = HookGroup(name)
 
     def announce_start(self, start: Callable[[], RunStart]) -> None:
-        """Let other ranks that begin earlier than this one not wait."""
+        """Announce the run's start to other ranks that may already wait for it."""
         if self._group is not None:
             self._group.announce(lambda: start().to_json())
 
     def agree_on_stop(self, listener: StopListener, model: str, poll_s: float) -> None:
-        """Let the run stop in all ranks before the same step; `model` is the same in all."""
+        """Stop the run before the same step in all ranks; `model` is the same in all."""
         group = None if self._group is None else self._group.stop_group(model)
         if group is None:
             return
@@ -49,16 +49,16 @@ class TorchRanks(Workers):
         return rank_and_size()
 
     def shared_start(self, start: RunStart) -> RunStart:
-        """Return where all ranks begin: what rank 0 decided."""
+        """Return the start of the run that rank 0 decided."""
         if self._group is None:
             return start
         return RunStart.from_json(self._group.shared_text(start.to_json))
 
     def rank_groups(self) -> Iterable[int]:
-        """Return one rank of each pipeline stage and shard group, where they are known."""
+        """Return one rank of each pipeline stage and shard group, if they are known."""
         return first_of_shard_groups(p for _, p in self._registered.all_named_parameters())
 
     def pipeline_stage(self) -> int | None:
-        """Return the number of the pipeline stage that this rank trains; None without any."""
+        """Return the index of this rank's pipeline stage; None without pipelines."""
         stages = map(stage_of, self._registered.models)
         return next((stage for stage in stages if stage is not None), None)

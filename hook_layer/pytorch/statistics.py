@@ -1,7 +1,7 @@
-"""The statistics of many torch tensors at once.
+"""Computes statistics of many torch tensors together.
 
-The writer computes those of small tensors on the host, of one copy. Large ones are read in place,
-and those on an accelerator are computed there, all together.
+The writer computes those of small tensors on the host, from one copy. Large host tensors are read
+in place. Statistics of tensors on an accelerator are computed there, all together.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunke
 __all__ = ["DeviceRows", "TorchStatistics", "torch_statistics"]
 
 _MOST_COPIED_BYTES: Final = 64 << 20
-"""Of small tensors whose statistics the writer computes; those beyond are read at once."""
+"""Maximum size of small tensors that are copied for the writer; further ones are read at once."""
 _Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
 
 
 @dataclass(slots=True)
 class DeviceRows:
-    """Statistics of several tensors on their way from a device.
+    """Statistics of several tensors in transfer from a device.
 
     Attributes:
-        batch: What has them.
-        first: Place of the first of them there.
-        nbytes: Memory that they take up.
+        batch: The batch that contains them.
+        first: Index of the first tensor in the batch.
+        nbytes: Memory used.
     """
 
     batch: DeviceStatistics
@@ -49,14 +49,14 @@ class DeviceRows:
 
 @dataclass(slots=True)
 class _DeviceRow:
-    """Statistics on their way from a device: which of them."""
+    """One tensor's statistics in a transfer from a device."""
 
     batch: DeviceStatistics
     number: int
 
 
 class TorchStatistics:
-    """Statistics that are known, or come of snapshots or from devices when they are asked for."""
+    """Statistics that are known, or are read from snapshots or devices on demand."""
 
     __slots__ = ("_entries", "_known", "nbytes")
 
@@ -81,14 +81,14 @@ def torch_statistics(
     copies: Sequence[Snapshot | None] | None = None,
     batches: DeviceBatches | None = None,
 ) -> TorchStatistics:
-    """Return the statistics of tensors as they are now, in the order of the tensors.
+    """Return the current statistics of tensors, in the order of the tensors.
 
     A tensor that occurs several times is read once.
 
     Args:
         tensors: Any shapes, types and devices.
-        copies: For each tensor its snapshot, where there is one.
-        batches: What those on devices join, to be sent to the host with others.
+        copies: Each tensor's snapshot, if there is one.
+        batches: Device batches to join, which are sent to the host together.
     """
     entries: dict[int, _Entry] = {}  # by the id of the tensor
     on_host: dict[int, Tensor] = {}
@@ -118,7 +118,7 @@ def torch_statistics(
 
 
 def _add_host_statistics(entries: dict[int, _Entry], tensors: Mapping[int, Tensor]) -> int:
-    """Copy small tensors for the writer, and read large ones; return the bytes of the copies."""
+    """Copy small tensors for the writer, read large ones, and return the size of the copies."""
     small: dict[int, Tensor] = {}
     nbytes = 0
     for key, tensor in tensors.items():

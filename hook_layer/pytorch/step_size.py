@@ -1,4 +1,4 @@
-"""Notices a step that holds as much as may wait for the writer."""
+"""Detects a step that holds more data than may wait for the writer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["StepSize"]
 logger = logging.getLogger("stepwatch")
 
 _CHECKED_AGAIN: Final = 1.1
-"""Growth of the number of tensors after which their bytes are summed again: that takes long."""
+"""Growth of the number of tensors after which their bytes are summed again, which is slow."""
 
 
 class StepSize:
-    """Notices a step that holds too much, as one whose optimizer never steps."""
+    """Detects a step that holds too much data, such as one whose optimizer never steps."""
 
     def __init__(self, recorder: Recorder, collector: Collector, max_bytes: float) -> None:
         self._recorder = recorder
@@ -31,7 +31,7 @@ class StepSize:
         self._num_checked = 0
 
     def is_full(self) -> bool:
-        """Return whether the open step holds as much as may wait for the writer, and log that."""
+        """Return whether the open step holds as much as may wait for the writer; log it."""
         record = self._recorder.record
         if record is None or record.num_tensors <= self._num_checked * _CHECKED_AGAIN:
             return False
@@ -50,7 +50,7 @@ class StepSize:
         return True
 
     def end_if_full(self) -> bool:
-        """End the open step if it is full, and save nothing until the next; say whether it was."""
+        """If the open step is full, end it and save nothing until the next; return that."""
         if not self.is_full():
             return False
         self._recorder.end_step()

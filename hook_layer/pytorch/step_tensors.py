@@ -19,9 +19,9 @@ __all__ = ["MAX_CALLS_A_STEP", "PlannedTensor", "StepTensors"]
 logger = logging.getLogger("stepwatch")
 
 PlannedTensor: TypeAlias = "tuple[Tensor, TensorPlan]"
-"""A tensor, and what is stored of it."""
+"""A tensor, and the plan of what to store."""
 MAX_CALLS_A_STEP: Final = 10_000
-"""How many tensors a module may have in one step, as `name_output_0` and so on."""
+"""Maximum number of tensors of a module in one step, as `name_output_0` and so on."""
 
 
 class StepTensors:
@@ -38,18 +38,18 @@ class StepTensors:
         self._has_warned = False
 
     def begin_step(self) -> None:
-        """Count calls from 0 again."""
+        """Restart counting at 0."""
         self._counts.clear()
 
     def count(self, prefix: str) -> int:
-        """Return how many tensors of a prefix this step has."""
+        """Return the number of tensors with a prefix in this step."""
         return self._counts.get(prefix, 0)
 
     def numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
-        """Return the tensors in a value under `{prefix}{i}`; i continues counting in a step.
+        """Return the tensors in a value as `{prefix}{i}`; `i` continues counting within a step.
 
-        There are at most `MAX_CALLS_A_STEP`: a loss that another model continues with, after the
-        last step of this one, would fill that step without end.
+        At most `MAX_CALLS_A_STEP`: otherwise, a loss used by another model after the last step of
+        this one would fill that step without limit.
         """
         tensors = tensors_in(value)
         first = self._counts.get(prefix, 0)
@@ -60,7 +60,7 @@ class StepTensors:
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
 
     def due_of_call(self, name: str, inputs: Any, outputs: Any) -> dict[str, PlannedTensor]:
-        """Return inputs and outputs of a call that are due and can be read, with their plans."""
+        """Return due and readable inputs and outputs of a call, with their plans."""
         found: dict[str, PlannedTensor] = {}
         plan, counts = self._collector.plan, self._counts
         for prefix, value in ((f"{name}_input_", inputs), (f"{name}_output_", outputs)):
@@ -78,7 +78,7 @@ class StepTensors:
         return found
 
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
-        """Capture those of the tensors that are due and can be read."""
+        """Capture the due and readable tensors among the given ones."""
         planned = self._collector.planned(tensors, member_of).items()
         self.recorder.capture({name: due for name, due in planned if is_capturable(due[0])})
 

@@ -21,16 +21,16 @@ __all__ = ["WITHOUT_TRAINING", "Pass", "StepBounds", "is_recomputing"]
 logger = logging.getLogger("stepwatch")
 
 WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
-"""Modes in which no optimiser steps."""
-_PATIENCE: Final = 10  # steps, for each registered optimiser
+"""Modes in which no optimizer steps."""
+_PATIENCE: Final = 10  # steps of other optimizers, per registered optimizer
 _MOST_WRAPPERS: Final = 8
-_ADVISED_AFTER: Final = 5  # steps of an optimiser
+_ADVISED_AFTER: Final = 5  # steps of an optimizer
 
 
 class Pass(Enum):
-    """What a forward pass is to the steps.
+    """Role of a forward pass in the sequence of steps.
 
-    `BEGINS_ANEW`: it begins the step that is open once more, for what came before was for others.
+    `BEGINS_ANEW` restarts the open step, because the earlier passes were for other models.
     """
 
     BEGINS = auto()
@@ -42,31 +42,31 @@ class Pass(Enum):
 class StepBounds:
     """Decides where steps begin and end.
 
-    Each forward pass of a registered model is a step, unless optimisers are registered. Then a step
-    begins with the first pass after the one before, and is complete when every optimiser has
-    stepped, or was about to and a `GradScaler` skipped it. Passes that cannot train belong to no
-    step then: without gradients, or of a model in evaluation mode. Steps do not wait forever for an
-    optimiser. Another one that trains its parameters replaces it if it is gone, and it is left out
-    if it never steps. In the modes EVAL and PREDICT each pass is a step.
+    Each forward pass of a registered model is a step, unless optimizers are registered. Then a step
+    begins with the first pass after the previous step. It is complete when every optimizer has
+    stepped, or was about to and a `GradScaler` skipped it. Passes that cannot train (without
+    gradients, or of a model in evaluation mode) then belong to no step. A new optimizer for the
+    same parameters replaces one that was deleted. A registered optimizer that never steps is
+    dropped. In the modes EVAL and PREDICT each pass is a step.
 
     Attributes:
         is_outside_steps: Whether the newest forward pass belongs to no step.
-        is_training: Whether it can be one of training.
+        is_training: Whether it can be for training.
         is_open: Whether a step began and did not end.
-        by_optimizer: Whether a step is one of the optimisers'.
-        begins_before_closure: Whether a step has begun before an optimizer calls the closure that
-            has its passes.
-        trains_without_gradient: Whether the optimizers step though no gradients are computed, so
-            that a forward pass without gradients counts as one of training.
+        by_optimizer: Whether optimizers decide where steps end.
+        begins_before_closure: Whether a step begins before an optimizer calls the closure that
+            contains its passes.
+        trains_without_gradient: Whether the optimizers step without computed gradients, so that a
+            forward pass without gradients counts as training.
     """
 
     def __init__(self) -> None:
         self.is_outside_steps = self.is_training = self.trains_without_gradient = False
         self.is_open = self.by_optimizer = self.begins_before_closure = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
-        # By each of them, as numbers: torch swaps no parameter that has weak references.
+        # Parameter ids by optimizer; weak references would prevent torch from swapping parameters.
         self._trained: dict[int, frozenset[int]] = {}
-        # In this step, and in the last one that any did in. By number: some may have no hash.
+        # Optimizers of this step and of the last step with any, by id: some are not hashable.
         self._stepped: dict[int, ReferenceType[Optimizer]] = {}
         self._stepped_before: dict[int, ReferenceType[Optimizer]] = {}
         self._num_optimizer_steps = self._num_passes = self._num_shared = 0
@@ -74,17 +74,17 @@ class StepBounds:
 
     @property
     def knows_optimizers(self) -> bool:
-        """Whether it decides by itself which optimisers count."""
+        """Whether it knows which optimizers count, so that the caller need not check parameters."""
         return self.by_optimizer
 
     def others_stepped(self) -> None:
-        """Note that an optimizer has stepped that trains none of our parameters."""
+        """Note a step of an optimizer that trains none of the hook's parameters."""
 
     def add(self, optimizer: object) -> None:
-        """Make a step one of this optimiser, and of the others that were added.
+        """Count one step per step of this and all other added optimizers.
 
         Raises:
-            HookConfigurationError: It is no optimiser.
+            HookConfigurationError: It is not an optimizer.
         """
         plain = _unwrapped(optimizer)
         if not isinstance(plain, Optimizer):
@@ -97,7 +97,7 @@ class StepBounds:
         self._trained[id(plain)] = frozenset(map(id, parameters_of(plain)))
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
-        """Return what the forward pass that is about to begin is to the steps."""
+        """Return the role of the forward pass that is about to begin."""
         self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
         self.is_outside_steps = False
         if mode in WITHOUT_TRAINING or not self.by_optimizer:
@@ -128,7 +128,7 @@ class StepBounds:
         self.is_open = False
 
     def optimizer_steps(self, optimizer: Optimizer) -> None:
-        """Note that an optimiser is about to step: so the pass before was one of training."""
+        """Note that an optimizer is about to step: the previous pass was for training."""
         if self._was_in_evaluation and not self._trains_in_evaluation:
             self._trains_in_evaluation = True
             if optimizer in self._optimizers and not self.is_open:
@@ -138,9 +138,9 @@ class StepBounds:
                 )
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
-        """Note that an optimiser of our parameters has stepped; does that complete the step?
+        """Note a step of an optimizer of the hook's parameters; return whether that ends the step.
 
-        By default it does once all have that stepped in the step before.
+        By default, a step ends when all optimizers of the previous step have stepped.
         """
         if not self.by_optimizer:
             self._advise()
@@ -165,12 +165,12 @@ class StepBounds:
         return not missing
 
     def _have_all_stepped(self) -> bool:
-        """Return whether all have that did in the step before, but for those that are gone."""
+        """Return whether all existing optimizers of the previous step have stepped."""
         before = self._stepped_before.items()
         return all(key in self._stepped or known() is None for key, known in before)
 
     def _advise(self) -> None:
-        """Log once that the script's idea of a step is likely to be another one."""
+        """Log once that a step of the script probably has several forward passes."""
         self._num_shared += self._num_passes > 1
         if self._num_shared == _ADVISED_AFTER and self._num_passes > 1:
             logger.warning(
@@ -181,12 +181,12 @@ class StepBounds:
         self._num_passes = 0
 
     def _sharing(self, optimizer: Optimizer) -> set[int]:
-        """Return the ids of registered optimisers that train some of its parameters."""
+        """Return the ids of registered optimizers that train some of its parameters."""
         own = set(map(id, parameters_of(optimizer)))
         return {key for key, known in self._trained.items() if known & own}
 
     def _takes_over(self, optimizer: Optimizer, sharing: set[int], *, is_patient: bool) -> bool:
-        """Let an optimiser take the place of those that are gone, or are waited for since long."""
+        """Let an optimizer replace those that were deleted or have not stepped for long."""
         alive = {id(other): other for other in self._optimizers}
         replaced = {
             key for key in sharing if key not in alive or not (is_patient or key in self._stepped)
@@ -218,7 +218,7 @@ class StepBounds:
         )
 
     def _can_train(self, model: nn.Module, inputs: Any) -> bool:
-        # A checkpoint runs its part without gradients first, with inputs that require some.
+        # Activation checkpointing first runs without gradients, on inputs that require some.
         if not torch.is_grad_enabled() and not any(t.requires_grad for t in tensors_in(inputs)):
             self._was_in_evaluation = False
             return self.trains_without_gradient and model.training
@@ -227,12 +227,12 @@ class StepBounds:
 
 
 def is_recomputing() -> bool:
-    """Return whether a forward pass is repeated for the backward pass that this thread is in."""
+    """Return whether this thread repeats a forward pass for its backward pass."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - no public way
 
 
 def _unwrapped(optimizer: object) -> object:
-    # Lightning and Accelerate put wrappers around optimisers, whose steps torch does not see.
+    # torch does not see steps of the optimizer wrappers of Lightning and Accelerate.
     for _ in range(_MOST_WRAPPERS):
         inner = getattr(optimizer, "optimizer", None)
         if inner is optimizer or not (isinstance(inner, Optimizer) or hasattr(inner, "optimizer")):

@@ -1,7 +1,6 @@
-"""Tensors that are captured together: one copy, or one kernel, for all of a device and type.
+"""Captures tensors together: one copy, or one kernel, per device and type.
 
-The training thread does a few things for each tensor only. Objects for single tensors are made by
-the writer.
+The training thread does little for each tensor. The writer creates the objects of single tensors.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ __all__ = ["TorchBatch", "join"]
 _Planned = tuple[Tensor, TensorPlan]
 _Named = tuple[str, Tensor, TensorPlan]
 _MOST_COPIED_BYTES: Final = 64 << 20
-"""Of the copies of one capture; tensors beyond are captured one by one."""
+"""Maximum size of all copies of one capture; further tensors are captured one by one."""
 
 
 def join(
     tensors: Mapping[str, _Planned], *, has_values: bool
 ) -> tuple[list[TorchBatch], dict[str, _Planned]]:
-    """Return batches of the tensors that can be captured together, and the others.
+    """Return batches of the tensors that can be captured together, and the other tensors.
 
-    Together are dense ones of torch's own class whose statistics are stored. Their values may be
-    stored if they are whole, and those of parameters: others share the number of their rows.
+    Batched tensors are dense, of torch's own class, and have stored statistics. Their values may be
+    stored if they are parameters or complete; other tensors share their number of rows.
     """
     joined: dict[object, list[_Named]] = {}
     others: dict[str, _Planned] = {}
@@ -99,11 +98,11 @@ class TorchBatch:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the tensors are on a CUDA device; known until they are captured."""
+        """Whether the tensors are on a CUDA device; only before they are captured."""
         return self._named[0][1].is_cuda
 
     def capture(self, batches: DeviceBatches) -> None:
-        """Capture the tensors as they are now, and release them."""
+        """Capture the current tensors, and release them."""
         self._names, tensors, self._plans = zip(*self._named, strict=True)
         self._named = []
         keys = [*map(id, tensors)]
@@ -143,7 +142,7 @@ class TorchBatch:
 
 
 class _FlatStatistics:
-    """Statistics of the tensors of one copy, computed when they are asked for."""
+    """Statistics of the tensors of one copy, computed on demand."""
 
     __slots__ = ("_rows", "_source")
     nbytes = 0  # the batch counts the copy
@@ -153,7 +152,7 @@ class _FlatStatistics:
         self._rows = np.empty((0, 0))
 
     def rows(self) -> NDArray[np.float64]:
-        while self._source:  # the copy is released once it is read
+        while self._source:  # the copy is released after it is read
             copy, sizes = self._source.pop()
             self._rows = segment_statistics(copy.array(), sizes)
         return self._rows

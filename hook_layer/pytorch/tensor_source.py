@@ -1,4 +1,4 @@
-"""Captures torch tensors: of a sharded one what this rank has."""
+"""Captures torch tensors; for sharded ones, this rank's part."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class TorchSource(TensorSource):
     Args:
         failures: Counts tensors that cannot be captured.
         registered: The models, which know their flat parameters.
-        queue_bytes: How much memory of copies is kept for further ones.
-        is_only_writer: Whether a single rank writes, so that shards of others are missing.
+        queue_bytes: Maximum memory of copies that is kept for reuse.
+        is_only_writer: Whether a single rank writes, so that other ranks' shards are missing.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class TorchSource(TensorSource):
         self._has_warned_of_shards = self._has_warned_of_recording = False
 
     def backend_of(self, value: Any) -> TensorBackend:
-        """Return the backend that captures a value."""
+        """Return the backend for a value."""
         return self._backend if isinstance(value, Tensor) else super().backend_of(value)
 
     def batches(
         self, tensors: PlannedTensors, *, has_values: bool, has_statistics: bool
     ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
-        """Capture those tensors together that can be, and return the others."""
+        """Capture tensors in batches if possible, and return the others."""
         if not has_statistics or self._has_parts:
             return (), tensors
         batches, others = join(tensors, has_values=has_values)
@@ -76,7 +76,7 @@ class TorchSource(TensorSource):
             with not_disturbing_recordings() if is_cuda else nullcontext():
                 for batch in batches:
                     batch.capture(self._on_devices)
-        except Exception:  # noqa: BLE001 - those that cannot be captured are found one by one
+        except Exception:  # noqa: BLE001 - each tensor that fails is found later
             return (), tensors
         return batches, others
 
@@ -87,8 +87,8 @@ class TorchSource(TensorSource):
         if not any(isinstance(value, Tensor) and value.is_cuda for value, _ in tensors.values()):
             return self._capture_shards(tensors, capture)
         if torch.cuda.is_current_stream_capturing():
-            # A graph that copies to the host would do so at each replay, into memory that is long
-            # given back.
+            # A captured graph would copy to the host at each replay, into memory that was freed
+            # before.
             self._warn_of_recording()
             return {}
         with not_disturbing_recordings():
@@ -100,13 +100,13 @@ class TorchSource(TensorSource):
             self._warn_of_recording()
 
     def forget_statistics(self) -> None:
-        """Release statistics on devices that nobody refers to."""
+        """Release statistics on devices that are not used."""
         self._on_devices.forget()
 
     def _capture_shards(
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
-        """Capture of each tensor what this rank has, and note which part of it that is."""
+        """Capture this rank's part of each tensor, and record its position in the whole tensor."""
         own: dict[str, Any] = {}
         shards: dict[str, Shard] = {}
         has_parts = self._has_parts
@@ -132,14 +132,14 @@ class TorchSource(TensorSource):
 
     @property
     def _has_parts(self) -> bool:
-        """Whether tensors of torch's own class may be parts: of FSDP1, or of DeepSpeed's ZeRO."""
+        """Whether tensors of torch's own class may be parts, as in FSDP1 and DeepSpeed's ZeRO."""
         return self._registered.has_flat_parts or "deepspeed" in sys.modules
 
     def _own_part(self, name: str, value: Any) -> tuple[Any, Shard | None]:
-        """Return what this rank has of a tensor, and which part that is; None for the whole.
+        """Return this rank's part of a tensor, and its position; None for a whole tensor.
 
         Raises:
-            ValueError: It is a flat parameter's that cannot be divided now.
+            ValueError: It belongs to a flat parameter that cannot be divided now.
         """
         if not isinstance(value, Tensor):
             return value, None
@@ -166,7 +166,7 @@ class TorchSource(TensorSource):
 
 
 def _parameter_name(name: str) -> str:
-    """Return the parameter that a tensor is of: itself, its gradient, or a state of its."""
+    """Return the name of the parameter of a tensor: itself, its gradient or optimizer state."""
     if name.startswith(_STATE_PREFIX):
         return name.removeprefix(_STATE_PREFIX).rpartition("/")[0]
     return name.removeprefix(GRADIENT_PREFIX)

@@ -1,4 +1,4 @@
-"""Captures what a step of registered models has: parameters, gradients, and calls of modules."""
+"""Captures parameters, gradients, module calls and optimizer state of registered models."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ __all__ = ["TorchCapture"]
 logger = logging.getLogger("stepwatch")
 
 _MOST_CALLS: Final = 8
-"""Calls of a function in one module and step that are captured: cells call theirs at each time."""
+"""Maximum captured calls of a function per module and step: cells make one per time step."""
 
 
 class TorchCapture(Part):
-    """Captures what a step of registered models has.
+    """Captures the tensors of registered models in a step.
 
     Attributes:
         registered: The models.
-        collector: What is saved in the open step.
+        collector: Decides what is saved in the open step.
         recorder: Records the tensors.
         modes: Which forward passes belong to steps.
         tensors: Names and captures the tensors.
         gradients: The gradients of the step.
-        has_compiled: Whether torch.compile was seen to compile a model.
+        has_compiled: Whether torch.compile has compiled a model.
         has_new_models: Whether a model was registered since modules got hooks.
         overridden: Which tensors a subclass of the hook captures.
     """
@@ -92,12 +92,12 @@ class TorchCapture(Part):
     def _prepare_collections(
         self, manager: CollectionManager, on_mistake: OnMistake | None
     ) -> None:
-        """Make the collections fit the registered models."""
+        """Resolve the collections for the registered models."""
         keep_apart(manager)
         resolve_layers(manager, self.registered.names, on_mistake)
 
     def begin_step(self) -> None:
-        """Note that a step begins which is saved."""
+        """Note that a saved step begins."""
         self.gradients.begin_step()
         self._parameters.look_again()
         self._called_models.clear()
@@ -105,13 +105,13 @@ class TorchCapture(Part):
         self._with_state.clear()
 
     def end_step(self) -> None:
-        """Capture what is left of the step."""
+        """Capture the remaining tensors of the step."""
         self._calls.pass_ends()
         self.gradients.backward_ends()  # of a backward pass that raised an error
         self._warn_of_unseen_modules()
 
     def discard_step(self) -> None:
-        """Release what was gathered of the step."""
+        """Release the tensors that the step collected."""
         self.gradients.take()
         self._calls.forget()
         self._source.forget_statistics()
@@ -124,7 +124,7 @@ class TorchCapture(Part):
     # A forward pass ------------------------------------------------------------------------------
 
     def begin_pass(self, model: nn.Module) -> None:
-        """Capture the parameters of a model whose forward pass begins, and look at the pass."""
+        """Capture the parameters of a model whose forward pass begins, and watch the pass."""
         with outside_of_transforms():
             self._capture_parameters_of(model)
         self._look_at_functions(model)
@@ -137,28 +137,28 @@ class TorchCapture(Part):
 
     @property
     def awaits_pass_end(self) -> bool:
-        """Whether something of the pass is captured when it ends."""
+        """Whether some tensors are captured when the pass ends."""
         is_watching = self._modules.is_watching or self._activations.is_looking
         return is_watching and not self.has_compiled
 
     @guarded("modules")
     def end_pass(self) -> None:
-        """Capture what the pass has shown."""
+        """Capture the tensors of the pass that ends."""
         self._calls.pass_ends()
         self._activations.stop()
 
     @guarded("modules")
     def watch_modules(self) -> None:
-        """Put hooks on the modules that are due in this step, and on no others."""
+        """Set hooks exactly on the modules that are due in this step."""
         if self.has_new_models:
-            # A part that torch.compile is about to see must be watched by now, due or not.
+            # Modules that torch.compile is about to see must be watched by now, due or not.
             self.has_new_models = False
             self._modules.watch_only(self._modules_of(included(self.collector.manager)))
         elif self.collector.due or self._modules.is_watching:
             self._modules.watch_only(self._current_modules())
 
     def note_compilation(self) -> None:
-        """Keep the hooks of all modules that may be due: torch.compile is about to see them."""
+        """Keep the hooks of all modules that may become due: torch.compile is about to see them."""
         self.has_compiled = True
         with suppress(HookConfigurationError):  # raised again when the step begins
             self._prepare_collections(self.collector.manager, None)
@@ -178,7 +178,7 @@ class TorchCapture(Part):
 
     @property
     def takes_modules(self) -> bool:
-        """Whether a call of a module now belongs to a step that is saved."""
+        """Whether a module call now belongs to a saved step."""
         return bool(self.collector.due) and not self.modes.is_outside_steps and not is_recomputing()
 
     @guarded("modules")
@@ -214,7 +214,7 @@ class TorchCapture(Part):
     # Parameters, gradients and optimizer state ---------------------------------------------------
 
     def _capture_parameters_of(self, model: nn.Module) -> None:
-        """Capture a model's parameters and await their gradients, once in a step."""
+        """Capture a model's parameters and watch their gradients, once per step."""
         if model not in self._called_models:
             self._called_models.add(model)
             self._adopt_unregistered(model)
@@ -247,7 +247,7 @@ class TorchCapture(Part):
 
     @guarded("gradients")
     def capture_gradients(self, scaling: LossScaling, optimizer: Optimizer | None = None) -> None:
-        """Capture the gradients that arrived; scaled ones before the optimizer steps, unscaled."""
+        """Capture new gradients; unscale and capture scaled ones before the optimizer steps."""
         if not scaling.is_scaling:
             self.tensors.capture(self.gradients.take() | self._found_gradients(optimizer))
         elif optimizer is not None:
@@ -256,7 +256,7 @@ class TorchCapture(Part):
             self.tensors.capture(unscaled(optimizer, gradients))
 
     def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
-        """Return the gradients that an optimizer is about to use and no backward pass reported."""
+        """Return gradients that an optimizer is about to use and no backward pass reported."""
         if optimizer is None or self.gradients.all_announced:
             return {}
         chosen = {id(parameter) for parameter in parameters_of(optimizer)}
@@ -267,7 +267,7 @@ class TorchCapture(Part):
 
     @guarded("optimizer variables")
     def capture_optimizer_state(self, optimizer: Optimizer) -> None:
-        """Capture the state of an optimizer, once in a step."""
+        """Capture the state of an optimizer, once per step."""
         is_due = CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key
         if is_due and id(optimizer) not in self._with_state:
             self._with_state.add(id(optimizer))
@@ -277,36 +277,36 @@ class TorchCapture(Part):
     # Models --------------------------------------------------------------------------------------
 
     def add_model(self) -> None:
-        """Note that another model is registered."""
+        """Note that a model was registered."""
         self.forget_due()
         self.has_new_models = True
 
     def forget_due(self) -> None:
-        """Forget which parts of which models are due."""
+        """Forget the due parts of all models."""
         self._parameters.forget()
         self._called_models.clear()
         self._due_modules.clear()
 
     def stop_watching(self) -> None:
-        """Watch neither gradients nor functions in a step that is not saved."""
+        """Stop watching gradients and functions: the step is not saved."""
         self.gradients.unwatch()
         self._activations.stop()
         self._calls.forget()
 
     def release_models(self) -> None:
-        """Keep no model alive, and take all hooks off that torch.compile has not seen."""
+        """Release all models, and remove the hooks that torch.compile has not seen."""
         self.stop_watching()
         self._modules.watch_only(frozenset())
         self.forget_due()
 
     def stop(self) -> None:
-        """Take all hooks off."""
+        """Remove all hooks."""
         self._modules.stop()
         self.release_models()
 
     @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:
-        """Log once which parts of a compiled model were not seen in a step."""
+        """Log once which parts of a compiled model the hook did not see in a step."""
         if not self.has_compiled or not self.collector.due or self._has_warned_of_unseen_modules:
             return
         names = sorted(self.registered.names[module] for module in self._current_modules())
@@ -324,7 +324,7 @@ class TorchCapture(Part):
 def _state_tensors(
     optimizer: Optimizer, named: Iterable[tuple[str, nn.Parameter]]
 ) -> dict[str, Tensor]:
-    """Return the tensors of an optimiser's state by name, of the parameters that have names."""
+    """Return the tensors of an optimizer's state by name, for parameters with names."""
     names: dict[int, list[str]] = {}
     for name, parameter in named:
         names.setdefault(id(parameter), []).append(name)

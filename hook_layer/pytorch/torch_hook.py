@@ -1,4 +1,4 @@
-"""The parts of the hook for PyTorch, and how they are connected."""
+"""Connects the parts of the hook for PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TorchHook(BaseHook):
 
     Attributes:
         loop: Follows the training loop.
-        trainer: Begins and ends steps where a trainer's callback says.
+        trainer: Begins and ends steps when a trainer's callback says so.
     """
 
     _overridden = OverriddenMethods()
@@ -48,7 +48,7 @@ class TorchHook(BaseHook):
             is_only_writer=is_alone,
         )
         super().__init__(setup, workers=ranks, source=make_source)
-        # What only the chief writes may have another URI in every rank, and so may a session.
+        # If only the chief writes, or if it is in a session, the URI may differ between ranks.
         has_one_name = self.session.all_write and not self.session.place.is_in_session
         ranks.form_group(self.session.store.uri if has_one_name else _ONE_WRITER)
         self._modes = modes = ModeTracker(self.clock)

@@ -1,7 +1,7 @@
-"""Lets the callback of a trainer, of Lightning or Hugging Face, begin and end the steps of a hook.
+"""Lets the callback of a trainer (Lightning or Hugging Face) begin and end the steps of a hook.
 
-A trainer need not call its model where a step begins, and its validation calls the model, too. So
-steps are not known from forward passes and optimizers. A stop request does not raise.
+A trainer may begin a step without calling its model, and its validation calls the model, too. So
+forward passes and optimizers do not show the steps. A stop request raises no exception.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _SCALAR: Final = "scalar/"
 
 
 class TrainerDriver(Part):
-    """Begins and ends steps where a trainer's callback says."""
+    """Begins and ends steps when a trainer's callback says so."""
 
     def __init__(
         self, hook: BaseHook, loop: TrainingLoop, capture: TorchCapture, losses: LossTracer
     ) -> None:
         super().__init__(hook.state)
-        self._hook = ref(hook)  # which owns this
+        self._hook = ref(hook)  # it owns this object
         self._loop = loop
         self._capture = capture
         self._losses = losses
@@ -58,15 +58,15 @@ class TrainerDriver(Part):
         self.state.when_closed(self._detach)
 
     def follow(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:
-        """Watch the model of a trainer, instead of what was watched before.
+        """Watch the model of a trainer, instead of earlier models.
 
         Args:
-            model: The model; the loss modules in it are watched as losses.
-            mode_of_pass: Is asked about forward passes of the model between two steps; None: none
-                of them begins a step.
+            model: The model. Loss modules in it are watched as losses.
+            mode_of_pass: Returns the mode of a step that a forward pass between two steps begins.
+                None: no forward pass begins a step.
 
         Raises:
-            HookConfigurationError: It is no module.
+            HookConfigurationError: It is not a module.
         """
         if not self.is_active or self._model is model:
             return
@@ -95,7 +95,7 @@ class TrainerDriver(Part):
 
     @property
     def is_step_open(self) -> bool:
-        """Whether a step of the trainer began and did not end."""
+        """Whether a step of the trainer is open."""
         return self._steps is not None and self._steps.is_open
 
     @property
@@ -127,7 +127,7 @@ class TrainerDriver(Part):
         """End the step in progress.
 
         Args:
-            may_be_late: Whether something of it may still come before the next one begins.
+            may_be_late: Whether tensors of it may still arrive before the next step begins.
         """
         if self._steps is not None:
             if self._waiting:
@@ -138,19 +138,19 @@ class TrainerDriver(Part):
 
     @guarded("termination")
     def start(self) -> None:
-        """Handle SIGTERM again, for which a trainer may have installed its own handler."""
+        """Handle SIGTERM again, because a trainer may have installed its own handler."""
         self._interruption.listen()
 
     @guarded("steps")
     def pause(self) -> None:
-        """Hand over the rest of the step in progress: the trainer turns to something else."""
+        """Hand over the rest of the step in progress: the trainer does something else now."""
         self._recorder.end_step()
-        self._collector.clear()  # what is computed until the next step begins belongs to none
+        self._collector.clear()  # tensors computed before the next step belong to no step
 
     def stop_reason(self) -> str | None:
-        """Return why the trainer is to end training; None while it continues.
+        """Return why the trainer must end training; None while it continues.
 
-        With several ranks the answer is the same in all, in the same step.
+        All ranks get the same answer in the same step.
         """
         request = self._stop_listener.ending_request if self.is_active else None
         if request is None:
@@ -179,18 +179,18 @@ class TrainerDriver(Part):
 
     @guarded("losses")
     def record_loss(self, loss: Any) -> None:
-        """Capture the loss of a pass as `Loss_output_{i}`; whatever is no tensor is left out."""
+        """Capture the loss of a pass as `Loss_output_{i}`; ignore a value that is not a tensor."""
         if self._collector.due and isinstance(loss, Tensor):
             named = self._capture.tensors.numbered("Loss_output_", loss.detach())
             self._capture.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     def reports_losses(self, reports: bool) -> None:
-        """Say whether `record_loss` is called for losses, or the backward pass has to show them."""
+        """Set whether the trainer calls `record_loss`; if not, backward passes show losses."""
         self._own_tensors.has_losses = reports
 
     @guarded("metrics")
     def record_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Capture numbers as `scalar/{name}` where the collection `metrics` is due."""
+        """Capture numbers as `scalar/{name}` if the collection `metrics` is due."""
         if self.is_due():
             numbers = {name: _number(value) for name, value in metrics.items()}
             named = {_SCALAR + name: v for name, v in numbers.items() if v is not None}
@@ -198,9 +198,9 @@ class TrainerDriver(Part):
 
     @guarded("metrics")
     def record_metrics_later(self, metrics: Mapping[str, Any]) -> None:
-        """Capture numbers that a trainer logs now and then, as `scalar/{name}`.
+        """Capture numbers that a trainer logs occasionally, as `scalar/{name}`.
 
-        Where the collection `metrics` is not due they wait until it is; the newest counts.
+        They wait until the collection `metrics` is due; the newest value of a name wins.
         """
         numbers = {name: _number(value) for name, value in metrics.items()}
         self._waiting.update({name: value for name, value in numbers.items() if value is not None})
@@ -246,7 +246,7 @@ def _is_loss(module: nn.Module) -> bool:
 
 
 def _number(value: Any) -> Tensor | None:
-    """Return a number as a tensor of one element; None for whatever is none."""
+    """Return a number as a tensor of one element; None for any other value."""
     if isinstance(value, Tensor):
         return value.detach() if value.numel() == 1 else None
     if isinstance(value, (bool, int, float)):

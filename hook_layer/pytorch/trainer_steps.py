@@ -1,4 +1,4 @@
-"""Steps that begin and end where a trainer says, see `hook_layer.pytorch.trainer_driver`."""
+"""Steps that begin and end when a trainer says so, see `hook_layer.pytorch.trainer_driver`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds
 __all__ = ["ModeOfPass", "TrainerSteps"]
 
 ModeOfPass: TypeAlias = Callable[[], ModeKeys | None]
-"""Tells in which mode a forward pass between two steps begins one; None: it begins none."""
+"""Returns the mode of a step that a forward pass between two steps begins; None for no step."""
 
 
 class TrainerSteps(StepBounds):
-    """Steps that begin and end where a trainer says.
+    """Steps that begin and end when a trainer says so.
 
     Attributes:
-        has_stepped: Whether an optimiser has stepped since the step began.
+        has_stepped: Whether an optimizer has stepped since the step began.
     """
 
     def __init__(self, mode_of_pass: ModeOfPass) -> None:
@@ -33,11 +33,11 @@ class TrainerSteps(StepBounds):
         self.by_optimizer = self.begins_before_closure = True
 
     def announce(self, mode: ModeKeys) -> None:
-        """Let the next pass begin a step of this mode, or belong to the step that continues."""
+        """Let the next pass begin a step of this mode, or continue the open one."""
         self._announced = mode
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:  # noqa: ARG002
-        """Return what a forward pass is to the steps."""
+        """Return the role of a forward pass."""
         announced, self._announced = self._announced, None
         self.is_outside_steps = False
         if self.is_open:
@@ -57,6 +57,6 @@ class TrainerSteps(StepBounds):
         self.has_stepped = False
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:  # noqa: ARG002
-        """Note that an optimiser has stepped, which completes nothing by itself."""
+        """Note a step of an optimizer, which does not complete the trainer's step."""
         self.has_stepped = True
         return False

@@ -43,24 +43,24 @@ logger = logging.getLogger("stepwatch")
 
 
 class LoopObserver:
-    """Is notified of what the optimizers of a script do; this one ignores it."""
+    """Gets notifications about the optimizers of a script; the base class ignores them."""
 
     def leaves_out(self, models: Iterable[nn.Module]) -> bool:  # noqa: ARG002
-        """Return whether no optimizer of the script holds parameters of any of these models."""
+        """Return whether the script's optimizers hold no parameters of any of these models."""
         return False
 
     def on_steps_without_effect(self) -> None:
-        """Note several steps in a row without a gradient, or without a call of the model."""
+        """Handle several consecutive steps without a gradient, or without a call of the model."""
 
     def on_others_train(self, optimizer: Optimizer) -> None:
-        """Note that an optimizer of other parameters has stepped 20 times since the last pass."""
+        """Handle 20 steps of an optimizer of other parameters since the last forward pass."""
 
 
 class TrainingLoop(Part):
     """Follows the training loop of registered models.
 
     Attributes:
-        observer: Is notified of what the optimizers of the script do.
+        observer: Gets notifications about the optimizers of the script.
         on_outputs: Is called with a model, its inputs and outputs at the end of each pass of a
             saved step, also of compiled models.
     """
@@ -78,7 +78,7 @@ class TrainingLoop(Part):
         super().__init__(hook.state)
         self.observer = LoopObserver()
         self.on_outputs: WeakMethod[ModuleCallback] | None = None
-        self._hook = ref(hook)  # which owns this
+        self._hook = ref(hook)  # it owns this object
         self._ranks = ranks
         self._clock = hook.clock
         self._session = hook.session
@@ -101,20 +101,20 @@ class TrainingLoop(Part):
         self._has_warned_of_unseen_steps = False
         self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._recorder.before_end(self._before_end)
-        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimizers.
+        # A closed hook may stay alive, e.g. in `get_hook`, but must release models and optimizers.
         self.state.when_closed(self.forget_models)
 
     # Models --------------------------------------------------------------------------------------
 
     def watch_model(self, model: nn.Module, on_pass: ModuleCallback | None = None) -> None:
-        """Follow a registered model; `on_pass` is called before its passes, else `on_forward`."""
+        """Follow a registered model; call `on_pass`, by default `on_forward`, before its passes."""
         self._capture.add_model()
         self._is_ours.clear()
         watch_alone(self, model)
         if len(self._registered.models) == 1:
             self._watch_optimizers()
         call = ModuleCall(model, on_pass or self.on_forward, self._on_compile)
-        # Before FSDP's hook, which puts whole parameters in the place of their shards.
+        # It runs before FSDP's hook, which replaces shards by whole parameters.
         handle = own_hooks.register(
             model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
         )
@@ -123,17 +123,17 @@ class TrainingLoop(Part):
             self._ranks.announce_start(self._session.chief_start)
 
     def keep(self, handles: Iterable[Any]) -> None:
-        """Remove further hooks of torch, too, when the models are forgotten."""
+        """Remove these torch hooks, too, when the models are forgotten."""
         self._handles += handles
 
     def watch_loss(self, loss: nn.Module) -> None:
-        """Capture what a registered loss module returns."""
+        """Capture the output of a registered loss module."""
         watch_alone(self, loss)
         if self._listening:
             self._losses.listen(is_on=True)
 
     def release(self, module: nn.Module) -> None:
-        """Watch a model or a loss no more, for a newer hook does; without any model left, close."""
+        """Release a model or loss that a newer hook watches; close without any model left."""
         had_models = bool(self._registered.models)
         if not self._registered.remove(module):
             return
@@ -154,7 +154,7 @@ class TrainingLoop(Part):
 
     def _watch_optimizers(self) -> None:
         self._handles += [
-            # Always: `scaler.scale(model(inputs))` looks its method up before the model is called.
+            # Always: `scaler.scale(model(inputs))` looks up the method before the model is called.
             self._losses.scaling.listen(),
             SCALER_STEP.listen(self._on_scaler_step),
             own_hooks.register(
@@ -166,10 +166,10 @@ class TrainingLoop(Part):
         ]
 
     def start_over(self) -> bool:
-        """Forget the models, and the first step, as if none had begun.
+        """Forget the models and the first step, if that step is still open and passes define steps.
 
         Returns:
-            Whether it could: not where that step has ended, or is not known from passes alone.
+            Whether the hook started over.
         """
         clock = self._clock
         is_open = self._recorder.record is not None or not self._session.is_writer
@@ -181,7 +181,7 @@ class TrainingLoop(Part):
             clock.count_back()
             self._recorder.discard()
             self._collector.clear()
-            # Those of layers have taken some by names that others may have in the model.
+            # Layer collections have stored names that may mean other modules in the next model.
             for name, collection in self._collector.manager.collections.items():
                 patterns, names = self._collected.get(name, ((), ()))
                 collection.include_regex, collection.tensor_names = [*patterns], {*names}
@@ -189,12 +189,12 @@ class TrainingLoop(Part):
         return True
 
     def release_models(self) -> None:
-        """End the open step and forget the models: others are watched from now on."""
+        """End the open step and forget the models, before other models are watched."""
         self._recorder.end_step()
         self.forget_models()
 
     def forget_models(self) -> None:
-        """Forget all models and losses, and what is known of their steps."""
+        """Forget all models and losses, and the state of their steps."""
         self._losses.stop()
         self._capture.stop()
         self._pass_end.stop()
@@ -206,16 +206,16 @@ class TrainingLoop(Part):
         self._modes.steps = StepBounds()
 
     def _release_models(self) -> None:
-        """Keep no model alive; one that is called again begins a step, and is watched as before."""
+        """Release all models; a later call of one begins a step, and watches it as before."""
         self._stop_looking()
-        self._losses.stop_listening()  # though listening to losses was switched off by errors
+        self._losses.stop_listening()  # even if errors have disabled listening to losses
         self._losses.forget()
         self._capture.release_models()
 
     # Forward passes ------------------------------------------------------------------------------
 
     def on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
-        """Begin a step where a forward pass of a model begins one, and look at the pass."""
+        """Begin a step if a forward pass begins one, and watch the pass."""
         if is_recomputing() or is_transformed(model) or self._ignores_pass():
             return
         turn, modes = self._losses.turn, self._modes
@@ -251,13 +251,13 @@ class TrainingLoop(Part):
             self._pass_end.watch_only({model})
 
     def _stop_looking(self) -> None:
-        """Take off what a saved step needed."""
+        """Remove the listeners and hooks of a saved step."""
         self._listen(is_on=False)
         self._capture.stop_watching()
         self._pass_end.watch_only(frozenset())
 
     def _ignores_pass(self) -> bool:
-        """Return whether a pass has inputs of no meaning; then it belongs to no step."""
+        """Return whether a pass only infers shapes; it then belongs to no step."""
         is_ignored = is_inferring_shapes()
         self._modes.steps.is_outside_steps |= is_ignored
         return is_ignored
@@ -266,7 +266,7 @@ class TrainingLoop(Part):
     def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
         if is_recomputing():
             return
-        if outputs is None:  # torch still goes through the hooks of a pass that raised
+        if outputs is None:  # torch also calls the hooks of a pass that raised
             self._capture.end_pass()
             return
         self._pass_end.watch_only(frozenset())
@@ -284,7 +284,7 @@ class TrainingLoop(Part):
 
     @guarded("losses")
     def _listen(self, *, is_on: bool) -> None:
-        """Listen to losses and backward passes from now on, or no more: only where it matters."""
+        """Start or stop listening to losses and backward passes."""
         self._losses.listen(is_on=is_on)
         if not is_on:
             self._stop_listening()
@@ -299,7 +299,7 @@ class TrainingLoop(Part):
             self._listening.pop().remove()
 
     def _warn_if_forked(self) -> None:
-        """Log once that a model is called in a child process, where nothing is saved."""
+        """Log once that the model is called in a forked process, where nothing is saved."""
         state = self.state
         if state.is_enabled and not state.is_closed and not self._has_warned_of_fork:
             self._has_warned_of_fork = True
@@ -324,7 +324,7 @@ class TrainingLoop(Part):
             return  # most steps
         self._begin_capture()
         stepping = None if self._stepping is None else self._stepping()
-        if stepping is not None:  # a step with a closure, which the forward pass is part of
+        if stepping is not None:  # a step with a closure that contains the forward pass
             self._capture.capture_optimizer_state(stepping)
 
     def _begin_run(self) -> None:
@@ -344,7 +344,7 @@ class TrainingLoop(Part):
 
     @guarded("steps")
     def _begin_anew(self) -> None:
-        """Release what was captured of this step."""
+        """Release the captured tensors of this step."""
         self._recorder.release()
         self._capture.discard_step()
         self._begin_capture()
@@ -366,7 +366,7 @@ class TrainingLoop(Part):
             return
         are_of_others = self.observer.leaves_out(self._registered.models)
         facts = self._counts.facts(are_all_of_others=are_of_others)
-        # What always comes as late as this need not keep steps open.
+        # Counts always arrive at the end, so they need not keep steps open.
         self._recorder.capture(self._collector.planned(facts), is_late=False)
 
     # Backward passes -----------------------------------------------------------------------------
@@ -380,11 +380,11 @@ class TrainingLoop(Part):
         self._counts.backward_begins(is_recorded=self._recorder.record is not None)
         self._losses.begin_backward(args)
         if not self._awaits_backward():
-            # From here on the interpreter has nothing to do: the writer gets it to itself.
+            # The interpreter is idle from here on, so the writer can run undisturbed.
             self._recorder.step_is_captured()
 
     def _awaits_backward(self) -> bool:
-        """Return whether the backward pass, or what follows it, completes this step."""
+        """Return whether the step is complete only after the backward pass, or later."""
         return (
             self._modes.steps.by_optimizer
             or self._capture.overridden.captures_gradients
@@ -400,7 +400,7 @@ class TrainingLoop(Part):
         gradients.backward_ends()
         if not gradients.have_arrived:
             return
-        if self._has_optimizer:  # another step of it follows
+        if self._has_optimizer:  # the optimizer's step follows
             self._recorder.step_continues()
         self._capture.capture_gradients(self._losses.scaling)
         self._capture.send_statistics()
@@ -422,7 +422,7 @@ class TrainingLoop(Part):
         if self._clock.num_steps == 0:
             self._warn_if_unseen(optimizer)
         if not has_closure:
-            self._recorder.step_continues()  # whatever else has stepped
+            self._recorder.step_continues()  # even if other optimizers have stepped
         if not self._collector.due:
             return
         self._losses.end_losses()
@@ -446,7 +446,7 @@ class TrainingLoop(Part):
         self._on_optimizer_stepped(optimizer, is_ours=is_ours)
 
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
-        # Also where the scaler left the optimizer's step out.
+        # This also runs if the scaler skipped the optimizer's step.
         for optimizer in args:
             if isinstance(optimizer, Optimizer):
                 is_ours = self._trains_our_parameters(optimizer)
@@ -464,7 +464,7 @@ class TrainingLoop(Part):
             self._recorder.step_is_captured()
 
     def _others_stepped(self, optimizer: Optimizer) -> None:
-        """Note that an optimizer has stepped that trains nothing of this hook's models."""
+        """Note a step of an optimizer that trains no parameters of this hook's models."""
         turn, recorder = self._losses.turn, self._recorder
         turn.num_others += 1
         is_complete = recorder.is_captured or self._modes.is_evaluating
@@ -477,15 +477,15 @@ class TrainingLoop(Part):
 
     @guarded("steps")
     def note_optimizer(self, optimizer: Optimizer) -> bool:
-        """Note that an optimizer was made: another training may begin with it.
+        """Handle a new optimizer, which may belong to another training.
 
-        What others compute is not captured then, until a model of this hook is called again.
+        If so, tensors are not captured until a model of this hook is called again.
 
         Returns:
-            Whether another training begins: it trains parameters, none of them of this hook's
-            models, which have been trained before.
+            Whether another training begins: this hook's models have trained before, and the
+            optimizer trains none of their parameters.
         """
-        # It may get parameters yet, so what it has now is not kept.
+        # Its parameters are not cached, because more may be added.
         has_begun = self._clock.num_steps > 0
         if not self.is_active or not has_begun or self._has_parameters_of(optimizer):
             return False
@@ -499,7 +499,7 @@ class TrainingLoop(Part):
         is_ours = known is not None and known[1]
         if known is None or known[0]() is not optimizer:
             is_ours = self._has_parameters_of(optimizer)
-            # By number: optimizers of scripts may have no hash.
+            # Keyed by id, because optimizers of scripts may not be hashable.
             self._is_ours[key] = ref(optimizer), is_ours
         return is_ours
 
@@ -508,7 +508,7 @@ class TrainingLoop(Part):
         return any(id(p) in ours for p in parameters_of(optimizer))
 
     def _warn_if_unseen(self, optimizer: Optimizer) -> None:
-        """Log once that a model is trained whose forward passes do not reach the hook."""
+        """Log once that a model trains without forward passes that the hook sees."""
         if self._has_warned_of_unseen_steps:
             return
         if any(parameter.grad is not None for parameter in parameters_of(optimizer)):

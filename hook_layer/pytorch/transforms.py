@@ -1,7 +1,7 @@
-"""Models that are called with other parameters than their own, within torch.func's transforms.
+"""Detects models that torch.func's transforms call with substituted parameters.
 
-`vmap(grad(loss))` with `functional_call(model, ...)` in it calls the model with tensors that have
-no values of their own: nothing of such a pass can be saved.
+`vmap(grad(loss))` around `functional_call(model, ...)` calls the model with tensors that have no
+values of their own. Nothing of such a pass can be saved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALWAYS: Final = nullcontext()
 
 
 def is_transformed(model: nn.Module) -> bool:
-    """Return whether a transform calls a model with others' parameters, and log that once."""
+    """Return whether a transform calls a model with substituted parameters; log it once."""
     if _transform() is None:
         return False
     first: object = next(model.parameters(), None)
@@ -35,10 +35,10 @@ def is_transformed(model: nn.Module) -> bool:
 
 
 def outside_of_transforms() -> AbstractContextManager[object]:
-    """Return a context in which no transform is active.
+    """Return a context without active transforms.
 
-    Within one, whatever is computed of a model's own parameters belongs to the transform as well,
-    and has no values.
+    Within a transform, everything that is computed from a model's own parameters belongs to the
+    transform, and has no values.
     """
     return _ALWAYS if _transform() is None else torch._C._DisableFuncTorch()  # noqa: SLF001
 

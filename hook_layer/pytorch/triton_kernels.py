@@ -1,4 +1,4 @@
-"""Kernels in Triton, which comes with torch on Linux; to be imported only where it is."""
+"""Triton kernels; import this module only where Triton is installed, as with torch on Linux."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["summarise"]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def summarise(base, pieces, results, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Summarise a piece of a tensor, and read each element once.
+    """Compute partial statistics of pieces of tensors, in one read per element.
 
-    Sums are float64. Deviations are from the mean of the first block with finite elements, so that
-    a std of float32 is no difference of nearly equal numbers.
+    Sums are float64. Deviations are relative to the mean of the first block with finite elements,
+    which avoids cancellation in the std of float32.
 
     Args:
-        base: Address from which those of the pieces are measured, and their type.
-        pieces: Where each piece begins, in elements from there, and how many it has, [P, 2], int64.
-        results: Gets what `hook_layer.pytorch.device_statistics` combines, [P, 10], float64.
-        BLOCK: How many elements are looked at together.
+        base: Base address and element type of the pieces.
+        pieces: Offset from `base` and number of elements of each piece, [P, 2], int64.
+        results: Output for `hook_layer.pytorch.device_statistics`, [P, 10], float64.
+        BLOCK: Number of elements per block.
     """
     number = tl.program_id(0).to(tl.int64)
     values = base + tl.load(pieces + 2 * number)

@@ -1,7 +1,7 @@
 """Finds the model and the losses of a PyTorch script that has no hook.
 
-The model is the outermost module with trainable parameters whose forward pass is the first to run
-with gradients; the page `docs/architecture.md` lists the exceptions.
+The model is the outermost module with trainable parameters whose forward pass is the first with
+gradients. The page `docs/architecture.md` lists the exceptions.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ logger = logging.getLogger("stepwatch")
 
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 _of_scripts: Final[list[Trainings]] = []
-"""Those of hooks that scripts make, once for all of them: they patch functions of torch."""
+"""Trainings of hooks that scripts create; a single one, because it patches functions of torch."""
 _MAX_PASSES: Final = 2
-"""Forward passes of the model in training during which losses are looked for."""
+"""Number of the model's training passes during which losses are searched for."""
 _MAX_CALLS: Final = 50
-"""Forward passes with gradients in any mode: some models are trained in that of evaluation."""
+"""Number of passes with gradients in any mode: some models train in evaluation mode."""
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for each training of this process."""
+    """Create a hook for each training of this process."""
     Trainings(source).begin()
 
 
 def attach_to_first_model(hook: Hook) -> None:
-    """Look for the model of a hook that a script made, which is known weakly."""
+    """Search for the model of a hook that a script created; the hook is referenced weakly."""
     source = HookOfScript(hook=ref(hook))
     if _of_scripts:
         _of_scripts[0].look_for(source)
@@ -76,21 +76,21 @@ def attach_to_first_model(hook: Hook) -> None:
 
 
 def leave_to_script(hook: Hook) -> bool:
-    """Look for no model of a hook any more; return whether one was found."""
+    """Stop searching for the model of a hook; return whether one was found."""
     return _of_scripts[0].leave(hook)
 
 
 class Trainings:
     """The trainings of this process, each with a search for its model.
 
-    Another one begins where an optimizer is made that trains no parameter of the models so far,
-    after those were trained: the next model of a search, the next fold. The hook before continues
-    as long as its model does.
+    Another training begins when a new optimizer trains no parameter of the earlier models, and
+    those have trained: the next model of a search, or the next fold. The previous hook continues as
+    long as its model does.
     """
 
     def __init__(self, source: HookSource) -> None:
         self._source = source
-        # By number: what other threads add meanwhile must not disturb who goes through them.
+        # Keyed by id, so that other threads can add losses during iteration.
         self._losses: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
         self._searches = [self._search()]
 
@@ -98,26 +98,26 @@ class Trainings:
         return _Search(self._source, self._losses, self._on_optimizer_made, earlier)
 
     def begin(self) -> None:
-        """Watch every module that is called, and the sources of losses and modes."""
-        # torch's warning that it is called for the wrapper, too, which is looked through.
+        """Watch all module calls, and changes of losses and modes."""
+        # Hide torch's warning about global hooks on the compiled wrapper, which Stepwatch handles.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
-        prepare_scripting()  # scripts may import the function by its name
+        prepare_scripting()  # scripts may import the function by name
         call_after(_Loss, "__init__", self._on_loss_made)
         call_after(Optimizer, "__init__", self._on_optimizer_made)
         call_after(nn.Module, "train", self._on_mode)
-        # A module that is compiled in place is called past the hooks of all modules.
+        # A module compiled in place bypasses global module hooks.
         call_after(nn.Module, "compile", self._on_compiled)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_in_child)
         self._newest.begin()
 
     def look_for(self, source: HookSource) -> None:
-        """Look for the next training, with another source of hooks."""
+        """Search for the next training, with another source of hooks."""
         self._source = source
         self._begin_next()
 
     def leave(self, hook: Hook) -> bool:
-        """Look for no model of a hook any more; say whether it had one."""
+        """Stop searching for the model of a hook; return whether it had one."""
         had_model = any(search.hook is hook for search in self._searches)
         for search in self._searches:
             if search.hook is hook or search.source.offers(hook):
@@ -156,7 +156,7 @@ class Trainings:
         self._newest.begin()
 
     def _begin_in_child(self) -> None:
-        """Look for a training of this process, which is a fork: hooks do not work in it."""
+        """Start a new search in a forked process, because its inherited hooks do not work."""
         if any(search.hook is not None for search in self._searches):
             for search in self._searches:
                 search.end()
@@ -165,16 +165,16 @@ class Trainings:
 
 
 class _Search(LoopObserver):
-    """Looks for the model of one training and for its losses.
+    """Searches for the model of one training, and for its losses.
 
     Attributes:
         hook: The hook of the training; None before the model was found.
 
     Args:
-        source: Where the hook comes from.
-        losses: The losses that were made in this process.
-        on_others_train: Is called with an optimizer of another model that trains meanwhile.
-        earlier: The hooks of trainings before this one that may continue.
+        source: Creates the hook.
+        losses: All loss modules of this process.
+        on_others_train: Is called with an optimizer that trains another model meanwhile.
+        earlier: Hooks of earlier trainings that may continue.
     """
 
     def __init__(
@@ -190,23 +190,23 @@ class _Search(LoopObserver):
         self._earlier = earlier
         self._parts: WeakSet[nn.Module] = WeakSet()
         self.hook: Hook | None = None
-        self._spare: Hook | None = None  # of a model that turned out to be none
-        self._tried: Any = None  # listens as long as the model may turn out to be none
+        self._spare: Hook | None = None  # hook of a rejected model
+        self._tried: Any = None  # a listener, while the model may still be rejected
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._entrance: Callable[[], nn.Module | None] = self._model
-        """The model, or the part of it that stands for it."""
+        """The model, or the part of it whose calls stand for it."""
         self._kind: type[nn.Module] = nn.Module
         self._num_passes = self._num_calls = 0
         self._unwatched = UnwatchedModels()
         self._optimizers = MadeOptimizers()
         self._handle: Any = None
-        self._step_handle: Any = None  # as long as no model is found
-        self._num_without_effect = 0  # steps of optimizers in a row, without a gradient
-        self._is_idle = False  # whether optimizers may step while the model is not called
+        self._step_handle: Any = None  # while no model is found
+        self._num_without_effect = 0  # consecutive optimizer steps without a gradient
+        self._is_idle = False  # whether optimizers step while the model is not called
         self._lock = threading.RLock()
 
     def begin(self) -> None:
-        """Look at every module that is called."""
+        """Watch all module calls."""
         self._listen()
         self._step_handle = own_hooks.register(
             register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
@@ -216,19 +216,19 @@ class _Search(LoopObserver):
 
     @property
     def is_watching(self) -> bool:
-        """Whether the model was found and its training continues."""
+        """Whether the model is found and still trains."""
         return self.hook is not None and self.hook.is_active
 
     @property
     def _is_looking(self) -> bool:
-        """Whether the model is still looked for, or only tried out."""
+        """Whether the search continues, or the model may still be rejected."""
         return (self.hook is None or self._tried is not None) and self._handle is not None
 
     def _listen(self) -> None:
         self._handle = own_hooks.register(register_module_forward_pre_hook, self._on_forward)
 
     def end(self) -> None:
-        """Look at no further module."""
+        """Stop watching module calls."""
         self._is_idle = False
         for handle in (self._handle, self._step_handle):
             if handle is not None:
@@ -236,7 +236,7 @@ class _Search(LoopObserver):
         self._handle = self._step_handle = None
 
     def leave(self) -> None:
-        """Look at no further module, and leave the hook alone."""
+        """Stop watching module calls, and release the hook."""
         self._settle()
         self.end()
         hook, self.hook = self.hook, None
@@ -244,14 +244,14 @@ class _Search(LoopObserver):
         if hook is not None:
             hook.loop.observer = LoopObserver()
 
-    # What happens in the script ------------------------------------------------------------------
+    # Events of the script ------------------------------------------------------------------------
 
     def _on_forward(self, module: nn.Module, inputs: Any) -> None:
-        if not torch.compiler.is_compiling():  # this function is then a part of the graph
+        if not torch.compiler.is_compiling():  # otherwise this function is a part of the graph
             self._try(self._look_at, module, inputs)
 
     def on_compiled(self, module: nn.Module) -> None:
-        """Look at the calls of a module that is compiled in place."""
+        """Watch the calls of a module that is compiled in place."""
         if self._is_looking:
             call_before_compiled(module, self._on_compiled_call)
 
@@ -261,7 +261,7 @@ class _Search(LoopObserver):
         return self._is_looking
 
     def note_loss(self, loss: nn.Module) -> None:
-        """Watch a loss that is made while the training continues."""
+        """Watch a new loss module during the training."""
         if self.hook is not None and self.hook.is_active and self._handle is not None:
             self.hook.register_loss(loss)
 
@@ -275,15 +275,15 @@ class _Search(LoopObserver):
         self._num_without_effect = self._num_without_effect + 1 if is_without_effect else 0
 
     def leaves_out(self, models: Iterable[nn.Module]) -> bool:
-        """Return whether no optimizer of the script holds parameters of any of these models."""
+        """Return whether the script's optimizers hold no parameters of any of these models."""
         return all(map(self._optimizers.leave_out, list(models)))
 
     def on_others_train(self, optimizer: Optimizer) -> None:
-        """Note that an optimizer of another model steps while this one is not called."""
+        """Handle an optimizer of another model that steps while this model is not called."""
         self._on_others_train(optimizer)
 
     def on_steps_without_effect(self) -> None:
-        """Look for another model: the optimizers train nothing of this one."""
+        """Search for another model, because the optimizers do not train this one."""
         model = self._model()
         if model is None or not has_compiled_parts(model):
             self._is_idle = True
@@ -291,7 +291,7 @@ class _Search(LoopObserver):
                 self._num_passes = self._num_calls = 0
                 self._listen()
 
-    # What is made of it --------------------------------------------------------------------------
+    # Decisions -----------------------------------------------------------------------------------
 
     def _look_at(self, module: nn.Module, inputs: Any) -> None:
         if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
@@ -304,7 +304,7 @@ class _Search(LoopObserver):
         if may_be_model and not self._passes_by(module) and self._is_found_in(module):
             hook, model = self.hook, self._model()
             if hook is not None and model is not None and module is self._entrance():
-                # torch listed the hooks of this call before this one was among them.
+                # The new hook misses this call, because torch has already listed its hooks.
                 hook.forward_pre_hook(model, inputs)
         if module is self._entrance():
             self._is_idle = False
@@ -320,38 +320,38 @@ class _Search(LoopObserver):
             self._unwatched.report_other_model(module, self._model())
 
     def _is_open_to(self, module: nn.Module) -> bool:
-        """Return whether a module may be the model: there is none, or a part is tried out."""
+        """Return whether a module may be the model: none is found, or a part may be rejected."""
         is_whole = self._tried is not None and is_around(module, self._model())
         return self.hook is None or is_whole
 
     def _look_at_compiled(self, module: nn.Module) -> None:
         if _is_tracing() or not is_a_key(module) or self._passes_by(module):
             return
-        # Without gradients it may be a part of what will be called with some.
+        # Without gradients, it may be a part of a module that is later called with gradients.
         may_be_model = torch.is_grad_enabled() or not is_called_as_part(module)
         if may_be_model and self._is_open_to(module):
             self._is_found_in(module)
 
     def _passes_by(self, module: nn.Module) -> bool:
-        is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is reported
+        is_scripted = isinstance(module, torch.jit.ScriptModule)  # is reported
         is_beside = not is_scripted and self._optimizers.pass_by(module)
         is_beside &= self._num_without_effect < MANY_WITHOUT_EFFECT
         return is_beside or is_transformed(module) or is_being_made() or is_inferring_shapes()
 
     def _is_trained_without_effect(self, module: nn.Module) -> bool:
-        """Return whether optimizers train a module whose gradients are switched off."""
+        """Return whether optimizers train a module whose gradients are disabled."""
         is_without_effect = self._num_without_effect >= MANY_WITHOUT_EFFECT and self.hook is None
         return is_without_effect and module.training and not self._optimizers.leave_out(module)
 
     def _takes_over(self, module: nn.Module) -> bool:
-        """Return whether a module was made anew, and optimizers still train the one before."""
+        """Return whether a module was recreated, and optimizers still train the previous one."""
         if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
             return False
         is_same_kind = type(without_wrapper(module)) is self._kind
         return is_same_kind and is_trained(module) and self._optimizers.leave_out(module)
 
     def _change_to(self, module: nn.Module, inputs: Any) -> None:
-        """Watch another model with the hook, for the one before is not called any more."""
+        """Watch another model with the same hook: the script no longer calls the previous."""
         self._is_idle = False
         if self.hook is not None:
             self.hook.loop.release_models()
@@ -360,9 +360,9 @@ class _Search(LoopObserver):
             self.hook.forward_pre_hook(without_wrapper(module), inputs)
 
     def _is_found_in(self, module: nn.Module) -> bool:
-        """Look whether a module is the model, and say whether it is now, or a part of it."""
+        """Check whether a module is the model or a part; return whether a model was found."""
         if not self._lock.acquire(blocking=False):
-            return False  # while another thread looks: there are further calls of this one
+            return False  # another thread is checking, and this module will be called again
         try:
             if not (self._is_open_to(module) and self._has_none()):
                 return False
@@ -410,30 +410,30 @@ class _Search(LoopObserver):
             if loss is not None and is_a_key(loss) and loss not in self._parts:
                 hook.register_loss(loss)
         if is_compiled:
-            self.end()  # the graphs shall not have us in them
+            self.end()  # keep this hook out of the compiled graphs
         elif not self._optimizers:
             self._tried = BACKWARD.listen(self._settle, is_before_call=True)
 
     def note_optimizer(self, optimizer: Optimizer) -> bool:
-        """Note that an optimizer was made; say whether another training begins with it."""
+        """Note a new optimizer; return whether another training begins with it."""
         self._optimizers.add(optimizer)
         hook, model = self.hook, self._model()
         if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
             self._has_none()
             return False
-        # A hook that is closed has ended its training.
+        # A closed hook has ended its training.
         return hook is not None and (
             not hook.is_active or bool(hook.loop.note_optimizer(optimizer))
         )
 
     def _settle(self, *_: object) -> None:
-        """Note that the model is the one to watch, whatever comes."""
+        """Accept the model as final."""
         if self._tried is not None:
             self._tried.remove()
             self._tried = None
 
     def _has_none(self) -> bool:
-        """Return whether there is no model, after forgetting the one that was only tried out."""
+        """Return whether there is no model, after rejecting one that is not final."""
         self._settle()
         if self.hook is not None and self._handle is not None and self.hook.loop.start_over():
             self._spare, self.hook = self.hook, None
@@ -448,7 +448,7 @@ class _Search(LoopObserver):
             hook.forward_pre_hook(model, inputs)
 
     def _is_another(self, module: nn.Module) -> bool:
-        """Return whether another model is trained, for the first time that one is seen."""
+        """Return whether another model is trained that was not reported yet."""
         is_settled = self.hook is not None and self._tried is None
         should_report = is_settled and not self._unwatched.has_other_model
         if not should_report or isinstance(module, torch.jit.ScriptModule):
@@ -458,7 +458,7 @@ class _Search(LoopObserver):
         return is_trained(module) and not self._optimizers.leave_out(module)
 
     def _is_unseen(self) -> bool:
-        """Return whether no model was found so far, nor any other hook is made."""
+        """Return whether no model is found, and no other hook exists."""
         is_needed = self.hook is None and self._is_looking
         return is_needed and self.source.is_needed(self._earlier)
 
@@ -475,7 +475,7 @@ class _Search(LoopObserver):
 
 
 def _try(function: Callable[..., object], *arguments: object) -> bool:
-    """Call a function whose errors must not reach the script; say whether it had none."""
+    """Call a function whose errors must not reach the script; return whether it succeeded."""
     try:
         function(*arguments)
     except TrainingStoppedError:

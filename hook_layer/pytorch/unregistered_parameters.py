@@ -1,7 +1,7 @@
-"""Finds parameters that a model uses and does not list, as of layers in a plain list.
+"""Finds parameters that a model uses but does not list, such as those of layers in a plain list.
 
-No optimiser moves them and `state_dict` lacks them. The flat parameter of FSDP1 is left out: the
-listed ones are views of it.
+No optimizer trains them, and `state_dict` lacks them. The flat parameter of FSDP1 is ignored,
+because the listed parameters are views of it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _OWN: Final = frozenset(vars(nn.Module()))
 
 
 def unregistered_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return parameters in plain lists, tuples and dictionaries, that the model does not list.
+    """Return parameters in plain lists, tuples and dicts that the model does not list.
 
     Returns:
-        The parameters by the names that they would have, were they listed: `blocks.0.weight`.
+        The parameters by the names that they would have as submodules: `blocks.0.weight`.
     """
     seen = {id(parameter) for parameter in model.parameters()}
     found = {}

@@ -1,4 +1,4 @@
-"""Reports models of a script that are not watched, and why nothing is captured of a script."""
+"""Reports models that are not watched, and why nothing of a script is captured."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["UnseenTraining", "UnwatchedModels"]
 logger = logging.getLogger("stepwatch")
 
 _PATIENCE: Final = 50
-"""Optimizer steps after which the reason is given; backward passes where no optimizer steps."""
+"""Optimizer steps (or backward passes, without optimizers) before the reason is reported."""
 
 
 class UnwatchedModels:
-    """Reports what is not watched.
+    """Reports unwatched models.
 
     Attributes:
-        scripted_class: Class of the torch.jit module that it has reported; empty for none.
-        has_other_model: Whether it has reported another model than the one that is watched, or may.
+        scripted_class: Class of the reported torch.jit module; empty for none.
+        has_other_model: Whether another model than the watched one was or may be reported.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class UnwatchedModels:
             )
 
     def report_other_model(self, module: nn.Module, model: nn.Module | None) -> None:
-        """Report another model, unless its next call returns a number: then it computes a loss."""
-        self.has_other_model = True  # none of its parts is one
+        """Report another model, unless its next call returns a number: then it is a loss."""
+        self.has_other_model = True  # do not report its parts
         watched = type(model).__name__
 
         def report(module: nn.Module, _: Any, outputs: Any) -> None:
@@ -82,7 +82,7 @@ class UnseenTraining:
         self._handles: list[Any] = []
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._handles = [
             own_hooks.register(register_optimizer_step_post_hook, OptimizerCall(self._on_step)),
             BACKWARD.listen(self._on_backward, is_before_call=True),
@@ -114,7 +114,7 @@ class UnseenTraining:
             logger.exception("finding the reason why nothing is captured failed")
 
     def _reason(self) -> str:
-        """Return why no model was found; empty where nothing was trained."""
+        """Return why no model was found; empty if nothing was trained."""
         if not (self._num_steps or self._num_backward):
             return ""
         if self._unwatched.scripted_class:
@@ -146,9 +146,9 @@ class UnseenTraining:
 
 
 def _owner_of(parameters: set[int]) -> str | None:
-    """Return the class of a module that has any of these parameters, or one with a gradient."""
+    """Return the class of a module that has one of these parameters, or one with a gradient."""
     for thing in gc.get_objects():
-        if not issubclass(type(thing), nn.Module):  # a proxy may say anything of its class
+        if not issubclass(type(thing), nn.Module):  # a proxy may fake its class
             continue
         for parameter in thing.parameters():
             if id(parameter) in parameters or (not parameters and parameter.grad is not None):

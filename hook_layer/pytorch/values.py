@@ -1,4 +1,4 @@
-"""The elements of torch tensors, apart from autograd, and as numpy arrays."""
+"""Elements of torch tensors, detached from autograd, and as numpy arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAVED_AS_FLOAT32: Final = frozenset(
 )
 """Types that numpy does not have."""
 WHOLE: Final = frozenset({Tensor, nn.Parameter})
-"""Classes whose tensors have their elements in memory of their own."""
+"""Classes whose tensors own the memory of their elements."""
 
 
 @cache
@@ -39,7 +39,7 @@ def type_name(dtype: torch.dtype) -> str:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """Return the value as a dense tensor apart from autograd, without a copy if possible."""
+    """Return the value as a dense, detached tensor, without a copy if possible."""
     value = tensor.detach()
     if value.layout != torch.strided:
         value = value.to_dense()
@@ -47,25 +47,25 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def host_array(value: Tensor) -> NDArray[Any]:
-    """Return the elements of a plain tensor in the host's memory, without a copy if possible.
+    """Return the elements of a plain tensor in host memory, without a copy if possible.
 
-    The array must not outlive the tensor, and may be read-only. `Tensor.numpy` would forbid the
-    tensor's owner for good to resize its memory, as FSDP does.
+    The array must not outlive the tensor, and may be read-only. `Tensor.numpy` would forbid
+    resizing the tensor's memory permanently, which FSDP needs.
     """
     resolved = value.resolve_conj().resolve_neg()
     try:
-        if resolved.dtype == torch.bool:  # numpy < 1.25 takes none
+        if resolved.dtype == torch.bool:  # not supported by numpy < 1.25
             return np.from_dlpack(resolved.view(torch.uint8)).view(np.bool_)
         array: NDArray[Any] = np.from_dlpack(resolved)
-    except (BufferError, RuntimeError, TypeError):  # a subclass that has no memory of its own
+    except (BufferError, RuntimeError, TypeError):  # a subclass without memory of its own
         return torch.empty(value.shape, dtype=value.dtype, device="cpu").copy_(value).numpy()
     return array
 
 
 def own_shard(tensor: Tensor) -> Tensor:
-    """Return what this rank has of a DTensor; of any other tensor the tensor itself.
+    """Return this rank's part of a DTensor; any other tensor unchanged.
 
-    What one computes of a DTensor may wait for the other ranks. This does not.
+    Unlike operations on a DTensor, this never waits for other ranks.
     """
     if not is_distributed(tensor):
         return tensor
@@ -76,12 +76,12 @@ def own_shard(tensor: Tensor) -> Tensor:
 
 def is_distributed(tensor: Tensor) -> bool:
     """Return whether a tensor is a DTensor."""
-    kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
+    kind: Any = type(tensor)  # Any, because torch.compile does not narrow the type of tensors
     return kind not in WHOLE and getattr(kind, "to_local", None) is not None
 
 
 def shard_of(tensor: Tensor) -> Shard | None:
-    """Return which part of a DTensor this rank has; None if it has the whole tensor."""
+    """Return the position of this rank's part in a DTensor; None if it has the whole tensor."""
     if not is_distributed(tensor):
         return None
     known: Any = tensor

@@ -1,10 +1,10 @@
 """Reports calls of torch's loss functions, such as `torch.nn.functional.cross_entropy`.
 
-Scripts keep references to them (`criterion = F.cross_entropy`), tensors of classes of their own
-look them up in tables, and torch.compile knows them by identity. So the function object stays the
-same while a hook listens, and only its code is replaced: it calls a copy of the function and
-reports the call. Graphs that are compiled, traced or scripted use the original function and report
-nothing. Warnings of a function, such as about sizes that differ, still name the line of the caller.
+Scripts keep references to these functions, tensor subclasses look them up in tables, and
+torch.compile identifies them. So the function object stays, and only its code is replaced while a
+hook listens: it calls a copy of the function and reports the call. Compiled, traced and scripted
+graphs use the original function and report nothing. Warnings of a function still name the line of
+its caller.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 
 _WARNINGS: Final = "_stepwatch_warnings"
 _OWN_FRAMES: Final = 2
-"""Frames between a function and its caller while somebody listens: the trampoline, and `report`."""
+"""Frames between a function and its caller while a hook listens: the trampoline and `report`."""
 _SET_OTHERWISE: Final = ("size_average", "reduce")
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 
 
 def _trampoline(*args: Any, **kwargs: Any) -> Any:
-    """Stand in for a function: its code, with the names of that function's globals."""
+    """Replacement code of a function, which looks up names in that function's globals."""
     if torch.compiler.is_compiling():
         return _original(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
     return _reporting(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
@@ -45,8 +45,8 @@ class WatchedLoss:
 
     Args:
         name: Its name in `torch.nn.functional`.
-        class_name: The module of `torch.nn` that does the same.
-        num_inputs: How many of its first parameters are what it compares.
+        class_name: The equivalent module of `torch.nn`.
+        num_inputs: Number of its first parameters that it compares.
     """
 
     def __init__(self, name: str, class_name: str, num_inputs: int = 2) -> None:
@@ -59,28 +59,28 @@ class WatchedLoss:
         self._codes: tuple[CodeType, CodeType] | None = None
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all arguments of a call by name, given or not."""
+        """Return all arguments of a call by name, including defaults."""
         return {**self._defaults, **dict(zip(self._parameters, args, strict=False)), **kwargs}
 
     def inputs(self, given: Mapping[str, Any]) -> dict[int, Tensor]:
-        """Return what a call compares, by the numbers that inputs of the module have."""
+        """Return the tensors that a call compares, numbered like the inputs of the module."""
         named = enumerate(given[name] for name in self._input_names)
         return {number: value for number, value in named if isinstance(value, Tensor)}
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how a call compares its inputs, but for the reduction."""
+        """Return the options of a call, except the reduction."""
         others = self._parameters[len(self._input_names) :]
         return {name: given[name] for name in others if name != "reduction"}
 
     def reduction(self, given: Mapping[str, Any]) -> str | None:
-        """Return `mean`, `sum`, `none` or the like; None if it is given in a deprecated way."""
+        """Return `mean`, `sum`, `none` or the like; None if it is specified in a deprecated way."""
         if any(given.get(name) is not None for name in _SET_OTHERWISE):
             return None
         reduction = given["reduction"]
         return reduction if isinstance(reduction, str) else None
 
     def reduced(self, given: Mapping[str, Any], reduction: str) -> Tensor:
-        """Return the result of a call with another reduction, without a gradient or a warning."""
+        """Return the result of a call with another reduction, without gradient and warnings."""
         _nesting.is_silent = True
         try:
             with torch.no_grad(), _nesting:
@@ -90,10 +90,10 @@ class WatchedLoss:
         return result
 
     def watch(self, report: Callable[..., None]) -> None:
-        """Report calls: this function, the arguments as they were given, and the result.
+        """Report calls, with this function, the given arguments and the result.
 
         Args:
-            report: Is called; always the same one.
+            report: The callback; always the same one.
         """
         if self._codes is None:
             self._codes = self._watched.__code__, self._prepared(report)
@@ -101,13 +101,13 @@ class WatchedLoss:
         self._watched.__code__ = self._codes[1]
 
     def unwatch(self) -> None:
-        """Make the function what it was."""
+        """Restore the original function."""
         if self._codes is not None:
             self._watched.__code__ = self._codes[0]
             del self._watched.__signature__
 
     def _prepared(self, notify: Callable[..., None]) -> CodeType:
-        """Return the code that reports a call; what it uses goes into the function's globals."""
+        """Return the code that reports a call; add the names it uses to the function's globals."""
         function = self._watched
         name, code, names = function.__name__, function.__code__, function.__globals__
         renamed = {"_original": f"_stepwatch_{name}", "_reporting": f"_stepwatch_reporting_{name}"}
@@ -118,7 +118,7 @@ class WatchedLoss:
             FunctionType(deeper, names, name, function.__defaults__), notify
         )
         own = _renamed(_trampoline.__code__, renamed)
-        # What looks for the source, as torch.jit does, finds that of the function.
+        # Keep the source location, so that torch.jit and others find the function's source.
         return own.replace(
             co_name=name,
             co_filename=code.co_filename,
@@ -129,7 +129,7 @@ class WatchedLoss:
         self, original: Callable[..., Any], notify: Callable[..., None]
     ) -> Callable[..., Any]:
         def report(*args: Any, **kwargs: Any) -> Any:
-            # Tensors of other classes may call the function again, and torch.jit traces it.
+            # Tensor subclasses may call the function again, and torch.jit traces it.
             try:
                 if _nesting.depth or _is_tracing():
                     return original(*args, **kwargs)
@@ -145,10 +145,10 @@ class WatchedLoss:
 
 
 class LossFunctions(Watched):
-    """Loss functions, which are listened to together.
+    """Loss functions that are listened to together.
 
     Attributes:
-        functions: Each of them.
+        functions: The functions.
     """
 
     def __init__(self, *functions: WatchedLoss) -> None:
@@ -166,7 +166,7 @@ class LossFunctions(Watched):
 
 
 class _WarningsOfCallers:
-    """The module `warnings`, for functions that are called by a trampoline."""
+    """Replacement of the module `warnings`, for functions that a trampoline calls."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(warnings, name)
@@ -179,19 +179,19 @@ class _WarningsOfCallers:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Warn as `warnings.warn` does where there is no trampoline."""
+        """Warn like `warnings.warn` without a trampoline."""
         if not _nesting.is_silent:
             deeper = stacklevel + 1 + (_OWN_FRAMES if stacklevel > 1 else 0)
             warnings.warn(message, category, deeper, *args, **kwargs)
 
 
 def _renamed(code: CodeType, names: Mapping[str, str]) -> CodeType:
-    """Return code that takes some globals by other names."""
+    """Return code that uses other names for some globals."""
     return code.replace(co_names=tuple(names.get(each, each) for each in code.co_names))
 
 
 class _Nesting(threading.local):
-    """Depth of nested loss functions in this thread that report nothing new."""
+    """Depth of nested loss functions in this thread; nested calls are not reported."""
 
     depth = 0
     is_silent = False
@@ -227,4 +227,4 @@ LOSS_FUNCTIONS: Final = LossFunctions(
     WatchedLoss("soft_margin_loss", "SoftMarginLoss"),
     WatchedLoss("triplet_margin_loss", "TripletMarginLoss", 3),
 )
-"""The functions; what they compute is called `{class_name}_output_{i}`."""
+"""The loss functions; their results are named `{class_name}_output_{i}`."""

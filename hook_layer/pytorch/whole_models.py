@@ -1,4 +1,4 @@
-"""Which of the modules that a script calls is its model, and what is known of its optimisers."""
+"""Finds the model among the modules that a script calls, from stack frames and optimizers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CALL = nn.Module._call_impl.__code__  # noqa: SLF001 - no public way to know it
 
 
 class MadeOptimizers:
-    """The optimisers that a script has made, known weakly."""
+    """The optimizers that a script has created, referenced weakly."""
 
     def __init__(self) -> None:
         self._made: list[ReferenceType[Optimizer]] = []
@@ -46,21 +46,21 @@ class MadeOptimizers:
         return bool(self._made)
 
     def add(self, optimizer: Optimizer) -> None:
-        """Note that one was made."""
+        """Add a new optimizer."""
         self._made = [*(known for known in self._made if known() is not None), ref(optimizer)]
         self._beside.clear()
         self._first = lambda: None
 
     def parameters(self) -> list[nn.Parameter]:
-        """Return what they train."""
+        """Return the parameters that they train."""
         made = (known() for known in self._made)
         return [p for one in made if one is not None for p in parameters_of(one)]
 
     def pass_by(self, module: nn.Module) -> bool:
-        """Return whether a module is not the model, as far as is known of it before its call.
+        """Return whether a module is not the model, judged before its call.
 
-        Where optimisers have changed what they train since the first such module was called, that
-        one may be the model, of whose parameters they have copies.
+        It may still be the model if optimizers have changed their parameters since its first call:
+        they may train copies of its parameters.
         """
         if not self.leave_out(module):
             return False
@@ -70,7 +70,7 @@ class MadeOptimizers:
         return first is not module or self._versions == self._num_writes()
 
     def leave_out(self, module: nn.Module) -> bool:
-        """Return whether there are optimisers, and none trains any part of a module."""
+        """Return whether there are optimizers, and none trains any part of a module."""
         if module in self._beside:
             return True
         trained = set[int]().union(*self._trained())
@@ -80,12 +80,12 @@ class MadeOptimizers:
         return True
 
     def train_more_than(self, part: nn.Module, whole: nn.Module) -> bool:
-        """Return whether one trains the whole of a module, not only a part."""
+        """Return whether an optimizer trains all of a module, which is more than a part of it."""
         least, most = _ids_in(part), _ids_in(whole)
         return least < most and any(most <= trained for trained in self._trained())
 
     def train_beyond(self, part: nn.Module) -> bool:
-        """Return whether one trains the whole of a module, and something else."""
+        """Return whether an optimizer trains all of a module, and further parameters."""
         least = _ids_in(part)
         return any(least < trained for trained in self._trained())
 
@@ -93,7 +93,7 @@ class MadeOptimizers:
         return versions_of(self.parameters())
 
     def _trained(self) -> Iterator[set[int]]:
-        """Return the parameters of each, as numbers: torch swaps none that has weak references."""
+        """Yield each optimizer's parameter ids; weak references would prevent swapping in torch."""
         for known in self._made:
             optimizer = known()
             if optimizer is not None:
@@ -101,26 +101,26 @@ class MadeOptimizers:
 
 
 def is_trained(module: nn.Module) -> bool:
-    """Return whether a module is one to train, and a script's own."""
+    """Return whether a module is trainable, and not a Keras module."""
     if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
         return False
     return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def without_wrapper(module: nn.Module) -> nn.Module:
-    """Return the model that the script wrote, where a wrapper hands its inputs on to it."""
+    """Return the model that the script wrote, without DistributedDataParallel."""
     if isinstance(module, nn.parallel.DistributedDataParallel):
         return without_wrapper(module.get_submodule("module"))
     return module
 
 
 def whole_of(part: nn.Module, optimizers: MadeOptimizers) -> nn.Module:
-    """Return the outermost module whose methods call a part of it; the part, if there is none.
+    """Return the outermost module whose methods call a part of it, or else the part.
 
-    Not so if it is called itself, or if no optimiser trains all of it: it may be anything that a
-    script keeps its models in.
+    Return the part also if the module is called itself, or if no optimizer trains all of it: it may
+    be any container of models.
     """
-    # Up to Python 3.12 a function whose variables were read keeps them alive until it returns.
+    # Before Python 3.13, a function whose variables were read keeps them alive until it returns.
     if not optimizers.train_beyond(part) or not _is_trained_in_another(part, optimizers):
         return part
     whole, called = part, set[int]()
@@ -137,23 +137,23 @@ def whole_of(part: nn.Module, optimizers: MadeOptimizers) -> nn.Module:
 
 
 def is_called_as_part(module: nn.Module) -> bool:
-    """Return whether the call of a module is a part of that of another one."""
+    """Return whether a module is called as a part of another module."""
     owners = (_owner(frame) for frame in _frames() if frame.f_code is _CALL)
     return any(owner is not None and is_around(owner, module) for owner in owners)
 
 
 def is_being_made() -> bool:
-    """Return whether a module calls a part of itself in its `__init__`, as to learn of a shape."""
+    """Return whether a module calls its parts in `__init__`, e.g. to infer a shape."""
     return any(f.f_code.co_name == "__init__" and _owner(f) is not None for f in _frames())
 
 
 def is_called_within(module: nn.Module) -> bool:
-    """Return whether a call of a module continues in this thread."""
+    """Return whether a call of a module is active in this thread."""
     return any(frame.f_code is _CALL and _owner(frame) is module for frame in _frames())
 
 
 def has_compiled_parts(model: nn.Module) -> bool:
-    """Return whether torch.compile was applied to a model, or to parts of it, in whatever way."""
+    """Return whether torch.compile was applied to a model or parts of it, in any way."""
     return any(
         is_wrapper(part)
         or getattr(part, "_compiled_call_impl", None) is not None
@@ -169,12 +169,12 @@ def has_graphs() -> bool:
 
 
 def own_losses() -> list[nn.Module]:
-    """Return all modules that there are whose class is called `...Loss`."""
+    """Return all existing modules whose class is called `...Loss`."""
     return [module for module in _all_modules() if type(module).__name__.endswith("Loss")]
 
 
 def is_around(module: nn.Module, part: nn.Module | None) -> bool:
-    """Return whether a module, which may be watched, contains another one."""
+    """Return whether a module that may be watched contains another one."""
     if module is part or is_wrapper(module) or isinstance(module, torch.jit.ScriptModule):
         return False
     return is_a_key(module) and any(inner is part for inner in module.modules())
@@ -188,7 +188,7 @@ def _is_trained_in_another(part: nn.Module, optimizers: MadeOptimizers) -> bool:
 
 
 def _all_modules() -> list[nn.Module]:
-    # What a proxy says of its class may be anything.
+    # A proxy may fake its class.
     return [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
 
 
@@ -204,7 +204,7 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _owner(frame: FrameType) -> nn.Module | None:
-    """Return the module whose method a frame is of."""
+    """Return the module whose method runs in a frame."""
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     owner = frame.f_locals.get(names[0]) if names else None
     return owner if issubclass(type(owner), nn.Module) else None

@@ -1,4 +1,4 @@
-"""Modules around a model or a layer that add nothing to it: their names are left out."""
+"""Finds wrapper modules, which add nothing to the names of a model's parts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _ATTRIBUTES: Final = {
     "DeepSpeedEngine": "module",
     "Float16Module": "module",
 }
-"""Where a wrapper keeps its module, by the name of its class; none of them has to be imported."""
+"""Attribute of the wrapped module, by class name of the wrapper; no import is needed."""
 _LEFT_OUT: Final = frozenset(_ATTRIBUTES.values())
 _PUBLIC: Final = "module"
-"""An attribute that models have, too: it is left out of the path where it is a wrapper's."""
+"""Attribute name that models use, too; it is removed from paths only for wrappers."""
 
 
 def wrapped_in(module: nn.Module) -> nn.Module | None:
-    """Return the module that a wrapper is around, None if `module` is no wrapper."""
+    """Return the module inside a wrapper; None if `module` is not a wrapper."""
     attribute = _attribute(module)
     return None if attribute is None else getattr(module, "_modules", {}).get(attribute)
 
 
 def unwrapped_class(module: nn.Module) -> str:
-    """Return the name of a model's class, without wrappers and as before `fully_shard`."""
+    """Return the class name of a model without wrappers, as before `fully_shard`."""
     while (inner := wrapped_in(module)) is not None:
         module = inner
     kind = type(module)
@@ -39,14 +39,14 @@ def unwrapped_class(module: nn.Module) -> str:
 
 
 def unwrapped_path(root: nn.Module, path: str) -> str:
-    """Return the path of a part or parameter as it is without wrappers."""
+    """Return the path of a part or parameter without wrappers."""
     if not any(attribute in path for attribute in _LEFT_OUT):
         return path
     names: list[str] = []
     module: nn.Module | None = root
     for part in path.split("."):
         is_wrapped = module is not None and part == _attribute(module)
-        # Some wrappers list parameters without their own part of the path.
+        # Some wrappers list parameters without their own path component.
         if not is_wrapped and (part == _PUBLIC or part not in _LEFT_OUT):
             names.append(part)
         module = None if module is None else module._modules.get(part)  # noqa: SLF001

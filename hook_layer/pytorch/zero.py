@@ -1,7 +1,7 @@
-"""Parameters that DeepSpeed's ZeRO stage 3 divides among ranks.
+"""Finds this rank's part of parameters that DeepSpeed's ZeRO stage 3 divides.
 
-Such a parameter is empty outside of its layer's forward and backward pass, and what this rank has
-of it is in `ds_tensor`, padded so that all ranks have as much. Nothing of DeepSpeed is imported.
+Such a parameter is empty outside its layer's forward and backward pass. `ds_tensor` has this rank's
+part, padded to the same size in all ranks. DeepSpeed is not imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["zero_part"]
 
 
 def zero_part(parameter: Tensor) -> tuple[Tensor, Shard | None] | None:
-    """Return what this rank has of a parameter, and which part it is; None of a plain one."""
+    """Return this rank's part of a parameter, and its position; None for a plain parameter."""
     known: Any = parameter
     part = getattr(known, "ds_tensor", None)
     if part is None:
