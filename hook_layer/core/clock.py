@@ -16,9 +16,9 @@ class StepClock:
     """Counts the steps of a run, in total and per mode.
 
     Attributes:
-        mode: Mode of the current step, and of those that follow.
+        mode: Mode of the current and later steps.
         step: Global step, counted over all modes from 0; -1 before the first.
-        mode_steps: Step of each mode; that of GLOBAL is the global step.
+        mode_steps: Step of each mode; GLOBAL has the global step.
     """
 
     __slots__ = ("_last_resumed", "mode", "mode_steps", "step")
@@ -35,11 +35,11 @@ class StepClock:
 
     @property
     def num_steps(self) -> int:
-        """How many steps were counted here, without those of an interrupted run."""
+        """Number of steps counted here, without those of an interrupted run."""
         return self.step - self._last_resumed
 
     def set_mode(self, mode: ModeKeys) -> None:
-        """Count the next steps as steps of a mode."""
+        """Count the next steps in a mode."""
         self.mode = mode
         self.mode_steps.setdefault(mode, INIT_STEP)
 
@@ -50,7 +50,7 @@ class StepClock:
         self.mode_steps[ModeKeys.GLOBAL] = self.step
 
     def count_back(self) -> None:
-        """Forget the step that was counted last."""
+        """Undo the last count."""
         self.step -= 1
         self.mode_steps[self.mode] -= 1
         self.mode_steps[ModeKeys.GLOBAL] = self.step

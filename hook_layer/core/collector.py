@@ -1,4 +1,4 @@
-"""Decides which collections are saved in a step, and what is stored of a tensor."""
+"""Decides which collections are saved in a step, and what is stored of each tensor."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hook_layer.weak_method import WeakMethod
 __all__ = ["AlsoDue", "Collector", "PrepareCollections"]
 
 AlsoDue: TypeAlias = Callable[[CollectionManager, ModeKeys, int], Iterable[Collection]]
-"""Returns further collections that are saved in a step, by its mode and number in this mode."""
+"""Returns further collections that are saved in a step, given its mode and number in this mode."""
 
 PrepareCollections: TypeAlias = Callable[[CollectionManager, OnMistake | None], None]
-"""Makes the collections fit the model; the second argument is that of `CollectionManager.due`."""
+"""Resolves the collections for the model; takes `on_mistake` of `CollectionManager.due`, too."""
 _Value = TypeVar("_Value")
 _Plans: TypeAlias = "dict[str | tuple[str, ...], TensorPlan | None]"
-"""Of tensors by name, or by name and the collections that they belong to whatever their names."""
+"""Plans by tensor name, or by name and collections that the tensor belongs to."""
 _UNPLANNED: Final[Any] = object()
 
 
 class Collector:
     """Decides what is saved in the open step.
 
-    A step in which no collection is saved costs a few attribute reads. Changes of collections
-    that are made without a method, as by `collection.include_regex.append(...)`, apply from the
-    next step on in which anything is saved.
+    A step in which no collection is saved costs a few attribute reads. Changes of a collection
+    without a method, such as `collection.include_regex.append(...)`, apply from the next saved
+    step.
 
     Args:
         manager: The collections.
@@ -40,8 +40,8 @@ class Collector:
         manager: The collections.
         due: Collections that are saved in the open step.
         due_key: Identifies `due`, and everything that depends on it alone.
-        only_logs_mistakes: Whether a misconfigured collection is logged in the first step, too,
-            instead of raised: for scripts that do not make the hook.
+        only_logs_mistakes: Whether a misconfigured collection is only logged even in the first
+            step: for scripts that do not create the hook.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Collector:
         self._version = 0
 
     def before_due(self, prepare: PrepareCollections) -> None:
-        """Call a method before it is found out what is due in a step that may be saved.
+        """Call a method before determining what is due in a step that may be saved.
 
         Args:
-            prepare: The method; its owner is known weakly.
+            prepare: The method. Its owner is referenced weakly.
         """
         self._prepare = WeakMethod(prepare)
 
     def begin_step(self, mode: ModeKeys, mode_step: int, *, is_first: bool = False) -> None:
-        """Find out what is saved in a step.
+        """Determine what is saved in a step.
 
         Raises:
             HookConfigurationError: A collection is misconfigured (in the first step only).
@@ -99,7 +99,7 @@ class Collector:
 
         Args:
             name: Name of the tensor.
-            member_of: Collections that the tensor belongs to, whatever its name.
+            member_of: Collections that contain the tensor, regardless of its name.
         """
         if not self.due:
             return None
@@ -112,11 +112,11 @@ class Collector:
     def planned(
         self, tensors: Mapping[str, _Value], member_of: Sequence[str] = ()
     ) -> dict[str, tuple[_Value, TensorPlan]]:
-        """Return the tensors of which anything is stored, each with its plan.
+        """Return the tensors that are stored in any form, each with its plan.
 
         Args:
             tensors: Tensors by name.
-            member_of: Collections that all of them belong to, whatever their names.
+            member_of: Collections that contain all of them, regardless of their names.
         """
         plans = ((name, tensor, self.plan(name, member_of)) for name, tensor in tensors.items())
         return {name: (tensor, plan) for name, tensor, plan in plans if plan is not None}
@@ -126,10 +126,10 @@ class Collector:
         return any(collection.name == name for collection in self.due)
 
     def on_mistake(self, *, is_first: bool) -> OnMistake | None:
-        """Return what is called for a misconfigured collection; None where that is raised.
+        """Return the handler of misconfigured collections; None to raise an error instead.
 
         Args:
-            is_first: Whether no step was counted yet, or only the one that begins.
+            is_first: Whether this is the first step, or no step was counted yet.
         """
         return None if is_first and not self.only_logs_mistakes else self._failures.mistaken
 

@@ -1,4 +1,4 @@
-"""Closes hooks of earlier runs of the process once those have ended."""
+"""Closes hooks of earlier runs of the process after those have ended."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from weakref import ref
 __all__ = ["IDLE_STEPS", "EarlierHooks"]
 
 IDLE_STEPS: Final = 20
-"""Steps of a later run after which an earlier run without a step has ended.
+"""Steps of a later run after which an earlier run without a step counts as ended.
 
-The outer loop of a meta-learner makes a step after each inner loop, which may have so many.
+The outer loop of a meta-learner makes a step after each inner loop, which may have that many.
 """
 
 
@@ -29,10 +29,10 @@ class CountingHook(Protocol):
 
 
 class EarlierHooks:
-    """Closes hooks that make no step while a later one makes 20.
+    """Closes hooks without a step while a later hook makes 20.
 
     Args:
-        hooks: The hooks, which are known weakly.
+        hooks: The hooks; referenced weakly.
     """
 
     def __init__(self, hooks: Iterable[CountingHook] = ()) -> None:

@@ -1,11 +1,11 @@
-"""The hook without a framework: what users call, and how its parts work together.
+"""The base of all hooks: what users call, and how its parts work together.
 
 A framework's hook observes its training loop and calls
 
-* `begin_step` where a step begins; this ends the step before if it is still open,
+* `begin_step` when a step begins, which also ends a previous open step,
 * `collector.plan` and `recorder.capture` for tensors that it finds,
-* `recorder.step_is_captured` where normally everything of a step is captured,
-* `recorder.end_step` where nothing of the step can follow.
+* `recorder.step_is_captured` when usually everything of a step is captured,
+* `recorder.end_step` when nothing of the step can follow.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ logger = logging.getLogger("stepwatch")
 
 
 class BaseHook(Part):
-    """What the hooks of all frameworks have in common.
+    """Base class of the hooks of all frameworks.
 
     Args:
-        setup: What the hook is made of.
+        setup: Configuration of the hook.
         workers: The ranks of a distributed run.
-        source: Makes what captures the framework's tensors.
+        source: Creates the object that captures the framework's tensors.
         also_due: Returns further collections that are saved in a step.
 
     Attributes:
         collection_manager: Its collections.
-        state: Its errors, run time and life.
-        clock: Numbers of its steps.
-        collector: What is saved in the open step.
+        state: Its errors, run time and lifecycle.
+        clock: Step numbers.
+        collector: Decides what is saved in the open step.
         tensor_capture: Captures tensors.
         recorder: Tensors of the open step.
         session: The trial of the run.
         stop_listener: Decides whether the run stops.
         own_tensors: Tensors that the script saves itself.
-        interruption: Stores what was captured when a signal interrupts training.
-        failures: Errors by part, and which parts are switched off.
-        stopwatch: The time that it took of training.
+        interruption: Stores captured tensors when a signal interrupts training.
+        failures: Errors by part, and disabled parts.
+        stopwatch: Time that the hook took from training.
     """
 
     _defaults: ClassVar[FrameworkDefaults]
@@ -112,17 +112,17 @@ class BaseHook(Part):
 
     @classmethod
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Self:
-        """Make a hook as a configuration file says, which attaches to the first training.
+        """Create a hook from a configuration file, which attaches to the first training.
 
         `docs/reference/hook-configuration.md` describes the file. A hook for PyTorch or MXNet
-        watches the model that trains first, unless the script registers one.
+        watches the first model that trains, unless the script registers one.
 
         Args:
-            json_file_path: The file; None: the one that `STEPWATCH_CONFIG` names, else
-                `SMDEBUG_CONFIG_FILE_PATH`, else the one that SageMaker puts into the container.
+            json_file_path: The file. None: the file in `STEPWATCH_CONFIG`, or else in
+                `SMDEBUG_CONFIG_FILE_PATH`, or else SageMaker's file in the container.
 
         Raises:
-            ConfigurationFileNotFoundError: There is no such file.
+            ConfigurationFileNotFoundError: The file does not exist.
             HookConfigurationError: The file has a mistake.
         """
         is_on = hook_enabled()
@@ -132,7 +132,7 @@ class BaseHook(Part):
         return hook
 
     def attach_to_first_model(self) -> None:
-        """Watch the model that trains first, where the framework's hook can."""
+        """Watch the first model that trains, if the framework's hook supports it."""
 
     # Steps and modes -----------------------------------------------------------------------------
 
@@ -143,19 +143,19 @@ class BaseHook(Part):
 
     @property
     def mode(self) -> ModeKeys:
-        """Mode of the current step, and of those that follow."""
+        """Mode of the current and later steps."""
         return self.clock.mode
 
     @property
     def mode_steps(self) -> Mapping[ModeKeys, int]:
-        """Step of each mode; that of GLOBAL is the global step."""
+        """Step of each mode; GLOBAL has the global step."""
         return self.clock.mode_steps
 
     def set_mode(self, mode: ModeKeys) -> None:
-        """Set the mode of the steps to come; an open step of another mode ends here.
+        """Set the mode of later steps; an open step of another mode ends now.
 
         Raises:
-            HookConfigurationError: `mode` is no mode.
+            HookConfigurationError: `mode` is not a mode.
         """
         _check_mode(mode)
         if mode is not self.clock.mode and self.is_active:
@@ -163,17 +163,17 @@ class BaseHook(Part):
         self.clock.set_mode(mode)
 
     def begin_step(self) -> None:
-        """Begin a step; the one before ends here if it is still open.
+        """Begin a step, and end the previous one if it is still open.
 
         Raises:
-            TrainingStoppedError: This run was asked to stop, and the hook is to raise.
+            TrainingStoppedError: A stop of this run was requested, and the hook is set to raise.
             HookConfigurationError: The collections are misconfigured (at the first step only).
         """
         session = self.session
         self.recorder.end_step()
         session.resumption.look_for_checkpoint()
         if session.is_writer is None:
-            # A session that was stopped begins no run, however its framework stops.
+            # A stopped session begins no run, no matter how its framework stops.
             refusal = self.stop_listener.refuse(session.place.stop_request)
             if refusal is not None:
                 self.close()
@@ -190,7 +190,7 @@ class BaseHook(Part):
     def training_resumes_at(self, step: int) -> None:
         """Continue the step numbers of a training that its framework resumes.
 
-        It does nothing once a step has begun, or where the state of a checkpoint is ahead.
+        It does nothing after the first step has begun, or if a checkpoint's state has a later step.
 
         Args:
             step: The number of the next step, from 0.
@@ -206,7 +206,7 @@ class BaseHook(Part):
     # Collections ---------------------------------------------------------------------------------
 
     def get_collection(self, name: str, create: bool = True) -> Collection:
-        """Return a collection, made on the way if `create`."""
+        """Return a collection; create it if it does not exist and `create` is set."""
         return self.collection_manager.get(name, create=create)
 
     def get_collections(self) -> dict[str, Collection]:
@@ -214,26 +214,26 @@ class BaseHook(Part):
         return self.collection_manager.collections
 
     def add_collection(self, collection: Collection) -> None:
-        """Add a collection, instead of one of the same name."""
+        """Add a collection; it replaces one with the same name."""
         if not isinstance(collection, Collection):
             raise HookConfigurationError(f"collection={collection!r} must be a Collection")
         self.collection_manager.add(collection)
 
     @guarded("collections")
     def export_collections(self) -> None:
-        """Write the collections file as the collections are now, without waiting for a step."""
+        """Write the collections file now, without waiting for a step."""
         with self.recorder.lock:
-            if not self.session.needs_other_ranks:  # else the first step writes the file
+            if not self.session.needs_other_ranks:  # otherwise the first step writes the file
                 self._open()
                 self.session.write_collections()
 
     def has_default_hook_configuration(
         self, default_saved_collections: Iterable[str] | None = None
     ) -> bool:
-        """Return whether only the collections are saved that are saved without being asked for.
+        """Return whether exactly the default collections are saved.
 
         Args:
-            default_saved_collections: Names of those; None: the framework's.
+            default_saved_collections: Names of the default collections; None: the framework's.
         """
         if default_saved_collections is None:
             default_saved_collections = self._defaults.always_saved
@@ -243,16 +243,16 @@ class BaseHook(Part):
         return saved == set(default_saved_collections)
 
     def has_default_configuration(self) -> bool:
-        """Same as `has_default_hook_configuration`; there is no profiler to be configured."""
+        """Same as `has_default_hook_configuration`, because there is no profiler to configure."""
         return self.has_default_hook_configuration()
 
     def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
         """Return whether a tensor is saved in the step in progress; False before the first step.
 
         Args:
-            tensor_name: Name of the tensor; of a gradient it may be the parameter's.
-            collection_name: The collection that it belongs to whatever its name, if that one is
-                saved and has no regular expressions.
+            tensor_name: Name of the tensor; for a gradient also the parameter's name.
+            collection_name: A collection that contains the tensor regardless of its name, if the
+                collection is saved and has no regular expressions.
         """
         for collection in self.collector.due:
             if collection.name == collection_name and not collection.include_regex:
@@ -268,19 +268,19 @@ class BaseHook(Part):
     def save_scalar(
         self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None
     ) -> None:
-        """Save one number as `scalar/<name>`, with the step in progress.
+        """Save one number as `scalar/<name>` in the step in progress.
 
-        In a step that the save configuration leaves out it is kept for the next saved step, where
-        the newest value of a name counts: so a scalar never makes a step be saved.
+        If that step is not saved, the number is kept for the next saved step, where the newest
+        value of a name wins. So a scalar never causes a step to be saved.
 
         Args:
             name: Name of the number.
             value: A number, or a tensor of one element.
-            sm_metric: Accepted for the original's sake; SageMaker gets no metrics from here.
+            sm_metric: Accepted for compatibility; Stepwatch sends no metrics to SageMaker.
             timestamp: Time of the value, seconds since 1970 (default: when the step began).
 
         Raises:
-            TypeError: `name` is no string; `value` has more than one element, or is no number.
+            TypeError: `name` is not a string; `value` has several elements, or is not a number.
         """
         if sm_metric:
             logger.debug(
@@ -298,11 +298,11 @@ class BaseHook(Part):
 
         Args:
             tensor_name: Its name.
-            tensor_value: A tensor, an array, or what numpy makes an array of.
-            collections_to_write: Collections that it becomes part of; they say what is stored.
+            tensor_value: A tensor, an array, or anything that numpy converts to an array.
+            collections_to_write: Collections that it becomes part of; they decide what is stored.
 
         Raises:
-            TypeError: `tensor_name` is no string.
+            TypeError: `tensor_name` is not a string.
         """
         self.own_tensors.save_tensor(tensor_name, tensor_value, collections_to_write)
 
@@ -315,7 +315,7 @@ class BaseHook(Part):
         duration: float = 1,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Accept an event of the original's profiler; nothing is stored."""
+        """Accept an event of the original's profiler; store nothing."""
         if not BaseHook._has_warned_of_traces:
             BaseHook._has_warned_of_traces = True
             logger.warning(
@@ -330,34 +330,34 @@ class BaseHook(Part):
 
     @property
     def should_stop(self) -> bool:
-        """Whether this run was asked to stop, and may do so now.
+        """Whether a stop of this run was requested and is possible now.
 
-        Where several ranks agree on it (`hook_layer.stop_agreement`) this turns True in all of
-        them in the same training step; a rank that gets False must begin another one.
+        If several ranks agree on stopping (`hook_layer.stop_agreement`), this turns True in all of
+        them in the same training step. A rank that gets False must begin another step.
         """
         return self.stop_listener.request is not None
 
     @property
     def was_stopped(self) -> bool:
-        """Whether this run was asked to stop, and the hook was to see to it."""
+        """Whether a stop was requested and the hook is responsible for it."""
         return self.stop_listener.ending_request is not None
 
     @property
     def stop_reason(self) -> str | None:
-        """Why this run is to stop, None while `should_stop` is False."""
+        """Reason for stopping this run; None while `should_stop` is False."""
         request = self.stop_listener.request
         return None if request is None else request.reason
 
-    # Its life ------------------------------------------------------------------------------------
+    # Lifecycle -----------------------------------------------------------------------------------
 
     @property
     def out_dir(self) -> str:
-        """Folder or URI that tensors go to: as given, unless the run got a folder of its own."""
+        """Folder or URI of the tensors: as given, unless the run got its own folder."""
         return self.session.place.targets.out_dir
 
     @property
     def tensorboard_dir(self) -> str | None:
-        """Folder or URI that TensorBoard's files go to; None: none are written."""
+        """Folder or URI of the TensorBoard files; None if none are written."""
         return self.session.place.targets.tensorboard_dir
 
     @property
@@ -367,12 +367,12 @@ class BaseHook(Part):
 
     @property
     def is_refused(self) -> bool:
-        """Whether this run is not watched, because its session watches no further run."""
+        """Whether this run is not watched because its session watches no further run."""
         return self.session.is_refused
 
     @property
     def dry_run(self) -> bool:
-        """Whether it decides everything and stores nothing."""
+        """Whether the hook decides everything but stores nothing."""
         return self.session.dry_run
 
     @dry_run.setter
@@ -380,18 +380,18 @@ class BaseHook(Part):
         self.session.dry_run = value
 
     def follow(self, earlier: Iterable[BaseHook]) -> None:
-        """Close the hooks of earlier runs of this process, once those have ended."""
+        """Close the hooks of earlier runs of this process after those have ended."""
         self._earlier = EarlierHooks(earlier)
 
     def limit_values(self) -> None:
-        """Limit the bytes of values as where a script makes no hook; limits that are set stay."""
+        """Limit the bytes of values, as for scripts without a hook; keep limits that are set."""
         options = self.session.options
         self.tensor_capture.budget = ByteBudget(
             options.max_step_bytes or DEFAULT_STEP_BYTES, options.max_run_bytes or DEFAULT_RUN_BYTES
         )
 
     def report(self) -> HookReport:
-        """Return what was done so far."""
+        """Return a report of the work so far."""
         trial = self.session.trial
         writer = WriterCounters() if trial is None else trial.writer.counters
         return HookReport(
@@ -406,27 +406,26 @@ class BaseHook(Part):
         )
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything handed over is stored; False if it took longer."""
+        """Wait until everything handed over is stored; return False on timeout."""
         trial = self.session.trial
         if trial is None or self.state.is_forked:
             return True
         return trial.writer.wait_until_idle(timeout_s)
 
     def close(self, *, end_of_training: bool = True) -> None:
-        """Write what is left, and the end marker; a second call does nothing.
+        """Write the remaining data and the end marker; further calls do nothing.
 
-        A hook that saw no step, and was given nothing to save, writes nothing at all: there is no
-        trial then. What was saved after the last saved step becomes a step of its own, the next
-        one of the current mode.
+        A hook without a step and without saved values writes nothing, so there is no trial. Values
+        that were saved after the last saved step become another step of the current mode.
 
-        Called by itself when the process ends, also after an exception: training did end. A process
-        that is killed (as a spot instance is) leaves no end marker, and neither does one that got
-        SIGTERM. What could not be delivered is logged, and in `report()`.
+        `close` runs automatically when the process ends, also after an exception, because training
+        ended. A killed process (such as a spot instance) leaves no end marker, and neither does one
+        that got SIGTERM. Data that could not be delivered is logged, and listed in `report()`.
 
         Args:
-            end_of_training: False when training must be resumed later: no end marker then.
+            end_of_training: False if training will be resumed later: then no end marker is written.
         """
-        if not self.is_active:  # in a forked child nobody might ever release the lock
+        if not self.is_active:  # a forked child might wait for the lock forever
             return
         started = time.perf_counter()
         with self.recorder.lock:
@@ -462,7 +461,7 @@ class BaseHook(Part):
         return InactiveCopy, (type(self),)
 
     def __del__(self) -> None:
-        # No lock may be taken here, and nothing waited for: the process's end does the rest.
+        # This must not take a lock or wait; the handler at process end does the rest.
         process_end = getattr(self, "_process_end", None)
         if process_end is None or self.state.is_closed or self.state.is_forked:
             return
@@ -476,7 +475,7 @@ class BaseHook(Part):
     # How the parts work together -----------------------------------------------------------------
 
     def _open(self) -> None:
-        """Open the trial, at the first call."""
+        """Open the trial at the first call."""
         if self.session.is_writer is None:
             self.session.open()
             self.interruption.listen()
@@ -487,11 +486,11 @@ class BaseHook(Part):
         raise TrainingStoppedError(request.reason, request.rule_configuration_name)
 
     def _save_pending(self) -> None:
-        """Save what came after the last saved step, as a separate step."""
+        """Save values after the last saved step as a separate step."""
         names = self.recorder.pending_names
         if not names:
             return
-        if self.session.needs_other_ranks:  # which may be gone
+        if self.session.needs_other_ranks:  # other ranks may be gone
             logger.warning("values outside of any step are not stored: %s", ", ".join(names))
             return
         self._open()
@@ -505,7 +504,7 @@ class BaseHook(Part):
         return ("Stopped", self.stop_reason) if self.was_stopped else ("Completed", None)
 
     def _give_way(self) -> None:
-        """Close, since a newer hook of this process writes to the same folder."""
+        """Close, because a newer hook of this process writes to the same folder."""
         logger.warning(
             "a newer hook of this process writes to %s, so this one is closed at step %d",
             self.trial_uri,
@@ -513,7 +512,7 @@ class BaseHook(Part):
         )
         try:
             self.close(end_of_training=False)
-        except Exception as error:  # noqa: BLE001 - the newer hook is not to suffer from it
+        except Exception as error:  # noqa: BLE001 - the newer hook must not fail
             self.failures.failed("close", error)
 
 

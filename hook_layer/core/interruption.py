@@ -1,4 +1,4 @@
-"""Stores what was captured when a signal interrupts training, before the process ends."""
+"""Stores captured tensors when a signal interrupts training, before the process ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LOCK_TIMEOUT_S: Final = 1.0
 
 
 class Interruption:
-    """Stores what was captured when a signal interrupts training, see `hook_layer.termination`.
+    """Stores captured tensors when a signal interrupts training, see `hook_layer.termination`.
 
-    What follows in this process, an exception or a `close`, is not the end of training.
+    A later exception or `close` in this process does not count as the end of training.
 
     Attributes:
         signal: The signal that interrupted training; None without any.
@@ -44,31 +44,31 @@ class Interruption:
                 handler.add(self)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for handler in HANDLERS:
             handler.remove(self)
 
     def note_termination(self, number: signal.Signals) -> None:
-        """Note that a signal interrupts training; nothing that follows is its end."""
+        """Note that a signal interrupts training, which then has not ended."""
         self.signal = number
 
     def store_before_termination(self) -> None:
-        """Store what was captured, in the time that the options give, before the process ends.
+        """Store captured tensors within the time limit of the options, before the process ends.
 
-        May be called in any thread, also in the midst of `close`.
+        Any thread may call it, also during `close`.
         """
         session, timeout_s = self._session, self._session.options.termination_timeout_s
         trial, number = session.trial, self.signal
         if trial is None or timeout_s is None or number is None:
             return
         deadline = time.monotonic() + timeout_s
-        # Between steps training may have ended, as in a worker of a pool that is done.
+        # Between steps training may have ended, as in a finished worker of a pool.
         is_between = self._recorder.is_between_steps
         is_stored = False
         if session.is_active:
             self._store_open_step(trial, timeout_s)
             session.resumption.look_for_checkpoint()
-        else:  # a `close` that this interrupts could wait for a lock that it holds itself
+        else:  # an interrupted `close` could hold the lock that a second one waits for
             is_stored = trial.writer.wait_until_idle(timeout_s)
         is_stored = is_stored or trial.writer.close(max(deadline - time.monotonic(), 0.0))
         is_stored = is_stored and not trial.writer.counters.steps_in_spool
@@ -81,9 +81,9 @@ class Interruption:
         )
 
     def _store_open_step(self, trial: TrialSession, timeout_s: float) -> None:
-        """Hand the open step over if everything of it was captured, and there is room.
+        """Hand the open step over if it is complete and there is room.
 
-        Or if a checkpoint was saved in it, after which training will continue.
+        Also do so if a checkpoint was saved in it, from which training will continue.
         """
         recorder = self._recorder
         is_complete = recorder.is_captured or self._session.resumption.has_new_checkpoint

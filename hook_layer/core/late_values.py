@@ -1,4 +1,4 @@
-"""Values that a script saves after its run has ended."""
+"""Saves values after the end of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("stepwatch")
 
 
 class LateValues:
-    """Captures values after the end of a run, and adds them to it as one more step.
+    """Captures values after the end of a run, and adds them to the run as one more step.
 
     `close` or the end of the process writes them. Until then the run keeps its end marker.
     """
@@ -27,9 +27,9 @@ class LateValues:
         self._cancel: Callable[[], None] = lambda: None
 
     def capture(self, tensors: PlannedTensors, wall_time: float | None) -> None:
-        """Capture values; the newest of a name counts."""
+        """Capture values; the newest value of a name wins."""
         if not self._recorder.pending_names:
-            self._cancel = at_process_end(self.close)  # also if the hook is gone by then
+            self._cancel = at_process_end(self.close)  # also if the hook was deleted by then
         self._recorder.capture_own(tensors, wall_time)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The hook that is made as the original's are: of ten arguments, or of a configuration file."""
+"""A hook with the original library's constructor: ten arguments, or a configuration file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def missing_name(module: str, name: str) -> AttributeError:
 
     Args:
         module: Name of the module.
-        name: The name; of what the original has in this place the error says where it is.
+        name: The name. If the original has it, the error says where Stepwatch has it.
     """
     if name == "create_trial":
         return AttributeError(
@@ -35,30 +35,30 @@ def missing_name(module: str, name: str) -> AttributeError:
 
 
 class OriginalHook(BaseHook):
-    """A hook with the arguments that the hooks of all frameworks have.
+    """A hook with the arguments that the hooks of all frameworks share.
 
     Args:
         out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
-        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
-        dry_run: Decide everything and store nothing.
+        export_tensorboard: Write TensorBoard files, to `out_dir/tensorboard`.
+        tensorboard_dir: Write TensorBoard files to this folder or `s3://bucket/prefix`.
+        dry_run: Decide everything but store nothing.
         reduction_config: What is stored of a tensor; default: its value.
-        save_config: When; default: every 500 steps, of XGBoost every 10 rounds.
-        include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections, by name or as `CollectionConfig`.
+        save_config: When to save; default: every 500 steps, in XGBoost every 10 rounds.
+        include_regex: Also save tensors whose name matches one of these.
+        include_collections: Also save these collections, by name or as `CollectionConfig`.
         save_all: Save everything.
         include_workers: Which ranks of a distributed run write: `one`, `all` or `auto`.
-        configuration: What a configuration file says, as `create_from_json_file` passes it; then
-            none of the arguments before it may be given.
+        configuration: Content of a configuration file, from `create_from_json_file`; excludes all
+            arguments before it.
         **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
             stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
             max_step_bytes max_run_bytes termination_timeout_s`.
 
     Raises:
-        HookConfigurationError: An argument makes no sense.
+        HookConfigurationError: An argument is invalid.
 
     Attributes:
-        current: The one of its framework that `get_hook` returns; the last that was made.
+        current: The newest hook of its framework, which `get_hook` returns.
     """
 
     current: ClassVar[CurrentHook[Any]]

@@ -28,7 +28,7 @@ class OwnTensors(Part):
 
     Attributes:
         has_losses: Whether the script saved a loss itself.
-        late: Takes values after the end of the run; None: the hook ignores them.
+        late: Saves values after the end of the run; None: the hook ignores them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OwnTensors(Part):
             timestamp: Time of the value, seconds since 1970; None: when the step began.
 
         Raises:
-            TypeError: `name` is no string; `value` has more than one element, or is no number.
+            TypeError: `name` is not a string; `value` has several elements, or is not a number.
         """
         if self._accepts(name):
             self._check_number(name, value)
@@ -76,7 +76,7 @@ class OwnTensors(Part):
             collections: Collections that it becomes part of; they decide what is stored.
 
         Raises:
-            TypeError: `name` is no string.
+            TypeError: `name` is not a string.
         """
         names = [collections] if isinstance(collections, str) else collections
         self.has_losses |= CollectionKeys.LOSSES in names
@@ -89,7 +89,7 @@ class OwnTensors(Part):
             self._save(name, value, self._manager.plan_in(found), None)
 
     def _accepts(self, name: str) -> bool:
-        """Return whether a tensor may have this name; if not, that is counted and logged."""
+        """Return whether a tensor may have this name; count and log a rejected name."""
         if self.state.is_closed and self.late is None:
             self.state.warn_once(
                 "the hook is closed and stores nothing more; save values before `hook.close()`"

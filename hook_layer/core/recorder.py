@@ -1,13 +1,12 @@
-"""Gathers the tensors of a step, and hands the step over to the writer.
+"""Collects the tensors of a step, and hands the step over to the writer.
 
-A step is handed over as soon as it is complete, not when the next one begins. What a script saves
-after that (a `save_scalar` after the optimizer step, a second backward pass) is unknown until it
-happens once. So the first step stays open until the next one begins. Later steps are handed over
-early, unless something came late before: then they stay open, too.
+A step is handed over as soon as it is complete, before the next one begins. The first step stays
+open until the next step, because a script may save more after it seems complete (a `save_scalar`
+after the optimizer step, a second backward pass). If that ever happens, later steps stay open, too.
 
-A scalar or tensor that a script saves while no step is open, or in a step that is not saved,
-becomes part of the next saved step; the newest of its name counts. Other late tensors are counted
-and logged. What is left at the end becomes a last step of its own.
+A scalar or tensor that a script saves without an open saved step becomes part of the next saved
+step; the newest value of a name wins. Other late tensors are counted and logged. Values left at the
+end become a final step.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ logger = logging.getLogger("stepwatch")
 
 
 class Recorder:
-    """Gathers the tensors of a step.
+    """Collects the tensors of a step.
 
     Attributes:
         record: The open step; None without any.
-        is_captured: Whether the open step is complete, as far as is known.
-        saw_late_tensors: Whether something came after its step was complete, once.
-        num_late: Number of tensors that came after their step was handed over.
+        is_captured: Whether the open step seems complete.
+        saw_late_tensors: Whether any tensor arrived after its step seemed complete.
+        num_late: Number of tensors that arrived after their step was handed over.
         lock: Held while the open step changes.
     """
 
@@ -60,12 +59,12 @@ class Recorder:
 
     @property
     def is_between_steps(self) -> bool:
-        """Whether no step is open, or only one that is complete."""
+        """Whether no step is open, or only a complete one."""
         return self.record is None or self.is_captured
 
     @property
     def is_step_unsaved(self) -> bool:
-        """Whether a step is open in which nothing is saved."""
+        """Whether the open step is not saved."""
         return self.record is not None and not self._collector.due
 
     @property
@@ -74,17 +73,17 @@ class Recorder:
         return sorted(self._pending)
 
     def before_end(self, method: Callable[[], None]) -> None:
-        """Call a method before each end of a step, also where none is open.
+        """Call a method before each end of a step, even without an open step.
 
         Args:
-            method: The method; its owner is known weakly.
+            method: The method. Its owner is referenced weakly.
         """
         self._before_end = WeakMethod(method)
 
     # A step --------------------------------------------------------------------------------------
 
     def begin_step(self) -> None:
-        """Open the step that was counted last.
+        """Open the newest counted step.
 
         Raises:
             HookConfigurationError: The collections are misconfigured (in the first step only).
@@ -106,7 +105,7 @@ class Recorder:
 
         Args:
             tensors: The tensors.
-            is_late: Whether steps stay open from now on if this one was complete before.
+            is_late: Whether later steps stay open if this step seemed complete before.
         """
         if not tensors:
             return
@@ -129,7 +128,7 @@ class Recorder:
             self.num_late += len(tensors)
 
     def capture_own(self, tensors: PlannedTensors, wall_time: float | None = None) -> None:
-        """Capture tensors that the training script saves, in the next saved step if need be."""
+        """Capture tensors that the script saves, if needed in the next saved step."""
         with self.lock:
             captured = self._tensor_capture.capture(tensors)
             for tensor in captured.values():
@@ -142,12 +141,12 @@ class Recorder:
                 self._pending.update(captured)
 
     def capture_for_next(self, tensors: PlannedTensors) -> None:
-        """Capture tensors for the next saved step; the newest of a name counts."""
+        """Capture tensors for the next saved step; the newest value of a name wins."""
         with self.lock:
             self._pending.update(self._tensor_capture.capture(tensors))
 
     def step_is_captured(self) -> None:
-        """Note that normally nothing follows in this step, and hand it over if that is known."""
+        """Note that the step seems complete; hand it over unless steps have had late tensors."""
         with self.lock:
             self.is_captured = True
             is_known = self.record is not None and self.record.mode in self._complete_modes
@@ -155,7 +154,7 @@ class Recorder:
                 self.end_step()
 
     def step_continues(self) -> None:
-        """Note that more of the open step follows."""
+        """Note that more tensors of the open step follow."""
         self.is_captured = False
 
     def end_step(self) -> None:
@@ -171,13 +170,13 @@ class Recorder:
                 self._hand_over(record)
 
     def release(self) -> None:
-        """Release what was captured of the open step, which stays open."""
+        """Release the captured tensors of the open step, which stays open."""
         with self.lock:
             if self.record is not None:
                 self.record.clear()
 
     def discard(self) -> None:
-        """Release the open step; it is never written."""
+        """Discard the open step without writing it."""
         with self.lock:
             self.release()
             self.record = None
@@ -185,7 +184,7 @@ class Recorder:
     # The end -------------------------------------------------------------------------------------
 
     def pending_record(self) -> StepRecord | None:
-        """Return what waits for a saved step as a step of its own after the last one."""
+        """Return the pending values as a separate step after the last one."""
         if not self._pending:
             return None
         record = StepRecord(self._clock.step + 1, self._clock.mode, self._clock.mode_step + 1)
@@ -193,7 +192,7 @@ class Recorder:
         return record
 
     def take_pending(self) -> StepRecord | None:
-        """Return what `pending_record` returns, once."""
+        """Return the result of `pending_record`, and clear it."""
         record = self.pending_record()
         self._pending.clear()
         return record

@@ -1,6 +1,6 @@
-"""Decides where a run begins or continues, and notes how far it is.
+"""Decides where a run begins or continues, and records its progress.
 
-Checkpoints are looked for where a step begins, see `hook_layer.resuming.checkpoint`.
+At the beginning of each step, it looks for checkpoints, see `hook_layer.resuming.checkpoint`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Resumption"]
 
 
 class Resumption(Part):
-    """Decides where a run begins or continues, and notes how far it is.
+    """Decides where a run begins or continues, and records its progress.
 
     Attributes:
-        start: Where the run begins; None before that is decided.
+        start: Where the run begins; None while undecided.
         framework_step: Number of the next step of a run that its framework resumes; 0: a new run.
         last_saved_step: Last step that was saved in this run.
     """
@@ -42,20 +42,20 @@ class Resumption(Part):
 
     @property
     def has_new_checkpoint(self) -> bool:
-        """Whether a checkpoint was saved since the last look."""
+        """Whether a checkpoint was saved since the last check."""
         return self._checkpoints is not None and self._checkpoints.has_news
 
     def own_start(self) -> RunStart:
-        """Return where the run begins if this rank decides it; decided once."""
+        """Return where the run begins if this rank decides; the decision is cached."""
         if self.start is None:
             self.start = self._place.take(self._first_start)
         return self.start
 
     def begin(self, start: RunStart) -> RunStart:
-        """Continue the step numbers, where the run continues.
+        """Continue the step numbers of the run.
 
         Returns:
-            The same, or a later step if the framework resumes the run there.
+            The same start, or a later step if the framework resumes the run there.
         """
         if self.framework_step > start.step + 1:
             last = self.framework_step - 1
@@ -66,18 +66,18 @@ class Resumption(Part):
         return start
 
     def note_trial(self, trial: TrialSession) -> None:
-        """Note checkpoints of an open trial from now on; its writer copies their state file."""
+        """Start recording checkpoints of an open trial; its writer copies their state file."""
         self._trial = trial
         if self._checkpoints is not None:
             self._checkpoints.file.copy_by(trial.writer.housekeep)
 
     def look_for_checkpoint(self) -> None:
-        """Note the step if a checkpoint was saved since the last look."""
+        """Record the step if a checkpoint was saved since the last check."""
         if self._checkpoints is not None and self._trial is not None:
             self._note_checkpoint(self._checkpoints, self._trial)
 
     def close(self, *, has_ended: bool) -> None:
-        """Note whether the run has ended."""
+        """Record whether the run has ended."""
         if self._checkpoints is not None:
             self._checkpoints.close(has_ended=has_ended)
 

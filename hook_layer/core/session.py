@@ -1,6 +1,6 @@
-"""Opens the trial of a run at its first step, takes its steps, and closes it.
+"""Opens the trial of a run at its first step, writes its steps, and closes it.
 
-Opening waits for the first step, because the ranks of a distributed run are unknown until then.
+The trial opens at the first step, because the ranks of a distributed run are unknown until then.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class Session(Part):
     """The trial of a run, from its first step to its end.
 
     Args:
-        setup: What the hook is made of.
+        setup: Configuration of the hook.
         state: The state of the hook.
-        clock: Numbers of the steps.
+        clock: Step numbers.
         workers: The ranks of the run.
         give_way: Closes the hook when a newer hook of this process writes to the same folder;
-            known weakly.
+            referenced weakly.
 
     Attributes:
         options: Options of the hook.
-        dry_run: Whether everything is decided and nothing is stored.
+        dry_run: Whether the hook decides everything but stores nothing.
         place: Where the run is stored.
         resumption: Where the run begins or continues.
-        trial: The open trial; None before the first step, and where this rank does not write.
-        is_writer: Whether this rank writes; None before that is known.
-        all_write: Whether more ranks than rank 0 may write.
+        trial: The open trial; None before the first step, and if this rank does not write.
+        is_writer: Whether this rank writes; None while unknown.
+        all_write: Whether ranks other than rank 0 may write.
     """
 
     def __init__(
@@ -85,23 +85,23 @@ class Session(Part):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the session of this process watches no further run."""
+        """Whether the session of this process does not watch this run."""
         start = self.resumption.start
         return start is not None and start.is_refused
 
     def stop_request(self) -> StopFile | None:
-        """Return what asks this rank to stop; also called in other threads."""
+        """Return the stop request for this rank; any thread may call it."""
         trial = self.trial
         return self.place.stop_request if trial is None else trial.stop_signal.requested
 
     @property
     def needs_other_ranks(self) -> bool:
-        """Whether the trial is not open yet, and all ranks must open it together."""
+        """Whether all ranks must still open the trial together."""
         is_open = self.is_writer is not None
         return not is_open and self.all_write and self._workers.rank_and_size()[1] > 1
 
     def may_write(self) -> bool:
-        """Return whether this rank writes, as far as that is known."""
+        """Return whether this rank may write, as far as known."""
         return self.is_writer is not False
 
     # The beginning -------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Session(Part):
                 self._workers.framework,
             )
             self.all_write = False
-        self.is_writer = False  # also if something fails here
+        self.is_writer = False  # also after a failure below
         self.place.process_trains()
         if self.dry_run or not (self.all_write or rank == 0):
             self.is_writer = self.all_write or rank == 0
@@ -127,14 +127,14 @@ class Session(Part):
             self._open_trial(start, rank)
 
     def chief_start(self) -> RunStart:
-        """Return where the run begins, and which ranks write, as rank 0 decides it."""
+        """Return where the run begins and which ranks write, as decided by rank 0."""
         size = self._workers.rank_and_size()[1]
         groups = self._workers.rank_groups() if self._include_workers == "auto" else ()
         writers = writing_ranks(self._include_workers, size, groups)
         return replace(self.resumption.own_start(), writers=writers)
 
     def _start(self, rank: int, size: int) -> RunStart:
-        """Return where the run begins, which all ranks know if all write."""
+        """Return where the run begins; shared by all ranks if all write."""
         if rank == 0:
             start = self.chief_start()
         else:
@@ -159,13 +159,13 @@ class Session(Part):
         self.resumption.note_trial(trial)
         self.trial = trial
         self.is_writer = True
-        self.resumption.look_for_checkpoint()  # one that was saved since, before any step
+        self.resumption.look_for_checkpoint()  # saved since, before any step
 
     # Steps ---------------------------------------------------------------------------------------
 
     @guarded("hand over")
     def hand_over(self, record: StepRecord) -> None:
-        """Write a step that is complete."""
+        """Write a complete step."""
         if self.trial is None:
             logger.info("dry run: step %d has %d tensors", record.step, record.num_tensors)
             record.release()
@@ -176,14 +176,14 @@ class Session(Part):
         self.trial.writer.submit(record)
 
     def write_collections(self) -> None:
-        """Write the collections file, unless it is the same as before."""
+        """Write the collections file if it has changed."""
         if self.trial is not None:
             self.trial.write_collections(self._manager.to_file())
 
     # The end -------------------------------------------------------------------------------------
 
     def close(self, *, end_of_training: bool) -> None:
-        """Write what is left, and the end marker if training ended."""
+        """Write the remaining data, and the end marker if training ended."""
         if self.trial is None:
             return
         self.write_collections()
@@ -195,7 +195,7 @@ class Session(Part):
         """Add a step to the run after its end, unless another run began in its folder.
 
         Raises:
-            StorageError: The store cannot be reached.
+            StorageError: The store is unreachable.
         """
         trial, start = self.trial, self.resumption.start
         if trial is None or start is None:
@@ -225,11 +225,11 @@ class Session(Part):
     def leave(
         self, records: Sequence[StepRecord], process_end: ProcessEnd, *, end_of_training: bool
     ) -> None:
-        """Leave the rest of the work to the end of the process, without waiting for a lock.
+        """Leave the remaining work to the end of the process, without waiting for a lock.
 
         Args:
             records: Steps that are not handed over yet.
-            process_end: Does the rest.
+            process_end: Does the remaining work.
             end_of_training: Whether training ended.
         """
         place, trial = self.place, self.trial

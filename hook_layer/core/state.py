@@ -1,4 +1,4 @@
-"""What all parts of a hook share: its errors, its run time, and whether it is active."""
+"""State that all parts of a hook share: errors, run time, and whether it is active."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ logger = logging.getLogger("stepwatch")
 
 
 class HookState:
-    """Errors, run time and life of a hook.
+    """Errors, run time and lifecycle of a hook.
 
     Attributes:
-        failures: Errors by part of the hook, and the parts that are switched off.
+        failures: Errors by part of the hook, and disabled parts.
         stopwatch: Time that the hook took from the training script.
-        is_enabled: False where `USE_SMDEBUG` switches hooks off.
+        is_enabled: False if `USE_SMDEBUG` disables hooks.
         is_closed: Whether the hook was closed.
-        pid: The process that made the hook.
+        pid: The process that created the hook.
     """
 
     __slots__ = ("_releases", "_said", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
@@ -39,11 +39,11 @@ class HookState:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a forked child of the process that made the hook."""
+        """Whether this process is a forked child of the process that created the hook."""
         return this_process.pid != self.pid
 
     def warn_once(self, message: str) -> None:
-        """Log a warning the first time that it is given, unless hooks are switched off."""
+        """Log a warning once, unless hooks are disabled."""
         if self.is_enabled and message not in self._said:
             self._said.add(message)
             logger.warning(message)
@@ -52,7 +52,7 @@ class HookState:
         """Call a method when the hook is closed, to release objects of the framework.
 
         Args:
-            release: The method; its owner is known weakly.
+            release: The method. Its owner is referenced weakly.
         """
         self._releases.append(WeakMethod(release))
 
@@ -65,7 +65,7 @@ class HookState:
                 continue
             try:
                 release()
-            except Exception as error:  # noqa: BLE001 - the training script must not fail for it
+            except Exception as error:  # noqa: BLE001 - the training script must not fail
                 self.failures.failed("close", error)
 
 
@@ -79,6 +79,6 @@ class Part:
 
     @property
     def is_active(self) -> bool:
-        """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
+        """False after `close`, in forked children, and if `USE_SMDEBUG` disables hooks."""
         state = self.state
         return state.is_enabled and not state.is_closed and this_process.pid == state.pid

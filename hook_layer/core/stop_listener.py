@@ -1,4 +1,4 @@
-"""Decides whether a run stops because it was asked to, where its next step would begin."""
+"""Decides at the beginning of a step whether a run stops because of a stop request."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ logger = logging.getLogger("stepwatch")
 
 
 class Agreement(Protocol):
-    """Several ranks that stop before the same step, as `hook_layer.stop_agreement` does."""
+    """Ranks that stop before the same step, as in `hook_layer.stop_agreement`."""
 
     def begin_step(self) -> StopFile | None:
-        """Begin a training step; return the request to stop where it must not begin."""
+        """Begin a training step; return the stop request if the step must not begin."""
         ...
 
     def stop_now(self) -> StopFile | None:
-        """Return the request to stop if no further step may begin."""
+        """Return the stop request if no further step may begin."""
         ...
 
     def close(self) -> None:
-        """Take no further part."""
+        """Leave the agreement."""
         ...
 
 
@@ -36,15 +36,14 @@ class StopListener:
 
     Args:
         on_stop: `raise`: the hook ends the run; `flag`: only `request` changes.
-        own_request: Returns the request to stop that reached this rank; called in other threads,
-            too.
+        own_request: Returns the stop request for this rank; any thread may call it.
         workers: The ranks of the run.
 
     Attributes:
-        agreement: Agrees with other ranks on when to stop; None: this rank decides alone.
-        raises: False where the framework ends its loop itself, and no error is raised.
-        is_training_step: Whether the step that begins is a training step: ranks need not have
-            equally many others.
+        agreement: Agreement with other ranks on when to stop; None: this rank decides alone.
+        raises: False if the framework ends its loop itself, without an error.
+        is_training_step: Whether the next step is a training step. Ranks may have different numbers
+            of other steps.
     """
 
     def __init__(
@@ -59,12 +58,12 @@ class StopListener:
 
     @property
     def request(self) -> StopFile | None:
-        """The request to stop, if the run may stop now; None promises to begin another step."""
+        """The stop request, if the run may stop now; None promises to begin another step."""
         return self.own_request() if self.agreement is None else self.agreement.stop_now()
 
     @property
     def ending_request(self) -> StopFile | None:
-        """The request to stop, if the run may stop now and the hook ends it."""
+        """The stop request, if the run may stop now and the hook ends it."""
         return self.request if self._ends_run else None
 
     @property
@@ -76,11 +75,11 @@ class StopListener:
         return self.agreement is None and self._workers.rank_and_size()[1] > 1
 
     def refuse(self, request: StopFile | None) -> StopFile | None:
-        """Return a request to stop a run that has not begun, if the hook ends it."""
+        """Return a stop request for a run that has not begun, if the hook ends it."""
         return request if self._ends_run else None
 
     def begin_step(self) -> StopFile | None:
-        """Return the request to stop where a step is about to begin, if it must not begin."""
+        """Return the stop request before a step begins, if the step must not begin."""
         if self.agreement is not None:
             request = self.agreement.begin_step() if self.is_training_step else None
         else:
@@ -90,10 +89,10 @@ class StopListener:
         return request if self._may_end() else None
 
     def ends_loop(self, last: str) -> bool:
-        """Return whether the framework must end its loop now; the reason is logged once.
+        """Return whether the framework must end its loop now; log the reason once.
 
         Args:
-            last: What was last, such as `step 7`, for the log.
+            last: The last unit of work, such as `step 7`, for the log.
         """
         request = self.ending_request
         if request is None or not self._may_end():
@@ -104,7 +103,7 @@ class StopListener:
         return True
 
     def _may_end(self) -> bool:
-        """Return whether this rank may end the run; if not, that is logged once."""
+        """Return whether this rank may end the run; if not, log that once."""
         if not self.is_alone_among_ranks:
             return True
         if not self._has_warned:

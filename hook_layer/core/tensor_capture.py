@@ -1,4 +1,4 @@
-"""Captures tensors of one step: their types, statistics, values and reductions."""
+"""Captures tensors of one step: types, statistics, values and reductions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["CaptureTensors", "PlannedTensors", "TensorCapture", "TensorSource"]
 logger = logging.getLogger("stepwatch")
 
 PlannedTensors: TypeAlias = Mapping[str, tuple[Any, TensorPlan]]
-"""Tensors of one framework by name, each with what is stored of it."""
+"""Tensors of one framework by name, each with the plan of what to store."""
 _T = TypeVar("_T")
 CaptureTensors: TypeAlias = Callable[[PlannedTensors], dict[str, CapturedTensor]]
 
 
 class TensorSource:
-    """How the tensors of a framework are captured; this class is for numpy's arrays.
+    """Captures the tensors of a framework; this class handles numpy arrays.
 
-    A framework overrides what differs.
+    A framework overrides the differences.
     """
 
     def __init__(self, failures: FailureLog) -> None:
@@ -43,7 +43,7 @@ class TensorSource:
         self._numpy_backend = NumpyBackend()
 
     def backend_of(self, value: Any) -> TensorBackend:  # noqa: ARG002 - for frameworks
-        """Return the backend that captures a value."""
+        """Return the backend for a value."""
         return self._numpy_backend
 
     def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
@@ -57,11 +57,11 @@ class TensorSource:
         has_values: bool,  # noqa: ARG002
         has_statistics: bool,  # noqa: ARG002
     ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
-        """Capture those tensors together that can be, and return the others.
+        """Capture tensors in batches if possible, and return the others.
 
         Args:
             tensors: The tensors.
-            has_values: Whether values are allowed in a batch, because no limit applies to them.
+            has_values: Whether batches may contain values, because no limit applies to them.
             has_statistics: Whether each tensor gets statistics.
         """
         return (), tensors
@@ -69,21 +69,21 @@ class TensorSource:
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
-        """Capture tensors, with preparations and cleanup that the framework requires.
+        """Capture tensors, with the framework's preparation and cleanup.
 
         Args:
             tensors: The tensors; at least one.
-            capture: Captures tensors that are prepared; at least one.
+            capture: Captures prepared tensors; at least one.
         """
         return capture(tensors)
 
 
 class TensorCapture:
-    """Captures tensors; one that cannot be captured is counted and skipped.
+    """Captures tensors; a tensor that fails is counted and skipped.
 
     Attributes:
-        source: Where the tensors come from.
-        budget: How many bytes of values are stored.
+        source: Captures tensors of the framework.
+        budget: Limits the bytes of stored values.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TensorCapture:
         self._with_statistics = with_statistics
 
     def batches(self, tensors: PlannedTensors) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
-        """Capture those tensors together that can be, as they are now, and return the others."""
+        """Capture the current tensors in batches if possible, and return the others."""
         return self.source.batches(
             tensors,
             has_values=self.budget.is_unlimited,
@@ -108,10 +108,10 @@ class TensorCapture:
         )
 
     def capture(self, tensors: PlannedTensors) -> dict[str, CapturedTensor]:
-        """Capture tensors of one framework, as they are now.
+        """Capture the current tensors of one framework.
 
         Args:
-            tensors: The tensors; none is allowed.
+            tensors: The tensors; may be empty.
         """
         return self.source.capture(tensors, self.capture_prepared) if tensors else {}
 
@@ -135,13 +135,13 @@ class TensorCapture:
     def _described(
         self, backend: TensorBackend, tensors: PlannedTensors
     ) -> dict[str, CapturedTensor]:
-        """Note type and shape of the tensors, and which rows of them must be stored."""
+        """Describe type and shape of the tensors, and the rows to store."""
         captured = {}
         for name, (value, plan) in tensors.items():
             try:
                 checked_name(name)
                 tensor = CapturedTensor(*backend.describe(value))
-            except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            except Exception as error:  # noqa: BLE001 - one bad tensor must not affect the others
                 self._failures.tensor_failed(name, error)
                 continue
             captured[name] = tensor
@@ -157,7 +157,7 @@ class TensorCapture:
         tensors: PlannedTensors,
         captured: dict[str, CapturedTensor],
     ) -> None:
-        """Copy what is stored, or shown by TensorBoard; a tensor without its value is left out."""
+        """Copy values that are stored or shown by TensorBoard; skip tensors that fail."""
 
         def copies(names: Sequence[str], *, whole: bool = False) -> Sequence[Snapshot]:
             rows = [None if whole else captured[name].rows for name in names]
@@ -196,15 +196,15 @@ class TensorCapture:
     def _together(
         self, names: Sequence[str], compute: Callable[[Sequence[str]], Sequence[_T]]
     ) -> dict[str, _T]:
-        """Compute something of all tensors together, or of each alone if that fails.
+        """Compute a result for all tensors together, or for each alone if that fails.
 
-        A tensor that fails alone is counted, and left out.
+        A tensor that fails alone is counted and skipped.
         """
         if not names:
             return {}
         try:
             return dict(zip(names, compute(names), strict=True))
-        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not affect the others
             if len(names) == 1:
                 self._failures.tensor_failed(names[0], error)
                 return {}
@@ -221,7 +221,7 @@ class TensorCapture:
             try:
                 snapshot = backend.reduce(value, (reduction, absolute))
             except (TypeError, ValueError, RuntimeError) as error:
-                # A mean of integers, a minimum of nothing: no reason to lose the tensor.
+                # E.g. the mean of integers or the minimum of an empty tensor; keep the tensor.
                 self._failures.errors["reductions"] += 1
                 if self._failures.errors["reductions"] == 1:
                     logger.warning("no %s of %s: %s", reduction, name, error)
@@ -232,5 +232,5 @@ class TensorCapture:
 
 
 def _whole_copy(tensor: CapturedTensor) -> Snapshot | None:
-    """Return a snapshot of all elements of a tensor, where there is one."""
+    """Return a snapshot of all elements of a tensor, if there is one."""
     return tensor.shown or (tensor.raw if tensor.rows is None else None)

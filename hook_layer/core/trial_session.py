@@ -1,4 +1,4 @@
-"""A run's open trial: its name tag, writer and stop signal, from the first step to the end."""
+"""The open trial of a run: job file, writer and stop signal, from the first step to the end."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class TrialSession:
     writes `job.json`, before any step.
 
     Args:
-        targets: Where to.
-        identity: Run and worker; `worker_0` writes what there is once per job, and listens for the
-            stop.
+        targets: Where to write.
+        identity: Run and worker. `worker_0` writes the files that exist once per job, and listens
+            for stop requests.
         start: Where the run begins or continues.
-        job: The job as its environment describes it.
-        options: How.
+        job: The job as described by its environment.
+        options: Options of the hook.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class TrialSession:
         return self._collections is not None
 
     def write_collections(self, collections: CollectionsFile) -> None:
-        """Write the collections file, unless it is the same as before."""
+        """Write the collections file if it has changed."""
         content = collections.encode()
         if content != self._collections:
             self._collections = content
             self.writer.put_file(collections_key(self.identity.worker), content)
 
     def close(self, *, end_of_training: bool, timeout_s: float | None) -> None:
-        """Write what waits, then the end marker if training ended, and report what is missing."""
+        """Write pending data, then the end marker if training ended, and report missing data."""
         self.stop_signal.close()
         if end_of_training and self._is_chief and self._marks_the_end:
             self.writer.put_file(END_MARKER, self._end_marker, is_last=True)
@@ -129,9 +129,9 @@ class TrialSession:
         end_of_training: bool,
         timeout_s: float | None,
     ) -> None:
-        """Write the last steps of a training whose hook is gone, and close.
+        """Write the last steps of a training whose hook was deleted, and close.
 
-        Another hook may have begun a run in the folder since: that is left alone.
+        If another hook has begun a run in the folder since, that run stays unchanged.
         """
         if not self._is_folder_ours():
             logger.warning("another run took over %s", self._store.uri)
@@ -148,12 +148,12 @@ class TrialSession:
             return True
         try:
             found = within(_LOOK_TIMEOUT_S, lambda: run_in(self._store))
-        except Exception:  # noqa: BLE001 - nobody can tell
+        except Exception:  # noqa: BLE001 - there is no way to report it
             return True
         return found in (None, self.identity.run_id)
 
     def _look_for_other_runs(self) -> None:
-        """Warn if the first index file in the folder is not of this run."""
+        """Warn if the first index file in the folder belongs to another run."""
         key = next(iter(self._store.list(INDEX_PREFIX)), None)
         if key is None:
             return
@@ -171,7 +171,7 @@ class TrialSession:
 
     @property
     def _marks_the_end(self) -> bool:
-        # In a local folder of a SageMaker job the platform does it.
+        # In a local folder of a SageMaker job, the platform writes the end marker.
         return self._is_remote or self._job.platform != "sagemaker"
 
     def _end_marker(self) -> bytes:
@@ -180,7 +180,7 @@ class TrialSession:
 
 
 def _job_file(start: RunStart, job: JobEnvironment) -> JobFile:
-    """Return the run's name tag; a run that continues keeps the time when it began."""
+    """Return the run's job file; a continued run keeps its start time."""
     return JobFile(
         training_job_name=job.training_job_name,
         run_id=start.run_id,

@@ -1,4 +1,4 @@
-"""The ranks of a distributed run, as a framework knows them."""
+"""The ranks of a distributed run, as reported by the framework."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["Workers"]
 
 
 class Workers:
-    """The ranks of a run; this class is for runs of a single rank.
+    """The ranks of a run; this class handles runs of a single rank.
 
-    A framework with distributed training overrides what differs.
+    A framework with distributed training overrides the differences.
 
     Attributes:
         supports_all: Whether every rank can write.
         supports_auto: Whether the ranks can agree on the start of a run, as
             `include_workers="auto"` requires.
         framework: Name of the framework, for messages.
-        stop_hint: How several ranks can be stopped, for the end of a message.
+        stop_hint: How to stop several ranks, for the end of a message.
     """
 
     supports_all: bool = True
@@ -35,14 +35,14 @@ class Workers:
         """Return where all ranks begin.
 
         Args:
-            start: What rank 0 decided; other ranks ignore theirs.
+            start: Decision of rank 0; ignored in other ranks.
         """
         return start
 
     def rank_groups(self) -> Iterable[int]:
-        """Return one rank of each pipeline stage and shard group, where they are known."""
+        """Return one rank of each pipeline stage and shard group, if they are known."""
         return ()
 
     def pipeline_stage(self) -> int | None:
-        """Return the number of the pipeline stage that this rank trains; None without any."""
+        """Return the index of this rank's pipeline stage; None without pipelines."""
         return None
