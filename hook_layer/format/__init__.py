@@ -1,6 +1,6 @@
-"""The on-disk contract and its only owner: names, records, index, collections and job files.
+"""The file format: names, records, index, collections and job files.
 
-The files are those of smdebug, in both directions, with additions that its reader ignores.
+Files are compatible with smdebug in both directions; its reader ignores the additions.
 """
 
 from __future__ import annotations

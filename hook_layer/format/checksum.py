@@ -18,7 +18,7 @@ def crc32c(buffers: Iterable[bytes | memoryview]) -> int:
     """Return the CRC-32C of the buffers' concatenation, without joining them."""
     checksum = 0
     for buffer in buffers:
-        # The library takes bytes and arrays without a copy, but no memory views.
+        # The library accepts bytes and arrays without a copy, but no memory views.
         data = buffer if isinstance(buffer, bytes) else np.frombuffer(buffer, np.uint8)
         checksum = google_crc32c.extend(checksum, data)
     return checksum
@@ -26,7 +26,7 @@ def crc32c(buffers: Iterable[bytes | memoryview]) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def frame_header(payload_bytes: int) -> bytes:
-    """Return what stands before a payload: its length, and the masked CRC-32C of the length."""
+    """Return the header of a payload: its length, and the masked CRC-32C of the length."""
     length = struct.pack("<Q", payload_bytes)
     return length + struct.pack("<I", masked_crc32c(length))
 
@@ -39,4 +39,4 @@ def masked_crc32c(data: bytes) -> int:
 
 
 PAYLOAD_CHECKSUM = struct.pack("<I", masked_crc32c(b"0x12345678"))
-"""What the original writes behind every payload of an event file instead of its checksum."""
+"""The constant that the original writes after every payload instead of a checksum."""

@@ -13,16 +13,16 @@ from hook_layer.format.json_document import Document, load_object
 __all__ = ["MAX_COLLECTIONS_BYTES", "CollectionEntry", "CollectionsFile", "parse_collections"]
 
 MAX_COLLECTIONS_BYTES: Final = 8 << 20
-"""Longest collections file. With 5,000 tensors in three collections it is about 1 MB long."""
+"""Maximum size of a collections file. 5,000 tensors in three collections need about 1 MB."""
 
 
 @dataclass(frozen=True)
 class CollectionEntry:
-    """One collection as it is stored.
+    """A stored collection.
 
     Attributes:
         name: Name of the collection.
-        include_regex: Regular expressions (searched, not anchored) of the tensors that belong.
+        include_regex: Regular expressions (searched, not anchored) of the tensors in it.
         tensor_names: The tensors seen when the file was written, sorted.
         reduction_config: `{"save_raw_tensor", "reductions", "save_shape"}` or None.
         save_config: The save configuration by mode name, or None.
@@ -39,7 +39,7 @@ class CollectionEntry:
 
 @dataclass(frozen=True)
 class CollectionsFile:
-    """Content of a collections file; `num_workers` is how many workers write."""
+    """Content of a collections file; `num_workers` is the number of workers that write."""
 
     collections: dict[str, CollectionEntry]
     num_workers: int = 1
@@ -55,10 +55,10 @@ class CollectionsFile:
 
 
 def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
-    """Parse a collections file, of this client or of the original one.
+    """Parse a collections file of Stepwatch or the original client.
 
     Raises:
-        CollectionsFileError: The file is no collections file.
+        CollectionsFileError: It is not a collections file.
     """
     content = load_object(
         data, file=file, error=CollectionsFileError, max_bytes=MAX_COLLECTIONS_BYTES

@@ -1,4 +1,4 @@
-"""Describes tensors that are stored with their first rows only."""
+"""Describes tensors whose values are stored only in their first rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MAX_LISTED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CutValue:
-    """What was cut of one tensor's values.
+    """The stored part of one tensor's cut values.
 
     Attributes:
-        rows: How many first rows were stored when it was last cut.
-        of_rows: How many there were.
-        steps: At how many steps it was cut.
+        rows: Number of first rows stored at the last cut.
+        of_rows: Number of all rows.
+        steps: Number of steps with a cut.
     """
 
     name: str

@@ -36,7 +36,7 @@ _NUMPY_BY_TAG: Final[dict[int, np.dtype[Any]]] = {
 _TAG_BY_KIND: Final[dict[tuple[str, int], int]] = {
     (dtype.kind, dtype.itemsize): tag for tag, dtype in _NUMPY_BY_TAG.items() if dtype.kind != "V"
 }
-# The original stores quint16 and qint32 under the tags of the plain integers.
+# The original stores quint16 and qint32 with the tags of the plain integers.
 _TAG_BY_QUANTIZED_FIELD: Final = {
     "qint8": 11,
     "quint8": 12,
@@ -54,14 +54,14 @@ _WIDENED_NAMES: Final = ("bfloat16", "float8_e5m2", "float8_e4m3fn")
 _E4M3FN_EXPONENT_BIAS, _E4M3FN_MANTISSA_BITS = 7, 3
 
 PLAIN_TAGS: Final = {dtype: tag for tag, dtype in _NUMPY_BY_TAG.items() if dtype.kind != "V"}
-"""Tags of the types that are stored as they are in memory."""
+"""Tags of types that are stored like in memory."""
 
 STRING_TAGS: Final = (0, 7)
 """Strings are stored without a tag (0) by the original, and as DT_STRING by others."""
 
 
 def normalized(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `value` little-endian and C-contiguous; the same array when it is so already.
+    """Return `value` little-endian and C-contiguous, without a copy if possible.
 
     bfloat16 and 8-bit floats become float32, which every reader of the format understands.
 
@@ -75,7 +75,7 @@ def normalized(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def tag_of(dtype: np.dtype[Any]) -> int:
-    """Return the tag that the type has on disk.
+    """Return the tag of a type in the format.
 
     Raises:
         UnsupportedDtypeError: The format has no tag for the type.
@@ -95,9 +95,9 @@ def tag_of(dtype: np.dtype[Any]) -> int:
 def array_from_content(
     tag: int, content: memoryview, shape: tuple[int, ...]
 ) -> npt.NDArray[Any] | None:
-    """Return the array over `content` without a copy, or None when tag, size and shape disagree.
+    """Return an array over `content` without a copy; None if tag, size and shape disagree.
 
-    bfloat16 and the 8-bit floats have no numpy type and come back as float32 copies.
+    bfloat16 and the 8-bit floats have no numpy type and are returned as float32 copies.
     """
     dtype = _CODES_BY_TAG.get(tag) or _NUMPY_BY_TAG.get(tag)
     if dtype is None or _num_elements(shape) * dtype.itemsize != len(content):

@@ -1,7 +1,7 @@
-"""Writing tensor records: framing, checksums and the event message around a tensor's bytes.
+"""Encodes tensor records: framing, checksums and the event message around a tensor's bytes.
 
-What stands around the bytes of a tensor is the same at every step, but for the step and the time.
-So it is made once for each name and shape and remembered.
+The bytes around a tensor's content differ between steps only in step and time. So they are created
+once per name and shape, and cached.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, chunk, key
 __all__ = ["EncodedRecord", "EventBuffers", "StepEncoder"]
 
 _MAX_JOINED_BYTES: Final = 32 << 10
-"""Content up to this length is copied, which costs less than handling its record in pieces."""
+"""Content up to this length is copied, which is faster than handling its record in pieces."""
 _PIECE_BYTES: Final = 256 << 10
-"""What goes through the checksum at once, and so is still in a core's cache when it is written."""
+"""Number of bytes per checksum call, which are still in the CPU cache when they are written."""
 
 
 class EncodedRecord:
-    """A record ready to be written.
+    """An encoded record.
 
     Attributes:
         buffers: The record in pieces; a large tensor's piece is a view of the tensor's memory.
@@ -56,7 +56,7 @@ class EncodedRecord:
         return self._checksum or 0
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the record piece by piece; each has just gone through the checksum."""
+        """Yield the record in pieces; each has just been read for the checksum."""
         if self._checksum is not None:
             yield from self.buffers
             return
@@ -66,7 +66,7 @@ class EncodedRecord:
                 checksum = google_crc32c.extend(checksum, buffer)
                 yield buffer
                 continue
-            array = np.frombuffer(buffer, np.uint8)  # the library takes no memory views
+            array = np.frombuffer(buffer, np.uint8)  # the library accepts no memory views
             for start in range(0, len(array), _PIECE_BYTES):
                 stop = start + _PIECE_BYTES
                 checksum = google_crc32c.extend(checksum, array[start:stop])
@@ -75,10 +75,10 @@ class EncodedRecord:
 
 
 class EventBuffers:
-    """Content of an event file, to be gone through as often as needed.
+    """Content of an event file, which can be read several times.
 
-    Checksums of large tensors are computed while it is first gone through, so that anyone who
-    writes it reads their memory once and not twice.
+    Checksums of large tensors are computed during the first read, so that a writer reads their
+    memory only once.
     """
 
     def __init__(self) -> None:
@@ -140,10 +140,10 @@ class StepEncoder:
 def _frame(
     name: str, shape: tuple[int, ...], tag: int, lengths: tuple[int, int, int]
 ) -> tuple[bytes, bytes, int]:
-    """Return what is the same in all records of a tensor.
+    """Return the constant parts of a tensor's records.
 
-    `lengths` are those of time and step, of the content, and of what stands after it. Returned are
-    what stands before the time, what stands between step and content, and the record's length.
+    `lengths` are those of time and step, of the content, and of the bytes after it. The result is
+    the bytes before the time, the bytes between step and content, and the record's length.
     """
     start, content, end = lengths
     behind = content + end - len(PAYLOAD_CHECKSUM)
@@ -174,7 +174,7 @@ def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
 def _bytes_of(value: npt.NDArray[Any]) -> memoryview:
     try:
         return value.data.cast("B")
-    except (TypeError, ValueError):  # not contiguous, or a type that memory views do not know
+    except (TypeError, ValueError):  # not contiguous, or a type that memory views do not support
         return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 

@@ -1,4 +1,4 @@
-"""The end marker: that training ended, which run it was, and how much each worker had written."""
+"""The end marker of a run: its id, and how many index files each worker has written."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hook_layer.format.json_document import Document, load_object
 __all__ = ["MAX_END_MARKER_BYTES", "EndMarker", "parse_end_marker"]
 
 MAX_END_MARKER_BYTES: Final = 1 << 20
-"""Longest end marker; room for 20,000 workers."""
+"""Maximum size of an end marker, enough for 20,000 workers."""
 
 _SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
 class EndMarker:
-    """Content of the end marker; the original's is empty, and its reader looks at no content.
+    """Content of the end marker. The original's is empty, and its reader ignores the content.
 
     Attributes:
-        run_id: The run that ended, None in files of the original client.
-        sequences: Number of the last step of each worker that the writer of the marker knows of:
-            of its last index file, or of a later step that could not be stored. A reader that has
-            seen that many index files needs to look for no more; what it has not seen is missing.
-        exit_status: Exit status of the training script, as a shell reports it (128 plus the
-            number of the signal that ended it); None if unknown.
+        run_id: The run that ended; None in files of the original client.
+        sequences: Number of each worker's last step known to the writer of the marker: of its last
+            index file, or of a later step that could not be stored. A reader needs no further index
+            files after this number; lower ones that are absent are missing.
+        exit_status: Exit status of the training script, as a shell reports it (128 plus the number
+            of the signal that ended it); None if unknown.
     """
 
     run_id: str | None = None
@@ -50,10 +50,10 @@ class EndMarker:
 
 
 def parse_end_marker(data: bytes, *, file: str) -> EndMarker:
-    """Parse an end marker, of this client or of the original one.
+    """Parse an end marker of Stepwatch or the original client.
 
     Raises:
-        JobFileError: The file has a content that is no end marker.
+        JobFileError: The content is not an end marker.
     """
     if not data.strip():
         return EndMarker()

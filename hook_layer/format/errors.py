@@ -1,4 +1,4 @@
-"""The one family of errors for files that are not what the format says."""
+"""Errors for files that violate the format."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = [
 
 
 class FormatError(ValueError):
-    """A file, a record or a name that the format does not allow.
+    """A file, record or name that violates the format.
 
-    Where they are known, `file` is the name of the file and `offset` the byte in it.
+    `file` is the name of the file and `offset` the position in bytes, if known.
     """
 
     def __init__(self, message: str, *, file: str | None = None, offset: int | None = None) -> None:
@@ -31,31 +31,31 @@ class FormatError(ValueError):
 
 
 class RecordError(FormatError):
-    """An event file whose records are truncated, damaged or not of the format."""
+    """An event file whose records are truncated, damaged or invalid."""
 
 
 class IndexFileError(FormatError):
-    """An index file that cannot be understood."""
+    """An invalid index file."""
 
 
 class IndexTooLongError(IndexFileError):
-    """An index file that is longer than readers take."""
+    """An index file longer than readers accept."""
 
 
 class CollectionsFileError(FormatError):
-    """A collections file that cannot be understood."""
+    """An invalid collections file."""
 
 
 class JobFileError(FormatError):
-    """A `job.json` or `stop.json` that cannot be understood."""
+    """An invalid `job.json` or `stop.json`."""
 
 
 class SessionFileError(FormatError):
-    """A `session.json` that cannot be understood."""
+    """An invalid `session.json`."""
 
 
 class PathError(FormatError):
-    """A key that is no name of this format."""
+    """A key that is not a name of this format."""
 
 
 class UnsupportedDtypeError(FormatError, TypeError):

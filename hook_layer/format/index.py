@@ -1,4 +1,4 @@
-"""Index files: what one worker saved at one step, and where. The commit record of a step."""
+"""Index files: which tensors a worker saved in a step, and where. They commit the step."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 MAX_INDEX_BYTES: Final = 8 << 20
-"""Longest index file. Of 5,000 tensors it is about 1.3 MB long."""
+"""Maximum size of an index file. 5,000 tensors need about 1.3 MB."""
 
 _MAX_WORKERS: Final = 1 << 20
 _MAX_TIME: Final = 253_402_300_800.0
-"""The first second that no calendar of Python's knows, those after the year 9999."""
+"""The first second after the year 9999, which Python's datetime cannot represent."""
 _MAX_REMEMBERED: Final = 8
-"""Parts of files in JSON that are remembered: they are often equal in a worker's next file."""
+"""Number of cached JSON pieces: they are often equal in a worker's next file."""
 _MAX_REMEMBERED_BYTES: Final = 512 << 10
 _LOCATION_MEMBERS: Final = itemgetter("tensorname", "start_idx", "length")
 
 
 class TensorLocation(NamedTuple):
-    """Where a tensor's record lies in the event file: first byte and length in bytes."""
+    """Position of a tensor's record in the event file: first byte and length in bytes."""
 
     name: str
     start: int
@@ -66,21 +66,20 @@ class IndexFile:
     Attributes:
         mode: Mode of the step.
         mode_step: Step within the mode.
-        event_file_name: Key of the event file, None when no value is stored.
+        event_file_name: Key of the event file; None if no value is stored.
         locations: The tensors that have a value, in the order of the event file.
         shapes: Tensors with a stored shape only.
-        statistics: The statistics block, None in files of the original client.
-        run: RunId of the run that wrote the file, None in files of the original client.
-        workers: How many workers write index files in this run; None likewise.
-        sequence: Number of this file among those of its worker and run, from 1; None likewise.
-        skipped: How many numbers right before `sequence` never come, because the steps were lost;
-            None for none.
-        stage: Number of the pipeline stage whose tensors these are; None where there are none.
+        statistics: The statistics block; None in files of the original client.
+        run: RunId of the run that wrote the file; None in files of the original client.
+        workers: Number of workers that write index files in this run; None likewise.
+        sequence: Number of this file within its worker and run, from 1; None likewise.
+        skipped: How many numbers directly before `sequence` belong to lost steps; None for none.
+        stage: Index of the worker's pipeline stage; None without pipelines.
         time: When the step began, seconds since 1970; None in files of the original client.
-        first_rows: Tensors of whose value only the first rows are stored, and how many of them; 0
-            for none. Shapes and statistics are those of the whole.
-        merged: Tensors that stand for several of one module, and how many these are: statistics are
-            of all of them, shape and value those of the first.
+        first_rows: Tensors whose value is cut, and their number of stored rows (0 for none). Shapes
+            and statistics describe the whole tensor.
+        merged: Tensors that represent several calls of a module, and how many. Statistics cover all
+            of them; shape and value are those of the first.
     """
 
     mode: ModeKeys
@@ -102,8 +101,8 @@ class IndexFile:
         """Return the file's bytes.
 
         Raises:
-            IndexTooLongError: The file would be longer than readers take.
-            IndexFileError: The file would hold no tensor, or values without an event file.
+            IndexTooLongError: The file would be longer than readers accept.
+            IndexFileError: The file would have no tensor, or values without an event file.
         """
         if not self.locations and not self.shapes:
             raise IndexFileError("an index file must name at least one tensor")
@@ -159,10 +158,10 @@ def _shapes_json(rows: tuple[TensorShape, ...]) -> str:
 
 
 def parse_index(data: bytes, *, file: str) -> IndexFile:
-    """Parse an index file, of this client or of the original one.
+    """Parse an index file of Stepwatch or the original client.
 
     Raises:
-        IndexFileError: The file is no index file, or names a file outside the trial.
+        IndexFileError: It is not an index file, or names a file outside the trial.
     """
     document = Document(file, IndexFileError)
     pieces = index_pieces(data) if len(data) <= MAX_INDEX_BYTES else None
@@ -220,10 +219,10 @@ def _counts(content: Mapping[str, Any], member: str, document: Document) -> dict
 
 
 def _time(value: object) -> float | None:
-    """Return a time; None if it is none, for a step is worth as much without it."""
+    """Return a valid time; None otherwise, because a step is useful without its time."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    # NaN fails the comparison, and so does an integer that is too long for a float.
+    # NaN fails the comparison, and so does an integer too large for a float.
     return float(value) if 0 <= value < _MAX_TIME else None
 
 
@@ -240,14 +239,14 @@ def _parsed_whole(content: dict[str, Any], document: Document) -> _Parsed:
 
 
 def _parsed(pieces: IndexPieces) -> _Parsed | None:
-    """Return what pieces of a file hold; None if they are not what they seem to be."""
+    """Return the parsed pieces of a file; None if they are invalid."""
     is_short = len(pieces.payload) <= _MAX_REMEMBERED_BYTES
     payload = _payload if is_short else _payload.__wrapped__
     try:
         locations, shapes = payload(pieces.payload)
         return locations, shapes, statistics_of_pieces(pieces)
     except FormatError:
-        return None  # parsing the whole file finds the error and its place
+        return None  # parsing the whole file reports the error and its position
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
@@ -270,7 +269,7 @@ def _locations(rows: object, document: Document) -> tuple[TensorLocation, ...]:
     names, starts, lengths = zip(*found, strict=True) if found else ((), (), ())
     is_sound = len(found) == len(items) and set(map(type, names)) <= {str}
     if not (is_sound and document.are_counts(starts) and document.are_counts(lengths)):
-        for row in items:  # only now is it looked for what is wrong
+        for row in items:  # find the invalid row only now
             members = document.members(row, path)
             document.text(members.get("tensorname"), f"{path}.tensorname")
             document.count(members.get("start_idx"), f"{path}.start_idx")

@@ -1,8 +1,7 @@
-"""Cuts an index file into pieces; most are the same in the next file of its rank.
+"""Splits an index file into pieces, most of which are the same in the next file of its rank.
 
-Parsing a piece once and not once a step is what makes reading a long run fast. Only files that are
-written as `json.dumps` writes them, with their members in the order that this client and the
-original one use, are cut; of all others a reader parses the whole.
+Parsing equal pieces only once makes reading a long run fast. Only files in the format of
+`json.dumps`, with the usual order of members, are split. Readers parse all other files as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _META: Final = re.compile(
     rb'\{"meta": \{"mode": "([A-Z]{1,16})", "mode_step": (0|[1-9][0-9]{0,17})'
     rb'(?:, "event_file_name": "([ !#-\[\]-~]{1,400})")?\}'
 )
-"""A JSON object of plain texts and a number, so that nothing else has to parse it."""
+"""A flat JSON object of simple strings and a number, which needs no further validation."""
 _NEXT: Final = b", "
 _OWN: Final = b', "run": "'
 _STATISTICS: Final = b', "statistics": {"version": 1, '
@@ -30,15 +29,15 @@ _ELSEWHERE: Final = frozenset(("meta", "tensor_payload", "shape_payload", "stati
 
 
 class IndexPieces(NamedTuple):
-    """The pieces of an index file; together they are the file, if each of them is what it should.
+    """Pieces of an index file. If each piece is valid, together they are the file.
 
     Attributes:
-        content: All members but payloads and statistics, parsed.
-        payload: The members `tensor_payload` and `shape_payload` as they stand.
-        description: Columns, tensors, dtypes and shapes of the statistics, as they stand; None
-            without statistics.
-        checksums: What stands between the brackets of `crc32c`.
-        values: What stands between the quotes of `values`.
+        content: All members except payloads and statistics, parsed.
+        payload: Text of the members `tensor_payload` and `shape_payload`.
+        description: Text of columns, tensors, dtypes and shapes of the statistics; None without
+            statistics.
+        checksums: Text between the brackets of `crc32c`.
+        values: Text between the quotes of `values`.
     """
 
     content: dict[str, Any]
@@ -49,17 +48,17 @@ class IndexPieces(NamedTuple):
 
 
 def index_pieces(data: bytes) -> IndexPieces | None:
-    """Return the pieces of an index file, None if it is not written in the usual order.
+    """Return the pieces of an index file; None if it does not have the usual order.
 
-    The members in `content` are valid JSON and none of them belongs elsewhere. Of the other pieces
-    nothing is known yet: anyone who parses them must find complete members, or a complete list.
+    The members in `content` are valid JSON, and complete. The other pieces are not checked yet:
+    their parsers must check for complete members or a complete list.
     """
     meta = _META.match(data)
     if meta is None or not data.endswith(b"}"):
         return None
     block = data.find(_STATISTICS, meta.end())
     end = len(data) - 1 if block < 0 else block
-    own = data.rfind(_OWN, meta.end(), end)  # it stands near the end
+    own = data.rfind(_OWN, meta.end(), end)  # it is near the end
     own = end if own < 0 else own
     content = _content(meta, data[own:end])
     if content is None:
@@ -83,10 +82,10 @@ def index_pieces(data: bytes) -> IndexPieces | None:
 
 
 def members_of(piece: bytes) -> dict[str, Any]:
-    """Return the members of an object, which stand in a piece without braces.
+    """Return the members of an object, from a piece without braces.
 
     Raises:
-        IndexFileError: The piece is something else, or nothing.
+        IndexFileError: The piece is invalid or empty.
     """
     found = load_object(b"{%b}" % piece, file="", error=IndexFileError, max_bytes=len(piece) + 2)
     if not found:

@@ -1,4 +1,4 @@
-"""`job.json`, which names a run for the evaluators, and `stop.json`, which asks it to stop."""
+"""`job.json`, which identifies a run, and `stop.json`, which requests its stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 MAX_JOB_FILE_BYTES: Final = 1 << 20
-"""Longest `job.json` or `stop.json`."""
+"""Maximum size of a `job.json` or `stop.json`."""
 
 _SCHEMA_VERSION: Final = 1
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
@@ -33,14 +33,14 @@ class JobFile:
     """Content of `job.json`.
 
     Attributes:
-        run_id: Id of this life of the job; a new one each time that training starts.
-        platform: `sagemaker`, or what else runs the job.
+        run_id: Id of this run of the job; new whenever training starts.
+        platform: `sagemaker`, or the name of another platform.
         started_at: Start of the run, ISO 8601 in UTC.
-        training_job_arn: ARN of the job where the platform gives one.
-        debug_rule_configurations: The rules that the job asks for, as in CreateTrainingJob; None
-            when the deployed rules apply with their own parameters.
-        actions: What must be done on a finding, as the original's actions.
-        opt_out_of_stop: True when the job must never be stopped.
+        training_job_arn: ARN of the job, if the platform provides one.
+        debug_rule_configurations: The job's rules, as in CreateTrainingJob; None to use the
+            deployed rules with their own parameters.
+        actions: Actions on a finding, in the original's format.
+        opt_out_of_stop: True if the job must never be stopped.
     """
 
     training_job_name: str
@@ -76,9 +76,9 @@ class StopFile:
     """Content of `stop.json`.
 
     Attributes:
-        reason: Why the run is to stop, one sentence.
-        requested_at: When it was asked for, ISO 8601 in UTC.
-        run_id: The run that is meant; None means whichever runs.
+        reason: Why the run must stop, one sentence.
+        requested_at: Time of the request, ISO 8601 in UTC.
+        run_id: The run to stop; None for any run.
     """
 
     reason: str
@@ -106,7 +106,7 @@ def parse_job_file(data: bytes, *, file: str) -> JobFile:
     """Parse a `job.json`.
 
     Raises:
-        JobFileError: The file is no job file.
+        JobFileError: It is not a job file.
     """
     content = load_object(data, file=file, error=JobFileError, max_bytes=MAX_JOB_FILE_BYTES)
     document = Document(file, JobFileError)
@@ -129,7 +129,7 @@ def parse_stop_file(data: bytes, *, file: str) -> StopFile:
     """Parse a `stop.json`.
 
     Raises:
-        JobFileError: The file is no stop file.
+        JobFileError: It is not a stop file.
     """
     content = load_object(data, file=file, error=JobFileError, max_bytes=MAX_JOB_FILE_BYTES)
     document = Document(file, JobFileError)
@@ -146,7 +146,7 @@ def parse_stop_file(data: bytes, *, file: str) -> StopFile:
 
 
 def new_run_id() -> str:
-    """Return a fresh id of 26 characters that sorts by its time of creation (a ULID)."""
+    """Return a new id of 26 characters that sorts by creation time (a ULID)."""
     number = (time.time_ns() // 1_000_000) << (_RANDOM_DIGITS * _DIGIT_BITS)
     number |= secrets.randbits(_RANDOM_DIGITS * _DIGIT_BITS)
     digits = range(_TIME_DIGITS + _RANDOM_DIGITS - 1, -1, -1)

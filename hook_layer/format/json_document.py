@@ -1,4 +1,4 @@
-"""Parsing of untrusted JSON: one error family, no recursion, no surprise types."""
+"""Parses untrusted JSON safely: a single error family, no recursion, no unexpected types."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MAX_INTEGER: Final = (1 << 63) - 1
 def load_json(
     data: bytes, *, file: str, error: type[FormatError], max_bytes: int, is_strict: bool = False
 ) -> Any:
-    """Return what the JSON in `data` says; it is not trusted.
+    """Parse untrusted JSON.
 
-    A reader fetches no more than `max_bytes + 1` bytes. Parsed, they may take some 25 times as much
-    memory. A strict parser refuses an object with the same key twice; else the last one counts.
+    A reader fetches at most `max_bytes + 1` bytes. The parsed data may need about 25 times as much
+    memory. A strict parser rejects repeated keys in an object; otherwise the last one wins.
 
     Raises:
-        FormatError: Of the type `error`, when the data is too long or no JSON.
+        FormatError: Of the type `error`, if the data is too long or not JSON.
     """
     if len(data) > max_bytes:
         raise error(f"longer than the {max_bytes} bytes allowed", file=file)
@@ -40,7 +40,7 @@ def load_json(
         raise error("a text holds half of a surrogate pair", file=file) from None
     except RecursionError:
         raise error("JSON nested too deeply", file=file) from None
-    except ValueError as failure:  # a repeated key; an integer of more digits than Python converts
+    except ValueError as failure:  # a repeated key, or an integer with too many digits
         raise error(f"no JSON: {failure}", file=file) from None
     return document
 
@@ -57,10 +57,10 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def load_object(
     data: bytes, *, file: str, error: type[FormatError], max_bytes: int, is_strict: bool = False
 ) -> dict[str, Any]:
-    """Return the JSON object that `data` holds; as `load_json`, for one object.
+    """Parse one untrusted JSON object, like `load_json`.
 
     Raises:
-        FormatError: Of the type `error`, when the data is too long or not one JSON object.
+        FormatError: Of the type `error`, if the data is too long or not one JSON object.
     """
     document = load_json(data, file=file, error=error, max_bytes=max_bytes, is_strict=is_strict)
     if not isinstance(document, dict):
@@ -71,8 +71,7 @@ def load_object(
 class Document:
     """Typed access to the values of a parsed JSON object.
 
-    Every method raises `error`, naming the file and the path of the value, when it is missing or
-    of another type.
+    Methods raise `error` with the file and the path of a value that is missing or has a wrong type.
     """
 
     def __init__(self, file: str, error: type[FormatError]) -> None:
@@ -148,7 +147,7 @@ class Document:
 
     @staticmethod
     def are_counts(values: Sequence[Any]) -> bool:
-        """Return whether all values are what `count` would accept."""
+        """Return whether `count` accepts all values."""
         if not values:
             return True
         return set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= _MAX_INTEGER

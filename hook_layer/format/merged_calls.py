@@ -1,4 +1,4 @@
-"""Shortens index files that are longer than readers take, such as those of an unrolled loop."""
+"""Shortens index files that are longer than readers accept, such as those of an unrolled loop."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["ShortenedIndex", "shortened"]
 _NUMBERED: Final = re.compile(r"(.*(?<!Loss_)(?:in|out)puts?)_[0-9]+", re.DOTALL)
 """Inputs and outputs of a module are numbered through all its calls of a step.
 
-Those of losses stay apart: outputs and targets may have the same shape.
+Those of losses are not merged, because outputs and targets may have the same shape.
 """
 
 
 class ShortenedIndex(NamedTuple):
-    """The bytes of an index file that readers take, and how many tensors are left out.
+    """The bytes of a readable index file, and the number of omitted tensors.
 
-    They are left out because the file was too long even with merged calls.
+    Tensors are omitted if the file is too long even with merged calls.
     """
 
     data: bytes
@@ -36,12 +36,12 @@ class ShortenedIndex(NamedTuple):
 
 
 def shortened(index: IndexFile) -> ShortenedIndex:
-    """Return an index file in which one row stands for equal tensors of a module's calls.
+    """Return an index file with one row for all similar tensors of a module's calls.
 
-    If that is still too long, inputs and outputs of modules are left out, then other tensors.
+    If that is still too long, omit inputs and outputs of modules, then other tensors.
 
     Raises:
-        IndexFileError: The file would hold nothing.
+        IndexFileError: The file would be empty.
     """
     short = _with_merged_calls(index)
     names = list(dict.fromkeys(map(base_tensor_name, _names(short))))
@@ -63,9 +63,9 @@ def _encoded(index: IndexFile) -> bytes | None:
 
 
 def _with_merged_calls(index: IndexFile) -> IndexFile:
-    """Return the file with one row for all inputs, or outputs, of a module that are alike.
+    """Return the file with one row for all similar inputs, or outputs, of a module.
 
-    Alike are those of one type and shape. Counts, bounds, sums and moments are those of all.
+    Similar tensors have the same type and shape. Counts, bounds, sums and moments cover all.
     """
     first: dict[object, str] = {}
     stands_for = {
@@ -92,7 +92,7 @@ def _kind(name: str, dtype: str, shape: tuple[int, ...], shard: Shard | None) ->
 
 
 def _described(index: IndexFile) -> Mapping[str, tuple[str, tuple[int, ...], Shard | None]]:
-    """Return type, shape and shard of each tensor by its name, without reductions."""
+    """Return type, shape and shard of each tensor by name, without reductions."""
     found = {row.name: ("", row.shape, None) for row in index.shapes}
     block = index.statistics
     if block is None:
@@ -109,7 +109,7 @@ def _names(index: IndexFile) -> list[str]:
 
 
 def _only(index: IndexFile, names: frozenset[str]) -> IndexFile:
-    """Return the file with some of its tensors, and their reductions."""
+    """Return the file with only some of its tensors, and their reductions."""
     locations = tuple([row for row in index.locations if base_tensor_name(row.name) in names])
     return replace(
         index,

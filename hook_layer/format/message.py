@@ -1,4 +1,4 @@
-"""Reading the event message of a tensor record: TensorFlow's Event, Summary and TensorProto."""
+"""Parses the event message of a tensor record: TensorFlow's Event, Summary and TensorProto."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hook_layer.format.wire import FIXED64, FieldReader, fields
 
 __all__ = ["TensorRecord", "parse_event"]
 
-_MAX_RANK: Final = 32  # of numpy before 2.0
+_MAX_RANK: Final = 32  # limit of numpy before 2.0
 _MAX_CACHED_BYTES: Final = 256
 _MAX_PADDING: Final = 16  # times the strings' own size
 _INT64_SIGN: Final = 1 << 63
@@ -31,8 +31,8 @@ _Parsed = TypeVar("_Parsed")
 class TensorRecord:
     """One tensor at one step.
 
-    The value is a read-only view of the file's bytes wherever numpy has its type; the time is that
-    of capture, in seconds since 1970.
+    The value is a read-only view of the file's bytes if numpy has its type. The time is the time of
+    capture, in seconds since 1970.
     """
 
     name: str
@@ -47,7 +47,7 @@ def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
     """Parse the message of one tensor.
 
     Raises:
-        RecordError: The message is damaged or holds no tensor.
+        RecordError: The message is damaged or contains no tensor.
     """
     reader = FieldReader(file)
     step, wall_time, summary = 0, 0.0, None
@@ -114,7 +114,7 @@ def _string_array(
     reader: FieldReader, strings: list[memoryview], shape: tuple[int, ...], offset: int
 ) -> npt.NDArray[Any]:
     texts = [bytes(text).decode("utf-8", "surrogateescape") for text in strings]
-    # numpy pads every string to the longest: one long string among many short ones stays unpadded.
+    # numpy pads strings to the longest one, so one long string among many short ones is not padded.
     padded = len(texts) * max(map(len, texts), default=0)
     is_modest = padded <= _MAX_PADDING * (sum(map(len, texts)) + len(texts))
     array = np.array(texts, dtype=np.str_ if is_modest else np.object_)
@@ -130,7 +130,7 @@ def _string_array(
 
 @lru_cache(maxsize=1024)
 def _shape_of(message: bytes) -> tuple[int, ...]:
-    """Parse a shape as it stands, the same, in the records of every step."""
+    """Parse a shape; cached, because it is the same in every step."""
     return _parse_shape(FieldReader(""), memoryview(message), 0)
 
 
@@ -163,7 +163,7 @@ def _parse_plugins(reader: FieldReader, message: memoryview, offset: int) -> dic
 
 @lru_cache(maxsize=1024)
 def _plugin_of(message: bytes) -> tuple[str, str]:
-    """Parse a plugin's name and content, the same in all records of a step."""
+    """Parse a plugin's name and content; cached, because both are the same within a step."""
     return _parse_plugin(FieldReader(""), memoryview(message), 0)
 
 
@@ -182,7 +182,7 @@ def _cached(
     message: memoryview,
     offset: int,
 ) -> _Parsed:
-    """Parse by the cached function; by the other what is long, or wrong: it says in which place."""
+    """Parse with the cached function; parse long or invalid input again to get its position."""
     if len(message) <= _MAX_CACHED_BYTES:
         try:
             return known(bytes(message))

@@ -1,10 +1,10 @@
-"""Decides by name which metrics of boosted trees fall while a model learns.
+"""Decides by name which metrics of gradient-boosted trees decrease during training.
 
-XGBoost does not say whether a smaller or a larger metric is better. A score that is mistaken for a
-loss would get false findings. So a loss is a metric of XGBoost that is known to fall, or a name
-made only of words for losses and neutral words, such as `my_log_loss`, `val_wmape@10` or `PyRMSLE`.
-Other words can reverse the direction or change the meaning, as in `neg_rmse`, `pct_within_error`
-and `profit_and_loss`; so can a leading number, as in `1-error`. The direction of those is unknown.
+XGBoost does not report whether smaller or larger values of a metric are better. Mistaking a score
+for a loss would cause false findings. So a loss is a known decreasing metric of XGBoost, or a name
+with only words for losses and neutral words, such as `my_log_loss`, `val_wmape@10` or `PyRMSLE`.
+Other words can reverse the direction or the meaning, as in `neg_rmse`, `pct_within_error` and
+`profit_and_loss`; so can a leading number, as in `1-error`. Their direction is unknown.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _LOSS_WORDS: Final = (
     r"|[nrw]?mse|nrmse|wrmse|r?msle|[nw]?mae|s?mape|w?ape|wmape|mphe|mspe|rmspe|mase|rmsse|rr?[as]e"
     r"|med(?:ian)?ap?e|mdap?e|s[sa]e|huber|log_?cosh|pinball|crps|winkler"
     r"|mlogloss|merror|cross_?entropy|bce|brier(?:_?score)?|hinge|focal|misclass(?:ification|ified)?"
-    r"|coverage_error"  # Of rankings of labels; coverage by itself is better the larger it is.
+    r"|coverage_error"  # Label ranking error; larger values of plain `coverage` are better.
 )
 _NEUTRAL_WORDS: Final = (
     # Owner and data set.
     r"my|own|custom(?:i[sz]ed)?|user|new|py(?:thon)?|numpy|np|torch|xgb(?:oost)?|sk(?:learn)?"
     r"|f?eval(?:uation)?|valid(?:ation)?|val|train(?:ing)?|test(?:ing)?|dev|hold|out|oof|oob|cv|fold"
     r"|data|set|overall|global|func(?:tion)?|fn|metric"
-    # How it is measured, and averaged.
+    # Measurement and averaging.
     r"|mean|average|avg|median|sum|total|max(?:imum)?|min(?:imum)?|g(?:eometric_?)?mean|rate|of|at"
     r"|top|[pq](?=\d)|(?:un)?weighted|balanced|macro|micro|rel(?:ative)?|perc(?:ent(?:age)?)?|pct"
     r"|root|squared?|squares|sq|abs(?:olute)?|log(?:arithmic)?|scaled|normali[sz]ed|norm|clipped"
     r"|capped|trimmed|smooth(?:ed)?|raw|residual|a?symmetric|asym(?!metric)|exponential|least|l[12]"
-    # What it is of.
+    # Measured quantity.
     r"|poisson|gamma|tweedie|cox|aft|survival|quantile|expectile|hamming|logistic|softmax|sigmoid"
     r"|with_?logits|binary|multi(?:class)?|categorical|sparse|zero_?one|class(?:es|ification)?"
     r"|reg(?:ression)?|pred(?:iction|icted)?|forecast|label|rank(?:ing)?"
@@ -61,9 +61,9 @@ _NEUTRAL_WORDS: Final = (
 
 
 def _pattern() -> re.Pattern[str]:
-    """Return what matches names, in small letters, that are made of these words alone."""
+    """Return the pattern of lower-case names that consist only of these words."""
     between = r"[_ .@-]?"
-    # What something is taken from is no number of a threshold: `my_1-rmse`.
+    # A number followed by a minus is not a threshold: `my_1-rmse`.
     number = rf"(?:{between}\d+(?:\.\d+)?(?!-))?"
     words = (each.replace("_?", between) for each in (_LOSS_WORDS, _NEUTRAL_WORDS))
     loss, neutral = (f"(?:{each}){number}" for each in words)
@@ -74,23 +74,23 @@ _KNOWN_TO_FALL: Final = _pattern()
 
 
 def is_built_in(metric: str) -> bool:
-    """Return whether a metric, as `error@0.7`, is one of XGBoost's own."""
+    """Return whether a metric, such as `error@0.7`, is built into XGBoost."""
     return _base(metric) in _FALLING or is_known_to_grow(metric)
 
 
 def is_known_to_grow(metric: str) -> bool:
-    """Return whether a metric, as `ndcg@2-`, is one of XGBoost's that are better the larger."""
+    """Return whether a metric of XGBoost, such as `ndcg@2-`, increases during training."""
     return _base(metric) in _GROWING
 
 
 def is_known_to_fall(metric: str) -> bool:
-    """Return whether a metric is known to fall while a model learns."""
+    """Return whether a metric is known to decrease during training."""
     if _base(metric) in _FALLING:
         return True
-    # Names come from files, and words that are made of words could be read in many ways.
+    # Names come from files; a long one could match in very many ways.
     return len(metric) <= _LONGEST and _KNOWN_TO_FALL.fullmatch(metric.lower()) is not None
 
 
 def _base(metric: str) -> str:
-    """Return the name without its parameter, and without the sign behind a ranking's."""
+    """Return the name without its parameter, and without the sign after a ranking metric."""
     return metric.partition("@")[0].removesuffix("-")

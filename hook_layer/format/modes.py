@@ -1,4 +1,4 @@
-"""The modes a step can be in."""
+"""The modes of steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ModeKeys"]
 
 
 class ModeKeys(Enum):
-    """Mode of a step; the values are the ones stored in event files."""
+    """Mode of a step; the values are stored in event files."""
 
     TRAIN = 1
     EVAL = 2

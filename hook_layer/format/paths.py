@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 END_MARKER: Final = "training_job_end.ts"
-"""Written when training ended; `end_marker.py` has its content."""
+"""Written when training ends, see `end_marker.py`."""
 JOB_FILE: Final = "job.json"
 STOP_FILE: Final = "stop.json"
 INDEX_PREFIX: Final = "index/"
 COLLECTIONS_PREFIX: Final = "collections/"
 _STEPS_PER_INDEX_FOLDER: Final = 1000
 _MAX_WORKERS: Final = 64
-"""Names of workers that are remembered."""
+"""Number of cached worker names."""
 
 _WORKER = r"(?P<worker>[^/\\\x00-\x1f]{1,255})"
 _INDEX_KEY = re.compile(rf"index/[0-9]{{9,16}}/(?P<step>[0-9]{{12,18}})_{_WORKER}\.json")
@@ -46,7 +46,7 @@ _ROOT_FILES = (END_MARKER, JOB_FILE, STOP_FILE)
 
 @dataclass(frozen=True)
 class IndexName:
-    """What the name of an index file says."""
+    """Parsed name of an index file."""
 
     step: int
     worker: str
@@ -93,15 +93,15 @@ def parse_collections_key(key: str) -> str:
 
 
 def is_event_key(key: str) -> bool:
-    """Return whether `key` is the name of an event file, and so lies inside the trial."""
+    """Return whether `key` is the name of an event file, and therefore inside the trial."""
     return _match(_EVENT_KEY, key) is not None
 
 
 def split_object_key(key: str) -> tuple[str, str]:
-    """Return the trial's root (ending in "/", or empty) and the key inside it of an object's key.
+    """Split an object's key into the trial's root (ending in "/", or empty) and the key inside it.
 
     Raises:
-        PathError: The object is no index file, end marker, `job.json` or `stop.json` of a trial.
+        PathError: It is not an index file, end marker, `job.json` or `stop.json` of a trial.
     """
     root, found, rest = key.rpartition("/index/")
     relative = f"{INDEX_PREFIX}{rest}" if found else ""
@@ -116,10 +116,10 @@ def split_object_key(key: str) -> tuple[str, str]:
 
 
 def job_name_of(root: str) -> str:
-    """Return the job's name: the root's last part, or the one before a last `debug-output`.
+    """Return the job's name: the last part of the root, ignoring a final `debug-output`.
 
-    The root is a URI, path or key prefix. A run of a session (`run-2`) has the session's name
-    before its own: `train-run-2`.
+    The root is a URI, path or key prefix. A run of a session (`run-2`) is prefixed with the
+    session's name: `train-run-2`.
     """
     parts = [part for part in root.replace("\\", "/").split("/") if part not in ("", ".")]
     if len(parts) > 1 and parts[-1] == "debug-output":
@@ -129,13 +129,13 @@ def job_name_of(root: str) -> str:
 
 
 def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:
-    # What is a name of the format is also a key of every store.
+    # A name of the format is also a valid key of every store.
     return pattern.fullmatch(key) if key.isprintable() else None
 
 
 @lru_cache(maxsize=_MAX_WORKERS)
 def _worker_in_file(worker: str) -> str:
-    # Device names of TensorFlow ("/job:worker/replica:0") are workers too.
+    # TensorFlow device names ("/job:worker/replica:0") are workers, too.
     name = worker.replace("/", "_").replace(":", "-") if worker.startswith("/") else worker
     if re.fullmatch(_WORKER, name) is None or not name.isprintable():
         raise PathError(f"worker name {worker!r} cannot be part of a file name")

@@ -1,7 +1,7 @@
-"""Reading the record of a tensor by the place where its elements lay in another record of it.
+"""Decodes a tensor's record by byte positions, from the layout of an earlier record.
 
-From step to step a tensor's record differs in the time, the step and the elements only. Where all
-its other bytes are those of a record that was parsed, parsing would take the same way.
+Between steps, a tensor's record differs only in time, step and elements. If all other bytes equal
+those of a parsed record, no further parsing is needed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _TIME_AT: Final = 13  # after the frame's header and the key of the time
 _STEP_AT: Final = _TIME_AT + 9  # after the time and the key of the step
 _TIME_KEY: Final = key(WALL_TIME, FIXED64)
 _STEP_KEY: Final = key(STEP, VARINT)
-_CONTINUED: Final = 0x80  # in every byte of an integer but its last
+_CONTINUED: Final = 0x80  # set in every byte of an integer except the last
 _KINDS: Final = frozenset("bfiuc")
 _METADATA: Final = re.compile(
     rb"J(?P<lengths>...)\n\tmode_step\x12(?P<length>.)(?P<digits>[0-9]{1,19})"
     rb"\n\t\n\x04mode\x12\x01[1-4]" + re.escape(PAYLOAD_CHECKSUM),
     re.DOTALL,
 )
-"""Bytes after the elements: the step of the mode, and the mode."""
+"""Bytes after the elements: mode step and mode."""
 
 
 class RecordLayout:
-    """The bytes that a tensor's records share, and where the others are."""
+    """The constant bytes of a tensor's records, and the positions of the variable ones."""
 
     __slots__ = ("_after", "_before", "_dtype", "_end", "_head", "_length", "_shape", "_spots")
 
     def __init__(self, data: bytes, value: npt.NDArray[Any]) -> None:
-        self._length = 0  # what no record has
+        self._length = 0  # matches no record
         start = _offset_in(data, value)
         step_end = _STEP_AT
         while step_end < len(data) and data[step_end] & _CONTINUED:
@@ -68,9 +68,9 @@ class RecordLayout:
         self._length = len(data)
 
     def value(self, data: bytes, crc32c: int | None) -> npt.NDArray[Any] | None:
-        """Return the tensor of another record, which is not trusted; None if it must be parsed.
+        """Return the tensor of another, untrusted record; None if it must be parsed.
 
-        The checksum is the true one out of the index file, if it has one.
+        `crc32c` is the true checksum from the index file, if it has one.
         """
         if len(data) != self._length:
             return None
@@ -93,7 +93,7 @@ class RecordLayout:
 
 
 def _is_varint(data: bytes, end: int) -> bool:
-    """Return whether the step's integer ends there and not before."""
+    """Return whether the step's integer ends at this position, and not before."""
     last = end - 1
     if data[last] & _CONTINUED:
         return False
@@ -101,7 +101,7 @@ def _is_varint(data: bytes, end: int) -> bool:
 
 
 def _offset_in(data: bytes, value: npt.NDArray[Any]) -> int:
-    """Return where a tensor's elements lie in the bytes; -1 if they are not there."""
+    """Return the position of a tensor's elements in the bytes; -1 if they are not there."""
     if not value.nbytes or value.dtype.kind not in _KINDS or not value.flags.c_contiguous:
         return -1
     first = np.frombuffer(data, np.uint8).__array_interface__["data"][0]

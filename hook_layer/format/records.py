@@ -1,8 +1,8 @@
 """Tensor records of event files: framing, checksums and the event message.
 
 A record is `length u64 | masked CRC of the length u32 | event message | CRC field u32`. The last
-field carries the constant that the original writes and expects; the true CRC-32C of the whole
-record is kept in the index file instead.
+field is the constant that the original writes and expects. The index file has the true CRC-32C of
+the whole record.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def encode_record(
     mode_step: int,
     wall_time: float,
 ) -> EncodedRecord:
-    """Encode one tensor of one step; of several tensors `StepEncoder` does it faster.
+    """Encode one tensor of one step; for several tensors `StepEncoder` is faster.
 
     Raises:
         UnsupportedDtypeError: The format has no tag for the array's type.
@@ -57,9 +57,9 @@ def encode_record(
 def decode_record(
     buffer: bytes | memoryview, *, file: str, offset: int = 0, crc32c: int | None = None
 ) -> TensorRecord:
-    """Decode the one record that `buffer` holds, from its length field to its CRC field.
+    """Decode the single record in `buffer`, from its length field to its CRC field.
 
-    File and offset are for errors. The true checksum out of the index file is verified when given.
+    File and offset are for errors. `crc32c`, the true checksum from the index file, is verified.
 
     Raises:
         RecordError: The record is truncated, damaged, or followed by other bytes.
@@ -95,7 +95,7 @@ def _decode_at(
     offset: int,
     expected_crc32c: int | None = None,
 ) -> tuple[TensorRecord, int]:
-    """Decode the record at `position` and return it with the position behind it."""
+    """Decode the record at `position`; return it and the position after it."""
     available = len(view) - position
     if available < _HEADER.size + _FOOTER_BYTES:
         raise RecordError(f"truncated record of {available} bytes", file=file, offset=offset)
@@ -118,7 +118,7 @@ def _decode_at(
 
 
 def _verify(record: memoryview, expected: int | None, *, file: str, offset: int) -> None:
-    """Check the true CRC, from the index or, in files of other writers, from the record itself."""
+    """Check the true CRC, from the index or, for other writers, from the record."""
     if expected is not None and crc32c([record]) != expected:
         raise RecordError(
             "the record's checksum is not the one in the index file", file=file, offset=offset
@@ -132,7 +132,7 @@ def _verify(record: memoryview, expected: int | None, *, file: str, offset: int)
 
 
 def to_array(value: object) -> npt.NDArray[Any]:
-    """Return `value` as the array that the original would store; Python scalars get shape (1,)."""
+    """Return `value` as an array like the original; Python scalars get shape (1,)."""
     if isinstance(value, np.ndarray):
         return value
     array = np.asarray(value)

@@ -28,7 +28,7 @@ def reduction_tensor_name(base: str, reduction: str, *, absolute: bool) -> str:
 
 
 def split_reduction_name(name: str) -> tuple[str, str, bool] | None:
-    """Return `(base tensor, reduction, absolute)`, or None when `name` is no reduction."""
+    """Return `(base tensor, reduction, absolute)`; None if `name` is not a reduction."""
     if not name.startswith(_PREFIX):
         return None
     reduction, _, base = name[len(_PREFIX) :].partition("/")
@@ -40,6 +40,6 @@ def split_reduction_name(name: str) -> tuple[str, str, bool] | None:
 
 
 def base_tensor_name(name: str) -> str:
-    """Return the tensor that a name is a reduction of; the name itself if it is of none."""
+    """Return the tensor of a reduction; any other name unchanged."""
     reduction = split_reduction_name(name)
     return name if reduction is None else reduction[0]

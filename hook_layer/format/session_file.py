@@ -1,4 +1,4 @@
-"""`session.json`: the command that a session watches, and the runs that began in it."""
+"""`session.json`: the watched command of a session, and its runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = [
 
 SESSION_FILE: Final = "session.json"
 MAX_SESSION_FILE_BYTES: Final = 4 << 20
-"""Longest `session.json`: room for thousands of runs."""
+"""Maximum size of `session.json`, enough for thousands of runs."""
 
 _SCHEMA_VERSION: Final = 1
 
 
 def run_folder(number: int) -> str:
-    """Return the name of the folder of a session's run, counted from 1."""
+    """Return the folder name of a session's run, counted from 1."""
     return f"run-{number}"
 
 
@@ -37,13 +37,13 @@ class SessionRun:
 
     Attributes:
         name: Name of the run in its session.
-        uri: The trial's root; empty for the folder of the run's name inside that of the session.
+        uri: The trial's root; empty for the session's subfolder with the run's name.
         run_id: The run's id.
-        started_at: When it began, ISO 8601 in UTC.
+        started_at: Start, ISO 8601 in UTC.
         process: Id of the process that trained.
-        attempt: How often the same program had begun in this session, this time included.
-        ended_at: When it ended; None while it trains.
-        end: How it ended: `Completed`, `Failed`, `Stopped` or `Killed`; None while it trains.
+        attempt: How often the same program has started in this session, including this time.
+        ended_at: End; None while it trains.
+        end: Kind of end: `Completed`, `Failed`, `Stopped` or `Killed`; None while it trains.
         details: The error or the reason behind `end`.
     """
 
@@ -58,7 +58,7 @@ class SessionRun:
     details: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run as JSON; what is unknown is absent."""
+        """Return the run as JSON, without unknown values."""
         content = {
             "Name": self.name,
             "Uri": self.uri or None,
@@ -74,15 +74,15 @@ class SessionRun:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it trains no more."""
+        """Whether its training has ended."""
         return self.end is not None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], document: Document, path: str) -> SessionRun:
-        """Return the run that `to_json` wrote.
+        """Parse the result of `to_json`.
 
         Raises:
-            FormatError: A value is missing or of another type.
+            FormatError: A value is missing or has a wrong type.
         """
         return cls(
             name=document.text(content.get("Name"), f"{path}Name"),
@@ -102,14 +102,14 @@ class SessionFile:
     """Content of `session.json`.
 
     Attributes:
-        command: The command that is watched.
+        command: The watched command.
         working_directory: Folder in which it was started.
-        started_at: When, ISO 8601 in UTC.
-        runs: The watched runs in the order in which they began.
-        runs_not_watched: How many more began than are watched.
-        stopped_by: Name of the rule whose finding stopped the session; None while none has.
-        ended_at: When the command ended; None while it is watched.
-        exit_status: Its exit status, as a shell shows it; None while it is watched.
+        started_at: Start, ISO 8601 in UTC.
+        runs: The watched runs, in order of their start.
+        runs_not_watched: Number of further runs that are not watched.
+        stopped_by: Name of the rule whose finding stopped the session; None without any.
+        ended_at: End of the command; None while it is watched.
+        exit_status: Its exit status, as a shell reports it; None while it is watched.
     """
 
     command: tuple[str, ...]
@@ -142,7 +142,7 @@ def parse_session_file(data: bytes, *, file: str) -> SessionFile:
     """Parse a `session.json`.
 
     Raises:
-        SessionFileError: The file is no session file, or one of a newer version.
+        SessionFileError: It is not a session file, or has a newer version.
     """
     content = load_object(data, file=file, error=SessionFileError, max_bytes=MAX_SESSION_FILE_BYTES)
     document = Document(file, SessionFileError)

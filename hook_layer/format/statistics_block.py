@@ -1,4 +1,4 @@
-"""The `statistics` block of an index file: one row of float64 numbers for every tensor."""
+"""The `statistics` block of an index file: one row of float64 numbers per tensor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATISTICS_COLUMNS: Final = (
     "l1",
     "l2",
 )
-"""`size`, `nan` and `inf` count elements; the others are of the finite elements, std population."""
+"""`size`, `nan` and `inf` count elements; the others cover finite elements (population std)."""
 _VERSION: Final = 1
 _FLOAT64: Final = np.dtype("<f8")
 _MAX_CRC32C: Final = 0xFFFFFFFF
@@ -45,11 +45,11 @@ _Description: TypeAlias = (
 
 
 class Shard(NamedTuple):
-    """Which part of a tensor that is divided among ranks one rank has.
+    """The part of a sharded tensor that one rank has.
 
     Attributes:
         shape: Shape of the whole tensor.
-        part: Which part. Ranks with equal ones have the same elements. None: each rank has an
+        part: Id of the part; ranks with equal ids have the same elements. None: each rank has an
             addend of the tensor, so that statistics of the whole are unknown.
     """
 
@@ -63,14 +63,14 @@ class Statistics:
 
     Attributes:
         columns: Names of the columns.
-        tensors: Names of the tensors, one a row.
+        tensors: Names of the tensors, one per row.
         dtypes: The tensors' true types, e.g. `bfloat16` for values saved as float32.
         shapes: The tensors' shapes.
-        values: The numbers [rows, columns], float64; NaN where one is missing. A row whose `size`
-            is NaN has no statistics and only carries a checksum.
-        crc32c: CRC-32C of each tensor's record in the event file, None where it has no record.
-        shards: For each tensor which part of it the row is of, None where it is of the whole
-            tensor; empty where all rows are.
+        values: The numbers [rows, columns], float64; NaN if missing. A row whose `size` is NaN has
+            no statistics, only a checksum.
+        crc32c: CRC-32C of each tensor's record in the event file; None without a record.
+        shards: Part of the tensor that each row covers, None for the whole tensor; empty if all
+            rows cover whole tensors.
     """
 
     columns: tuple[str, ...]
@@ -93,13 +93,13 @@ class Statistics:
             )
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """Return one column [rows]; all NaN when the block does not have it."""
+        """Return one column [rows]; all NaN if the block does not have it."""
         if name not in self.columns:
             return np.full(len(self.tensors), np.nan)
         return self.values[:, self.columns.index(name)]
 
     def to_json(self) -> str:
-        """Return the block as it stands in the index file."""
+        """Return the block as text for the index file."""
         matrix = np.ascontiguousarray(self.values, dtype=_FLOAT64)
         described = self.columns, self.tensors, self.dtypes, self.shapes, self.shards
         description = _description_json(*described)
@@ -118,7 +118,7 @@ def _description_json(
     shapes: tuple[tuple[int, ...], ...],
     shards: tuple[Shard | None, ...],
 ) -> str:
-    """Return what is often the same in a worker's next file."""
+    """Return the part of the block that is often the same in a worker's next file; cached."""
     lists: dict[str, Any] = {
         "columns": columns, "tensors": tensors, "dtypes": dtypes, "shapes": shapes
     }  # fmt: skip
@@ -128,10 +128,10 @@ def _description_json(
 
 
 def parse_statistics(block: object, document: Document) -> Statistics | None:
-    """Return the block of an index file, or None for a version that is not known here.
+    """Return the block of an index file; None for an unknown version.
 
     Raises:
-        FormatError: The block contradicts itself.
+        FormatError: The block is inconsistent.
     """
     members = document.members(block, "statistics")
     if members.get("version") != _VERSION:
@@ -144,10 +144,10 @@ def parse_statistics(block: object, document: Document) -> Statistics | None:
 
 
 def statistics_of_pieces(pieces: IndexPieces) -> Statistics | None:
-    """Return the block of an index file, None if it has none; what is often the same is shared.
+    """Return the block of an index file; None if it has none. Equal parts are cached.
 
     Raises:
-        FormatError: The pieces are not statistics; parse the whole file to find out why.
+        FormatError: The pieces are not statistics; parse the whole file to get the reason.
     """
     if pieces.description is None:
         return None

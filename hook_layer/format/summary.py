@@ -1,8 +1,8 @@
-"""Event files that TensorBoard reads: scalars and histograms.
+"""Event files for TensorBoard: scalars and histograms.
 
-Records are framed as those of event files (`hook_layer.format.records`), but their last field is
-the true checksum of the message, which TensorBoard verifies. Field numbers are those of
-TensorFlow's `event.proto` and `summary.proto`.
+Records have the frames of event files (`hook_layer.format.records`), but their last field is the
+true checksum of the message, which TensorBoard verifies. Field numbers are those of TensorFlow's
+`event.proto` and `summary.proto`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 _FILE_VERSION: Final = b"brain.Event:2"
 _SESSION_START: Final = 1
 
-# Field numbers of Event, SessionLog, Summary.Value and HistogramProto that tensors do not need.
+# Field numbers of Event, SessionLog, Summary.Value and HistogramProto that only summaries need.
 _VERSION, _SESSION_LOG = 3, 7
 _STATUS: Final = 1
 _SIMPLE_VALUE, _HISTOGRAM = 2, 5
@@ -43,8 +43,8 @@ class HistogramSummary:
     """A histogram of finite numbers.
 
     Attributes:
-        limits: Right limits of the buckets, growing; a number on a limit is in the next bucket.
-        counts: How many numbers are in each.
+        limits: Right limits of the buckets, increasing; a number on a limit is in the next bucket.
+        counts: Number of values in each bucket.
     """
 
     min: float
@@ -57,24 +57,24 @@ class HistogramSummary:
 
 
 def clean_tag(name: str) -> str:
-    """Return `name` as a tag: other characters than letters, digits and `-_./` become `_`."""
+    """Return `name` as a tag: characters except letters, digits and `-_./` become `_`."""
     return _ILLEGAL_IN_TAGS.sub("_", name).lstrip("/")
 
 
 def summary_file_key(folder: str, step: int, writer: str) -> str:
-    """Return the key of a file of summaries, which begins at a global step.
+    """Return the key of a summary file that begins at a global step.
 
-    The folder is the run, as TensorBoard calls what lies in one folder, e.g. `TRAIN`; the writer is
-    a process, e.g. `4711_node-3`.
+    The folder is a run in TensorBoard's sense, e.g. `TRAIN`; the writer is a process, e.g.
+    `4711_node-3`.
     """
     return f"{folder}/{step:012d}_{writer}.tfevents"
 
 
 def encode_file_head(step: int, wall_time: float, *, is_restart: bool = False) -> bytes:
-    """Return what a file begins with that begins at a global step.
+    """Return the beginning of a file that starts at a global step.
 
-    After a restart, readers forget what earlier files say of this step and later ones: an
-    interrupted training continues from here.
+    After a restart, readers discard this step and later ones from earlier files, because an
+    interrupted training continues here.
     """
     head = _record(0, wall_time, chunk(_VERSION, _FILE_VERSION))
     if is_restart:
@@ -84,7 +84,7 @@ def encode_file_head(step: int, wall_time: float, *, is_restart: bool = False) -
 
 
 def encode_scalar(tag: str, value: float, step: int, wall_time: float) -> bytes:
-    """Return the record of a number; one beyond float32 becomes infinite."""
+    """Return the record of a number; values beyond float32 become infinite."""
     return _value_record(tag, key(_SIMPLE_VALUE, FIXED32) + _float32(value), step, wall_time)
 
 

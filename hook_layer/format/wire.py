@@ -21,14 +21,14 @@ __all__ = [
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
-_MAX_BYTE = 0x7F  # of a byte that no other follows
+_MAX_BYTE = 0x7F  # a byte without a following one
 _UINT64 = 1 << 64
 _MAX_STEP_DIGITS = 19
 _WIRE_TYPE_NAMES = {VARINT: "an integer", FIXED64: "eight bytes", LENGTH_DELIMITED: "bytes"}
 
 
 def varint(number: int) -> bytes:
-    """Encode an integer; a negative one as its 64-bit two's complement."""
+    """Encode an integer; negative ones as 64-bit two's complement."""
     if 0 <= number <= _MAX_BYTE:
         return bytes((number,))
     number %= _UINT64
@@ -47,7 +47,7 @@ def chunk(field: int, data: bytes) -> bytes:
 
 @lru_cache
 def key(field: int, wire_type: int) -> bytes:
-    """Encode the key that stands before a field's value."""
+    """Encode the key before a field's value."""
     return varint(field << 3 | wire_type)
 
 
@@ -56,10 +56,10 @@ def fields(
 ) -> Iterator[tuple[int, int, int | memoryview, int]]:
     """Yield `(field number, wire type, value, offset of the value)` of every field of a message.
 
-    Varints come as unsigned integers; all other values as views of `message`.
+    Varints are unsigned integers; all other values are views of `message`.
 
     Raises:
-        RecordError: The bytes are no message, or a length runs past its end.
+        RecordError: The bytes are not a message, or a length exceeds its end.
     """
     position, end = 0, len(message)
     while position < end:
@@ -109,7 +109,7 @@ def _read_varint(message: memoryview, position: int, *, file: str, offset: int) 
 
 
 class FieldReader:
-    """Takes values out of fields, with errors that name file and offset."""
+    """Reads values of fields; errors name file and offset."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -151,7 +151,7 @@ class FieldReader:
             raise RecordError("a name is not UTF-8 text", file=self.file, offset=at) from None
 
     def number(self, text: str, at: int) -> int:
-        """Return the integer that a text spells."""
+        """Parse the integer in a text."""
         if (
             text.removeprefix("-").isascii()
             and text.removeprefix("-").isdigit()
