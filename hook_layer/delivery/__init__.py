@@ -1,3 +1,3 @@
-"""How captured steps become stored files: threads, spool, retries and what is counted."""
+"""Stores captured steps: writer threads, spool, retries and counters."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Steps that could not be stored yet, in the order of their numbers.
+"""Steps that wait to be stored, in order of their numbers.
 
-They wait in a spool folder. Of a step for which there is no room the index file stays in memory if
-its event file was stored: then it may be there itself, and only its answer was lost.
+They wait in a spool folder. If it has no room for a step whose event file was stored, the index
+file stays in memory: it may be stored already, because only the response was lost.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class WaitingStep:
 
     Attributes:
         number: Its sequence number.
-        num_tensors: How many tensors are in it.
-        num_bytes: Length of its files together.
-        attempts: How often it was tried to store it.
-        files: Its files as far as they are in memory; None: on disk.
+        num_tensors: Number of its tensors.
+        num_bytes: Total size of its files.
+        attempts: Number of attempts to store it.
+        files: Its files, if they are in memory; None: on disk.
     """
 
     number: int
@@ -43,17 +43,17 @@ class WaitingStep:
 
     @property
     def disk_bytes(self) -> int:
-        """About how much of the disk it takes."""
+        """Approximate disk space that it uses."""
         return 0 if self.files is not None else self.num_bytes + 2 * _BLOCK_BYTES
 
 
 class Backlog:
-    """The steps of one worker that wait; for several threads.
+    """The waiting steps of one worker; thread-safe.
 
     Args:
         target: Where they belong.
-        max_bytes: How much of the disk they may take.
-        parent: Folder that the spool is made in; None: the system's one for temporary files.
+        max_bytes: Maximum disk space.
+        parent: Folder in which to create the spool; None: the system's folder for temporary files.
     """
 
     def __init__(self, target: SpoolTarget, *, max_bytes: int, parent: str | None = None) -> None:
@@ -73,31 +73,31 @@ class Backlog:
 
     @property
     def folder(self) -> str | None:
-        """The spool folder, None while there is none."""
+        """The spool folder; None if there is none."""
         spool = self._spool
         return None if spool is None else spool.path
 
     @property
     def num_on_disk(self) -> int:
-        """How many steps are in the spool, with those that were set aside."""
+        """Number of steps in the spool, including those set aside."""
         return len(self._order) - self._num_in_memory + len(self._aside)
 
     def has_room(self, num_bytes: int) -> bool:
-        """Return whether a step of about this size fits in."""
+        """Return whether there is room for a step of about this size."""
         return self._disk_bytes + num_bytes + 2 * _BLOCK_BYTES <= self._max_bytes
 
     @property
     def aside(self) -> list[WaitingStep]:
-        """The steps that were set aside."""
+        """The steps set aside."""
         return list(self._aside)
 
     def head(self) -> list[WaitingStep]:
-        """Return the step whose turn it is, and the one behind it, as far as there are any."""
+        """Return the next step to deliver, and the one after it, if they exist."""
         with self._lock:
             return [self._steps[number] for number in self._order[:2]]
 
     def previous(self, number: int) -> int:
-        """Return the number of the last step before `number` that waits, 0 if there is none."""
+        """Return the number of the last waiting step before `number`; 0 if there is none."""
         with self._lock:
             at = bisect_left(self._order, number)
             return self._order[at - 1] if at else 0
@@ -106,7 +106,7 @@ class Backlog:
         """Put a step into the spool.
 
         Raises:
-            OSError: There is no room for it, or no spool can be made.
+            OSError: There is no room for it, or no spool can be created.
         """
         with self._lock:
             if self._disk_bytes + step.disk_bytes > self._max_bytes:
@@ -121,7 +121,7 @@ class Backlog:
             self._insert(step)
 
     def add_index(self, step: WaitingStep, files: StepFiles) -> None:
-        """Keep in memory what is left of a step for which there is no room."""
+        """Keep in memory the index file of a step for which the spool has no room."""
         with self._lock:
             step.files = files
             self._num_in_memory += 1
@@ -131,7 +131,7 @@ class Backlog:
         """Return a step's files.
 
         Raises:
-            OSError, ValueError: They are not there any more, or damaged.
+            OSError, ValueError: They are missing or damaged.
         """
         if step.files is not None:
             return step.files
@@ -142,7 +142,7 @@ class Backlog:
         return spool.get_step(step.number)
 
     def remove(self, step: WaitingStep) -> None:
-        """Forget a step that is stored, or lost."""
+        """Remove a step that is stored or lost."""
         with self._lock:
             if step in self._aside:
                 self._aside.remove(step)
@@ -157,7 +157,7 @@ class Backlog:
                 self._remove_empty_spool()
 
     def set_aside(self, step: WaitingStep) -> None:
-        """Leave a step in the spool, so that it holds the others up no more."""
+        """Set a step aside in the spool, so that it no longer delays the others."""
         logger.error(
             "%s refused step %d but takes others; the step stays in %s",
             self._target.uri,
@@ -172,7 +172,7 @@ class Backlog:
         """Put another file into the spool; see `SpoolFolder.put_file`.
 
         Raises:
-            OSError: There is no room for it, or no spool can be made.
+            OSError: There is no room for it, or no spool can be created.
         """
         with self._lock:
             if not self._max_bytes:
@@ -180,7 +180,7 @@ class Backlog:
             self._made_spool().put_file(key, data, is_last=is_last)
 
     def close(self) -> None:
-        """Let other processes have the spool."""
+        """Release the spool to other processes."""
         with self._lock:
             if self._spool is not None:
                 self._spool.release()

@@ -1,4 +1,4 @@
-"""A circuit breaker: after some failures in a row nothing is tried for a while, ever longer."""
+"""A circuit breaker: pauses attempts after several consecutive failures, for longer each time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LONGEST_PAUSE_S: Final = 60.0
 
 
 class CircuitBreaker:
-    """Returns whether something that may be failing is worth trying.
+    """Decides whether to call a service that may be failing.
 
-    It opens after `max_failures` failures in a row. After a pause one more attempt is let through
-    (half-open): if that fails, too, the next pause is twice as long; a success closes it.
+    It opens after `max_failures` consecutive failures. After a pause it allows one more attempt
+    (half-open). If that fails, the next pause is twice as long; a success closes the breaker.
 
     Args:
-        max_failures: Failures in a row that open it.
+        max_failures: Consecutive failures that open it.
         first_pause_s: The first pause, seconds.
-        longest_pause_s: Bound of the growing pauses, seconds.
-        clock: Returns a time that only grows, seconds.
+        longest_pause_s: Upper limit of the growing pauses, seconds.
+        clock: Monotonic time, seconds.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class CircuitBreaker:
 
     @property
     def has_opened(self) -> bool:
-        """Whether it opened, and no success has closed it since."""
+        """Whether it opened, without a success since."""
         return self._failures_in_a_row >= self._max_failures
 
     def allows(self) -> bool:
-        """Return whether to try now."""
+        """Return whether an attempt is allowed now."""
         return self.wait_s() <= 0
 
     def wait_s(self) -> float:
-        """Return the time until an attempt is let through, seconds; 0: now."""
+        """Return the time until the next allowed attempt, seconds; 0: now."""
         return max(self._retry_at - self._clock(), 0.0) if self.has_opened else 0.0
 
     def failed(self) -> None:
-        """Note that an attempt failed."""
+        """Record a failed attempt."""
         self._failures_in_a_row += 1
         if self.has_opened:
             longer = 2 * self._pause_s or self._first_pause_s
@@ -64,6 +64,6 @@ class CircuitBreaker:
             self._retry_at = self._clock() + self._pause_s
 
     def succeeded(self) -> None:
-        """Note that an attempt succeeded."""
+        """Record a successful attempt."""
         self._failures_in_a_row = 0
         self._pause_s = 0.0

@@ -1,4 +1,4 @@
-"""What became of the steps that were handed to the writer."""
+"""Counts what the writer did with its steps."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ __all__ = ["WriterCounters"]
 
 @dataclass
 class WriterCounters:
-    """What became of the steps that were handed over.
+    """Counts what the writer did with its steps.
 
     Attributes:
         steps_written: Steps whose index file is stored.
-        steps_dropped: Steps given up because there was no memory for them (in time).
-        steps_undelivered: Steps that could not be stored, nor kept to be stored later.
-        steps_spooled: Steps that had to wait on local disk, since the store was away.
-        steps_in_spool: Those of them that wait there still.
-        steps_shortened: Steps with too many tensors for readers: the calls of a module have one
-            entry.
-        spool_folder: Where; None while nothing waits.
+        steps_dropped: Steps dropped because memory was not available in time.
+        steps_undelivered: Steps that could neither be stored nor kept for later.
+        steps_spooled: Steps that had to wait on local disk, because the store was unavailable.
+        steps_in_spool: Steps that still wait there.
+        steps_shortened: Steps with too many tensors for readers: a module's calls have one entry.
+        spool_folder: The spool; None if nothing waits.
         tensors_written: Tensors in written steps.
-        tensors_left_out: Tensors of written steps, or values of them, that could not be encoded.
+        tensors_left_out: Tensors of written steps, or their values, that could not be encoded.
         bytes_written: Bytes of event and index files.
         waits: How often training waited for memory.
-        wait_s: For how long together, seconds.
+        wait_s: Total time of these waits, seconds.
         errors: Errors while storing steps.
         first_error: The first of them.
         file_errors: Errors while storing or removing other files.
-        files_undelivered: Other files that could not be stored until the end.
+        files_undelivered: Other files that were not stored by the end.
         export_errors: Errors of exporters.
-        tensorboard_steps_lost: Steps that TensorBoard lacks, for its files could not be stored.
+        tensorboard_steps_lost: Steps missing in TensorBoard, because its files could not be stored.
     """
 
     steps_written: int = 0
@@ -54,5 +53,5 @@ class WriterCounters:
 
     @property
     def steps_lost(self) -> int:
-        """Steps that were to be saved, are not stored, and will not be."""
+        """Number of steps that should be stored, but never will be."""
         return self.steps_dropped + self.steps_undelivered

@@ -1,4 +1,4 @@
-"""How long training may be held up."""
+"""Limits how long training waits for memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ logger = logging.getLogger("stepwatch")
 
 
 class Patience:
-    """How long training may still wait for memory.
+    """Remaining time that training may wait for memory.
 
     Args:
-        max_wait_s: Bound of all waits from one step that left the memory to the next, seconds.
-        counters: Counts the waits, and signals that a step left.
+        max_wait_s: Limit of all waits between two steps that leave memory, seconds.
+        counters: Counts the waits, and shows when a step left memory.
     """
 
     def __init__(self, max_wait_s: float, counters: WriterCounters) -> None:
@@ -27,12 +27,12 @@ class Patience:
         self._has_complained = False
 
     def left_s(self) -> float:
-        """Return how long the next wait may last, seconds."""
+        """Return the maximum length of the next wait, seconds."""
         self._forget_if_any_left()
         return self._max_wait_s - self._waited_s
 
     def waited(self, wait_s: float) -> None:
-        """Note a wait of `wait_s` seconds."""
+        """Record a wait of `wait_s` seconds."""
         self._counters.wait_s += wait_s
         if not self._forget_if_any_left():
             self._waited_s += wait_s
@@ -45,7 +45,7 @@ class Patience:
             )
 
     def _forget_if_any_left(self) -> bool:
-        """Begin anew if a step was stored, here or on local disk, since the last call."""
+        """Reset the waits if a step left memory since the last call; return whether one did."""
         gone = self._counters.steps_written + self._counters.steps_spooled
         if gone == self._gone:
             return False

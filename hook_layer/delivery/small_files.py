@@ -1,8 +1,8 @@
-"""What is no step: a trial's small files, and other errands at its store.
+"""Writes metadata files of a trial and cleans up its store.
 
-A file that cannot be stored is owed: it is tried again after the next step that is stored, and at
-the end. Failures of these files say nothing about the steps (a role may forbid to delete, or to
-overwrite), and so they have a circuit breaker of their own.
+A file that cannot be stored is retried after the next stored step, and at the end. Failures of
+these files are independent of the steps, because a role may forbid deleting or overwriting. So they
+have their own circuit breaker.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Content", "SmallFiles"]
 logger = logging.getLogger("stepwatch")
 
 Content: TypeAlias = "bytes | Callable[[], bytes]"
-"""Content of a small file, or what returns it when the file is stored."""
+"""Content of a small file, or a function that returns it when the file is stored."""
 
 
 class SmallFiles:
     """The small files of a trial; never raises.
 
-    One thread at a time may call the store; any may call `owe`, `put_last` and `defer`.
+    One thread at a time may use the store; any thread may call `owe`, `put_last` and `defer`.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class SmallFiles:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether no work is left."""
         return not (self._owed or self._last or self._deferred)
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether all that is left was refused, so that waiting does not help."""
+        """Whether all remaining files were refused, so that waiting does not help."""
         last = set() if self._last is None else {self._last[0]}
         return not self._deferred and set(self._owed) | last <= self._refused
 
     def wait_s(self) -> float:
-        """Return the time until the store is worth trying again, seconds; 0: now."""
+        """Return the time until the next attempt makes sense, seconds; 0: now."""
         return self._breaker.wait_s()
 
     def put(self, key: str, content: Content) -> None:
@@ -75,34 +75,34 @@ class SmallFiles:
             self._pay(key)
 
     def owe(self, key: str, content: Content) -> None:
-        """Store a small file later; an older one of this key is not wanted any more."""
+        """Store a small file later; this replaces an older content of the key."""
         with self._lock:
             self._owed.pop(key, None)
             self._owed[key] = content
 
     def put_last(self, key: str, content: Content) -> None:
-        """Store a small file when nothing else is left to store."""
+        """Store a small file after everything else."""
         self._last = (key, content)
 
     def housekeep(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may fail without harm."""
+        """Run an action whose failure does no harm."""
         error = self._health.call(action)
         if error is not None:
             self._complain(what, error)
 
     def defer(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may fail without harm, later."""
+        """Run an action whose failure does no harm, later."""
         with self._lock:
             self._deferred.append(partial(self.housekeep, what, action))
 
     def pay_if_due(self) -> None:
-        """Store the files that are owed, unless that failed lately; those that fail stay owed."""
+        """Retry pending files, unless attempts failed recently; files that fail stay pending."""
         if self._breaker.allows():
             for key in list(self._owed):
                 self._pay(key)
 
     def finish(self) -> None:
-        """Do all that is left, and store the last file."""
+        """Do all remaining work, and store the last file."""
         with self._lock:
             deferred, self._deferred = self._deferred, []
         for action in deferred:
@@ -113,7 +113,7 @@ class SmallFiles:
             self._last = None
 
     def leave_in(self, backlog: Backlog) -> None:
-        """Put what is owed into the spool, to be stored by anyone who delivers that."""
+        """Put pending files into the spool, for later delivery."""
         with self._lock:
             files = [(key, content, False) for key, content in self._owed.items()]
         if self._last is not None:
@@ -147,7 +147,7 @@ class SmallFiles:
         return False
 
     def _complain(self, what: str, error: Exception) -> None:
-        """Count an error; log it, once for each thing that was tried."""
+        """Count an error; log it once per action."""
         self._counters.file_errors += 1
         if what not in self._complained:
             self._complained.add(what)

@@ -1,12 +1,12 @@
-"""Files that wait on local disk until the store that they are for can be reached.
+"""Files that wait on local disk until their store is available.
 
-A spool is a folder of its own, which nobody else may read:
+Each spool has its own folder, which other users cannot read:
 
 * `target.json`: where its files belong;
-* `steps/{number}.tfevents` and `steps/{number}.json`: a step's event file, and, behind a line with
-  its key, its index file. The latter is written last: without it there is no such step;
-* `files/{key}`: other files of the trial; `end/{key}`: what comes behind all others;
-* `lock`: held by the process that fills or empties it, and free when that ends, however it ends.
+* `steps/{number}.tfevents` and `steps/{number}.json`: a step's event file, and its index file after
+  a line with its key. The index file is written last and commits the step;
+* `files/{key}`: other files of the trial; `end/{key}`: files that are stored after all others;
+* `lock`: held by the process that fills or empties the spool, and free after that process ends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MAX_TARGET_BYTES: Final = 1 << 16
 
 
 class SpoolInUseError(RuntimeError):
-    """A process that lives still fills or empties the spool."""
+    """A running process still fills or empties the spool."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SpoolTarget:
         """Parse `target.json`.
 
         Raises:
-            JobFileError: It is something else.
+            JobFileError: The content is invalid.
         """
         content = load_object(data, file=file, error=JobFileError, max_bytes=_MAX_TARGET_BYTES)
         document = Document(file, JobFileError)
@@ -88,7 +88,7 @@ class StepFiles(NamedTuple):
     """A step's files.
 
     Attributes:
-        events: Content of the event file, None when it is not at hand or there is none.
+        events: Content of the event file; None if it is unavailable or does not exist.
         index_key: Key of the index file.
         index_data: Its content.
     """
@@ -107,7 +107,7 @@ class StepFiles(NamedTuple):
         return parse_index(self.index_data, file=self.index_key).event_file_name or ""
 
     def with_skipped(self, skipped: int) -> StepFiles:
-        """Return the files with another number of steps that will never come.
+        """Return the files with another number of lost steps.
 
         Raises:
             IndexFileError: The index file is damaged.
@@ -121,7 +121,7 @@ class StepFiles(NamedTuple):
         """Store the event file, then the index file.
 
         Raises:
-            StorageError: That failed.
+            StorageError: Storing failed.
             IndexFileError: The index file is damaged.
         """
         if self.events is not None:
@@ -130,7 +130,7 @@ class StepFiles(NamedTuple):
 
 
 class SpoolFolder:
-    """One spool; made by `create`, or found by `open`.
+    """One spool, from `create` or `open`.
 
     Attributes:
         path: The folder.
@@ -145,21 +145,21 @@ class SpoolFolder:
 
     @classmethod
     def create(cls, parent: str | None, target: SpoolTarget) -> SpoolFolder:
-        """Make a new spool, held by this process.
+        """Create a new spool that this process holds.
 
         Args:
-            parent: Folder that it is made in; None: the system's folder for temporary files.
+            parent: Folder in which to create it; None: the system's folder for temporary files.
             target: Where its files belong.
 
         Raises:
-            OSError: The folder cannot be made.
+            OSError: The folder cannot be created.
         """
         if parent is not None:
             os.makedirs(parent, exist_ok=True)  # noqa: PTH103
         name = re.sub(r"[^\w.-]", "_", f"{target.run_id}-{target.worker}")[:100]
         spool = cls(tempfile.mkdtemp(prefix=f"{SPOOL_PREFIX}{name}-", dir=parent), target)
         try:
-            spool._take_lock()  # before anybody can take it for an old one
+            spool._take_lock()  # before another process can take it for an abandoned one
             spool._store.put(_TARGET_FILE, target.encode())
         except BaseException:
             spool.remove()
@@ -168,13 +168,13 @@ class SpoolFolder:
 
     @classmethod
     def open(cls, path: str) -> SpoolFolder:
-        """Return the spool in a folder, held by this process from now on.
+        """Return the spool in a folder; this process holds it from now on.
 
         Raises:
             FileNotFoundError: There is no spool.
-            PermissionError: It is somebody else's, who could have this process read anything.
+            PermissionError: Another user owns it, who could make this process read any file.
             JobFileError: Its `target.json` is damaged.
-            SpoolInUseError: Somebody holds it.
+            SpoolInUseError: Another process holds it.
         """
         check_owner(path)
         data = read_plain_file(path, _TARGET_FILE, _MAX_TARGET_BYTES + 1)
@@ -185,10 +185,10 @@ class SpoolFolder:
     # Steps ---------------------------------------------------------------------------------------
 
     def put_step(self, number: int, files: StepFiles, events: Buffers | None) -> None:
-        """Keep a step, whole or not at all.
+        """Store a step in the spool, completely or not at all.
 
         Raises:
-            OSError: It does not fit, or the folder cannot be written to.
+            OSError: There is no room, or the folder is not writable.
         """
         event_file, index_file = _keys(number)
         try:
@@ -219,7 +219,7 @@ class SpoolFolder:
         return StepFiles(events, check_key(key.decode()), index)
 
     def remove_step(self, number: int) -> None:
-        """Remove a step; its index file first, so that no half of it is ever taken for one."""
+        """Remove a step; its index file first, so that a partial step is never read."""
         for key in reversed(_keys(number)):
             with suppress(OSError):
                 self._store.delete(key)
@@ -227,15 +227,15 @@ class SpoolFolder:
     # Other files ---------------------------------------------------------------------------------
 
     def put_file(self, key: str, data: bytes, *, is_last: bool = False) -> None:
-        """Keep another file of the trial.
+        """Store another file of the trial in the spool.
 
         Raises:
-            OSError: The folder cannot be written to.
+            OSError: The folder is not writable.
         """
         self._store.put((_END if is_last else _FILES) + key, data)
 
     def files(self, *, is_last: bool = False) -> Iterator[tuple[str, bytes]]:
-        """Yield the other files, or those that come behind all others: key and content."""
+        """Yield key and content of the other files, or of those that are stored last."""
         prefix = _END if is_last else _FILES
         for key in list(self._store.list(prefix)):
             yield key.removeprefix(prefix), read_plain_file(self.path, key)
@@ -247,16 +247,16 @@ class SpoolFolder:
     # The folder ----------------------------------------------------------------------------------
 
     def is_empty(self) -> bool:
-        """Return whether nothing waits."""
+        """Return whether the spool is empty."""
         return not any(next(iter(self._store.list(p)), None) for p in (_STEPS, _FILES, _END))
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder and its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.release()
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the folder to other processes."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -267,7 +267,7 @@ class SpoolFolder:
         descriptor = os.open(path, flags, 0o600)
         try:
             self._lock = FileLock.take(descriptor)
-        except OSError as error:  # no file system of this kind has locks: better none than no spool
+        except OSError as error:  # this file system has no locks; continue without
             logger.debug("%s cannot be locked: %s", path, error)
             os.close(descriptor)
             return
@@ -280,7 +280,7 @@ class SpoolFolder:
 
 
 def delivery_command(folder: str) -> str:
-    """Return what to type to deliver a spool."""
+    """Return the shell command that delivers a spool."""
     return f"python -m hook_layer.spool {shlex.quote(folder)}"
 
 

@@ -1,19 +1,19 @@
-"""Stores steps on the writer's threads, and counts those that could not be stored.
+"""Stores steps on the writer's threads, and counts steps that could not be stored.
 
 **Nothing is lost while the store is unavailable.** A step that cannot be stored goes to the spool,
 a folder on local disk, with its number. Later steps follow it there. All are delivered in order
-once the store is back; `hook_layer.delivery.circuit_breaker` decides when to try. Steps are lost
-only if the spool is full.
+when the store is available again; `hook_layer.delivery.circuit_breaker` decides when to try. Steps
+are lost only if the spool is full.
 
-**Every gap is visible.** Each step has a number, even if it is lost. An index file says how many
-numbers right before its own will never come, so a reader does not wait for them. The end marker
-counts the steps that are lost after the last index file.
+**Every gap is visible.** Each step has a number, even if it is lost. An index file contains the
+number of lost steps directly before it, so a reader does not wait for them. The end marker counts
+steps that are lost after the last index file.
 
-**An index file whose storing failed is stored again, before any other.** It may exist already,
-because the answer can be lost after the request succeeded.
+**An index file that failed is retried before any other.** It may exist already, because the
+response can be lost after the request succeeded.
 
-**A step that keeps failing does not delay the others.** If the store takes the next step, the
-failing one stays in the spool and is tried once more at the end.
+**A step that keeps failing does not delay the others.** If the store accepts the next step, the
+failing one stays in the spool and is retried once at the end.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ logger = logging.getLogger("stepwatch")
 
 _ATTEMPTS_IF_REFUSED: Final = 3
 _ATTEMPTS_IF_AWAY: Final = 5
-"""Failures of one step after which it is seen whether the store takes the next one."""
+"""Failures of one step after which the next step is tried."""
 
 
 class StepDelivery:
-    """Stores one worker's steps in the order of their numbers; never raises.
+    """Stores one worker's steps in order of their numbers; never raises.
 
-    One thread stores: it calls `write` and `advance`. Meanwhile another one may call `keep`, which
-    does not touch the store.
+    One thread calls `write` and `advance`, which use the store. Meanwhile another thread may call
+    `keep`, which does not.
 
     Attributes:
-        counters: What became of the steps.
-        health: How storing steps goes.
-        files: What is no step.
-        backlog: The steps that wait.
+        counters: Counts results.
+        health: State of the store for steps.
+        files: The small files of the trial.
+        backlog: The waiting steps.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class StepDelivery:
         self.backlog = Backlog(target, max_bytes=spool_bytes, parent=spool_dir)
         self._lock = threading.RLock()
 
-    # What waits, and how long --------------------------------------------------------------------
+    # State of the backlog ------------------------------------------------------------------------
 
     @property
     def has_backlog(self) -> bool:
@@ -99,17 +99,17 @@ class StepDelivery:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether what waits was refused: nothing but a change by somebody will help."""
+        """Whether the waiting data was refused: retries fail until a person fixes the cause."""
         return self.health.is_refused if self.has_backlog else self.files.is_hopeless
 
     def wait_s(self) -> float:
-        """Return the time until `advance` is worth calling, seconds; 0: now."""
+        """Return the time until calling `advance` makes sense, seconds; 0: now."""
         return self.health.breaker.wait_s() if self.has_backlog else self.files.wait_s()
 
     # Steps ---------------------------------------------------------------------------------------
 
     def write(self, record: StepRecord, number: int) -> None:
-        """Store a step behind those that wait, or let it wait with them."""
+        """Store a step after those that wait, or add it to them."""
         may_try = self.health.breaker.allows()
         while may_try and self.has_backlog and self._deliver_first():
             pass
@@ -126,13 +126,13 @@ class StepDelivery:
             self._in_flight = None
 
     def keep(self, record: StepRecord, number: int) -> None:
-        """Let a step wait in the spool; arguments as of `write`."""
+        """Put a step into the spool; arguments as for `write`."""
         encoded = self._encoded(record)
         if encoded is not None:
             self._keep(encoded, number)
 
     def advance(self) -> None:
-        """Try the first of what waits: a step, or else all that is no step."""
+        """Try to store the first waiting step, or the small files if no step waits."""
         if self.has_backlog:
             self._deliver_first()
             return
@@ -143,10 +143,10 @@ class StepDelivery:
         self.files.finish()
 
     def _encoded(self, record: StepRecord) -> EncodedStep | None:
-        """Encode a step; None, and the step is lost, when nothing of it can be stored."""
+        """Encode a step; return None and count it as lost if nothing of it can be stored."""
         try:
             encoded = encode_step(record)
-        except Exception as error:  # noqa: BLE001 - no fault of the store
+        except Exception as error:  # noqa: BLE001 - not an error of the store
             self.health.lost_by(error)
             return None
         with self._lock:
@@ -159,7 +159,7 @@ class StepDelivery:
         return encoded
 
     def _store(self, encoded: EncodedStep, number: int) -> None:
-        """Store the event file, then the index file; a step that fails waits, or is lost."""
+        """Store the event file, then the index file; a step that fails waits or is lost."""
         error, described = self._try_to_store(encoded, number)
         is_refused = error is None or isinstance(error, StoreRefusedError)
         if not (
@@ -167,7 +167,7 @@ class StepDelivery:
             or self.health.breaker.has_opened
             or self.backlog.has_room(encoded.events.nbytes)
         ):
-            error, described = self._try_to_store(encoded, number)  # one hiccup must not cost it
+            error, described = self._try_to_store(encoded, number)  # retry once
         with self._lock:
             if error is not None and not self._has_left:
                 self._keep(encoded, number, is_doubtful=described is not None)
@@ -189,7 +189,7 @@ class StepDelivery:
         return error, described
 
     def _keep(self, encoded: EncodedStep, number: int, *, is_doubtful: bool = False) -> None:
-        """Let a step wait; of one without room the index file, if it is in doubt."""
+        """Let a step wait; if there is no room, keep its index file if it may be stored already."""
         described = self._described(encoded, number)
         if described is None:
             return
@@ -208,7 +208,7 @@ class StepDelivery:
     def _described(self, encoded: EncodedStep, number: int) -> tuple[WaitingStep, StepFiles] | None:
         """Return the description of a step and its index file; None if the step is lost.
 
-        The checksums in it are known once the event file was gone through.
+        The event file must have been read before, for the checksums.
         """
         before = max(self.backlog.previous(number), self._last_stored)
         if self._in_flight is not None and self._in_flight[1] < number:
@@ -225,7 +225,7 @@ class StepDelivery:
         return step, StepFiles(None, index_key(encoded.record.step, self._identity.worker), index)
 
     def _index_data(self, step: int, index: IndexFile) -> bytes:
-        """Return an index file's bytes; one that is too long for readers is shortened."""
+        """Return an index file's bytes; shorten it if it is too long for readers."""
         try:
             return index.encode()
         except IndexTooLongError as error:
@@ -245,7 +245,7 @@ class StepDelivery:
             return short.data
 
     def _deliver_first(self) -> bool:
-        """Try the first step that waits; say whether it waits no more."""
+        """Try to store the first waiting step; return whether it no longer waits."""
         first, *others = self.backlog.head()
         if self._deliver(first):
             return True
@@ -261,12 +261,12 @@ class StepDelivery:
         return False
 
     def _deliver(self, step: WaitingStep) -> bool:
-        """Try a step that waits; say whether it waits no more."""
+        """Try to store a waiting step; return whether it no longer waits."""
         try:
             files = self.backlog.read(step)
             if step.number > self._last_stored:
                 files = files.with_skipped(step.number - self._last_stored - 1)
-        except (OSError, ValueError) as unreadable:  # somebody has been at the spool
+        except (OSError, ValueError) as unreadable:  # the spool was changed by others
             self.health.lost_by(unreadable)
             self.backlog.remove(step)
             self._count_backlog()
@@ -304,7 +304,7 @@ class StepDelivery:
     # The end -------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Leave what could not be delivered in the spool, and say so."""
+        """Leave undelivered data in the spool, and log it."""
         with self._lock:
             self._has_left = True
             if self._in_flight is not None:

@@ -1,4 +1,4 @@
-"""From a captured step to the two files that it is stored in."""
+"""Encodes a captured step into its event file and index file."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _MAX_REMEMBERED: Final = 4
 
 _NO_NUMBERS: Final = np.full((1, len(STATISTICS_COLUMNS)), np.nan)
 _AT_END: Final = -1
-"""Where the row without numbers stands behind those of all batches."""
+"""Position of the row without numbers, after those of all batches."""
 
 _Row: TypeAlias = "tuple[str, str, tuple[int, ...], EncodedRecord | None, int, Shard | None]"
-"""A row of the statistics block: name, type, shape, value, number of its statistics, shard."""
+"""A row of the statistics block: name, type, shape, value, index of its statistics, shard."""
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Which run and worker a file is of, and how many workers write.
+    """Run and worker of a file, and the number of workers that write.
 
     Attributes:
-        run_id: Id of this life of the job.
+        run_id: Id of this run of the job.
         worker: Name of this worker, e.g. `worker_0`.
-        num_workers: How many workers write index files.
-        stage: Number of the pipeline stage that this worker trains; None without a pipeline.
+        num_workers: Number of workers that write index files.
+        stage: Index of this worker's pipeline stage; None without a pipeline.
     """
 
     run_id: str
@@ -61,12 +61,12 @@ class EncodedStep:
     """The files of a step.
 
     Attributes:
-        record: What was captured.
-        events: Content of the event file; empty when no value is stored.
+        record: The captured step.
+        events: Content of the event file; empty if no value is stored.
         shapes: Tensors without a stored value.
-        errors: What could not be encoded and was left out.
-        num_tensors: How many tensors are stored, in whatever form.
-        first_rows: How many first rows are stored of values that were cut.
+        errors: Errors of tensors that could not be encoded and were skipped.
+        num_tensors: Number of tensors stored in any form.
+        first_rows: Number of first rows stored of cut values.
     """
 
     def __init__(self, record: StepRecord) -> None:
@@ -119,16 +119,16 @@ class EncodedStep:
         )
 
     def add_statistics(self, batch: StatisticsBatch) -> int | None:
-        """Add the statistics of several tensors, once; return the number of their first row.
+        """Add the statistics of several tensors, once; return the index of their first row.
 
-        None when they cannot be had.
+        Return None if they are unavailable.
         """
         if id(batch) in self._first_rows:
             return self._first_rows[id(batch)]
         first: int | None = sum(map(len, self._batches))
         try:
             self._batches.append(batch.rows())
-        except Exception as error:  # noqa: BLE001 - the values are worth storing without
+        except Exception as error:  # noqa: BLE001 - the values are still useful
             self.errors.append(error)
             first = None
         self._first_rows[id(batch)] = first
@@ -138,7 +138,7 @@ class EncodedStep:
         """Add a tensor: its value and reductions, or its shape; and its row of statistics."""
         try:
             checked_name(name)
-        except ValueError as error:  # no reader would take an index file with this name in it
+        except ValueError as error:  # readers reject index files with this name
             self.errors.append(error)
             return
         self.num_tensors += 1
@@ -166,12 +166,12 @@ class EncodedStep:
         wall_time: float | None = None,
         rows: int | None = None,
     ) -> EncodedRecord | None:
-        """Append a record and return it; None when the value cannot be had or encoded."""
+        """Append a record and return it; None if the value is unavailable or cannot be encoded."""
         try:
             array = snapshot.array()
             value = array if rows is None else array[:rows]
             record = self._encoder.encode(name, value, wall_time=wall_time)
-        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not affect the others
             self.errors.append(error)
             return None
         self._stored.append(name)
@@ -194,9 +194,9 @@ class EncodedStep:
 
 
 def encode_step(record: StepRecord) -> EncodedStep:
-    """Encode everything that was captured of a step; waits for statistics of a device.
+    """Encode all tensors of a step; waits for statistics of a device.
 
-    What cannot be encoded is left out and noted in `errors`; the rest of the step is complete.
+    Tensors that cannot be encoded are skipped and listed in `errors`.
     """
     encoded = EncodedStep(record)
     last_batch, first_row = None, None
@@ -210,6 +210,6 @@ def encode_step(record: StepRecord) -> EncodedStep:
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
 def _locations(names: tuple[str, ...], lengths: tuple[int, ...]) -> tuple[TensorLocation, ...]:
-    """Return the positions of consecutive records; often the same as in the previous step."""
+    """Return the positions of consecutive records; cached, because steps often have the same."""
     starts = accumulate(lengths, initial=0)
     return tuple(map(TensorLocation, names, starts, lengths))

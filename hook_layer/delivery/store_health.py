@@ -1,4 +1,4 @@
-"""Whether the store takes steps, when it is tried again, and what the log says of it."""
+"""Tracks whether the store accepts steps, when to retry, and what to log."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ logger = logging.getLogger("stepwatch")
 
 
 class StoreHealth:
-    """How storing steps goes.
+    """State of the store for steps.
 
     Attributes:
-        is_refused: Whether the last failure was one that waiting does not help against.
-        breaker: Says whether to try now, and how long to wait; open: the store is away.
+        is_refused: Whether waiting does not help against the last failure.
+        breaker: Decides when to try; open while the store is unavailable.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class StoreHealth:
         self._lock = threading.RLock()  # a signal may interrupt who has it
 
     def call(self, action: Callable[[], object]) -> Exception | None:
-        """Call the store, and return the error that it raised."""
+        """Call the store, and return the raised error."""
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - whatever it is, training continues
+        except Exception as error:  # noqa: BLE001 - training continues after any error
             return error
         return None
 
     def failed(self, error: Exception) -> None:
-        """Note that a step could not be stored."""
+        """Record that a step could not be stored."""
         self.count_error(error)
         was_away = self.breaker.has_opened
         self.is_refused = isinstance(error, StoreRefusedError)
@@ -63,7 +63,7 @@ class StoreHealth:
             )
 
     def succeeded(self) -> None:
-        """Note that a step was stored."""
+        """Record that a step was stored."""
         if self.breaker.has_opened:
             logger.warning(
                 "saving to %s works again; %d steps wait on local disk, %d steps were lost so far",
@@ -75,7 +75,7 @@ class StoreHealth:
         self.breaker.succeeded()
 
     def lost(self, error: Exception | None = None) -> None:
-        """Count a step that is lost."""
+        """Count a lost step."""
         with self._lock:
             self._counters.steps_undelivered += 1
         if error is not None and not self._has_lost:
@@ -85,7 +85,7 @@ class StoreHealth:
             )
 
     def lost_by(self, error: Exception) -> None:
-        """Count a step that is lost by an error that is no fault of the store."""
+        """Count a step that is lost by an error other than of the store."""
         self.count_error(error)
         self.lost()
 
@@ -104,7 +104,7 @@ class StoreHealth:
             logger.error("saving to %s failed; training continues", self._uri, exc_info=error)
 
     def report_waiting_files(self) -> None:
-        """Log what stays on local disk, and how it is delivered later."""
+        """Log which data stays on local disk, and how to deliver it later."""
         folder = self._counters.spool_folder
         if folder is not None:
             logger.error(

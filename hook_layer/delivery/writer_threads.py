@@ -1,13 +1,13 @@
-"""The writer's threads, and the queue that they work off.
+"""The writer's threads, and their task queue.
 
-**One thread stores, in order.** It alone touches the store. While steps wait on local disk
-(`hook_layer.delivery.step_delivery`) it is busy with those; and a store may neither answer nor
-fail. Then a second thread takes over the queue, and puts the steps on local disk, too,
-before they fill the memory. It ends once nothing waits there any more.
+**One thread stores, in order.** Only this thread uses the store. While it delivers steps that wait
+on local disk (`hook_layer.delivery.step_delivery`), or while the store does not respond, a second
+thread takes over the queue. It writes steps to local disk before they fill the memory. It ends when
+no step waits there.
 
-**Small steps gather.** A step is stored as soon by default, but the thread that stored a small one
-sleeps a moment before it looks for the next. Where steps take milliseconds, waking it up for every
-one would cost training more than the step itself.
+**Small steps are batched.** By default, steps are stored at once, but after a small one the thread
+sleeps briefly. If steps take milliseconds, waking it for each would slow down training more than
+the step itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Task", "WriterThreads"]
 logger = logging.getLogger("stepwatch")
 
 _STUCK_S: Final = 5.0
-"""How long one task may take at the store before other steps wait for it on local disk."""
+"""Duration of one task at the store after which other steps wait on local disk instead."""
 _GRACE_S: Final = 0.5
 _SPOOLING_S: Final = 5.0
 _CHECK_S: Final = 1.0
@@ -38,11 +38,11 @@ _SMALL_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Task:
-    """Something to do.
+    """A task of the writer.
 
     Attributes:
-        at_store: Does it; called by the thread that stores.
-        elsewhere: Does as much of it as needs no store; called by the other one.
+        at_store: Does the task; called by the thread that stores.
+        elsewhere: Does the part without the store; called by the other thread.
         nbytes: Memory that it holds.
     """
 
@@ -52,14 +52,14 @@ class Task:
 
 
 class WriterThreads:
-    """Works tasks off in their order.
+    """Runs tasks in order.
 
     Attributes:
-        changed: Held by callers of `enqueue` and readers of the properties; notified of changes
-            that the threads and those who wait for memory have to know.
-        idle: Shares the lock of `changed`; notified once nothing must be done now.
-        held_bytes: Memory that tasks hold which are not done.
-        is_closing: Whether nothing is taken any more.
+        changed: Lock for `enqueue` and the properties; notified of changes that concern the threads
+            and callers that wait for memory.
+        idle: Shares the lock of `changed`; notified when no task is due.
+        held_bytes: Memory held by unfinished tasks.
+        is_closing: Whether no further tasks are accepted.
     """
 
     def __init__(
@@ -85,23 +85,23 @@ class WriterThreads:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing must be done now; steps may wait for a store that is away."""
+        """Whether no task is due; steps may still wait for an unavailable store."""
         delivery = self._delivery
         is_waiting = not delivery.has_backlog or delivery.wait_s() > 0
         return not self._tasks and not self._num_busy and is_waiting
 
     @property
     def stuck_bytes(self) -> int:
-        """Memory that a task holds for which the store takes very long; 0 while there is none."""
+        """Memory of a task that the store does not finish; 0 without such a task."""
         return self._at_store_bytes if self._is_stuck() else 0
 
     def are_alive(self) -> bool:
-        """Return whether tasks will be done; see to it that they are."""
+        """Start a thread for spooling if needed; return whether tasks will run."""
         self._start_spooling_if_needed()
         return self._storing is not None and self._storing.is_alive()
 
     def enqueue(self, task: Task) -> None:
-        """Hand a task over."""
+        """Add a task."""
         self._tasks.append(task)
         self.held_bytes += task.nbytes
         if self._storing is None:
@@ -112,17 +112,17 @@ class WriterThreads:
         self.changed.notify_all()
 
     def hurry(self) -> None:
-        """Store what has gathered now, as somebody waits for it."""
+        """Store small steps now, because a caller waits for them."""
         self._hurry.set()
 
     def close(self, timeout_s: float | None) -> tuple[bool, int]:
-        """Do what is left, and end the threads.
+        """Finish all tasks, and end the threads.
 
         Args:
-            timeout_s: How long that may take; None: as long as it takes.
+            timeout_s: Maximum duration; None: no limit.
 
         Returns:
-            Whether everything was done in time, and how many tasks that hold memory were not done.
+            Whether all tasks were done in time, and the number of undone tasks that hold memory.
         """
         with self.changed:
             self.is_closing = True
@@ -133,7 +133,7 @@ class WriterThreads:
         storing = self._storing
         if storing is None or not storing.is_alive():
             storing = None
-            self._store()  # no thread could be started, or a fork took it away
+            self._store()  # no thread could be started, or a fork removed it
         else:
             storing.join(None if timeout_s is None else timeout_s + _GRACE_S)
         in_time = not (storing is not None and storing.is_alive()) and not self._is_late()
@@ -156,7 +156,7 @@ class WriterThreads:
                 self._hurry.clear()
 
     def _next_at_store(self) -> Callable[[], None] | None:
-        """Wait for something to do at the store; None: it is time to end."""
+        """Wait for the next action at the store; None: the thread must end."""
         with self.changed:
             self._at_store_since = None
             while not self._is_over():
@@ -169,7 +169,7 @@ class WriterThreads:
             return None
 
     def _choose(self) -> Callable[[], None] | None:
-        """Return what to do at the store now."""
+        """Return the next action at the store; None if none is due."""
         self._gathers = False
         self._start_spooling_if_needed()
         if self._tasks and self._spooling is None:
@@ -178,14 +178,14 @@ class WriterThreads:
             self._had_last_try = True
             return self._delivery.advance
         if self._is_ending() and not self._has_hurried:
-            self._has_hurried = True  # it may be back since, and a pause can be a minute
+            self._has_hurried = True  # the store may be back, and a pause can take a minute
             return self._delivery.advance
         if self._delivery.has_backlog or self._is_ending():
             return self._delivery.advance if self._delivery.wait_s() == 0 else None
         return None
 
     def _is_ending(self) -> bool:
-        """Return whether nothing comes any more."""
+        """Return whether no further tasks will arrive."""
         return self.is_closing and not self._tasks and self._spooling is None
 
     def _is_over(self) -> bool:
@@ -196,7 +196,7 @@ class WriterThreads:
         return self._is_ending() and (delivery.is_done or has_given_up)
 
     def _pause_s(self) -> float | None:
-        """Return how long to wait for changes, at most until the end."""
+        """Return how long to wait for changes, until the end at most."""
         is_trying = self._delivery.has_backlog or self._is_ending()
         wait_s = self._delivery.wait_s() if is_trying else None
         if self._deadline is None:
@@ -228,7 +228,7 @@ class WriterThreads:
             return None
 
     def _must_spool(self) -> bool:
-        """Return whether the thread that stores has other things to do than to take a task."""
+        """Return whether the storing thread is too busy to take a task."""
         return self._delivery.has_backlog or self._is_stuck() or self._is_late()
 
     def _is_stuck(self) -> bool:
@@ -236,12 +236,12 @@ class WriterThreads:
         return since is not None and self._clock() - since > _STUCK_S
 
     def _may_spool(self, task: Task) -> bool:
-        """Return whether to spool a task: without room, only if waiting for room is no use."""
+        """Return whether to spool a task; without room, only if waiting for room does not help."""
         delivery = self._delivery
         is_away = delivery.health.breaker.has_opened or self.is_closing
         return is_away or delivery.backlog.has_room(task.nbytes)
 
-    # Both ----------------------------------------------------------------------------------------
+    # Both threads --------------------------------------------------------------------------------
 
     def _taken(self, *, at_store: bool) -> Callable[[], None]:
         task = self._tasks.popleft()
@@ -262,13 +262,13 @@ class WriterThreads:
     def _do(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception:  # nothing may end these threads
+        except Exception:  # these threads must never end
             logger.exception("the writer failed; training continues")
         finally:
             with self.changed:
                 self._num_busy -= 1
                 self.changed.notify_all()
-                if self.is_idle:  # who waits for that need not wake up for each task
+                if self.is_idle:  # wake waiting callers only when all tasks are done
                     self.idle.notify_all()
 
     def _is_late(self) -> bool:
@@ -276,7 +276,7 @@ class WriterThreads:
 
 
 def _started(work: Callable[[], None], name: str) -> threading.Thread | None:
-    """Return a thread that works; None if the interpreter starts none any more."""
+    """Start a thread; return None if the interpreter no longer starts threads."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     try:
         thread.start()

@@ -1,4 +1,4 @@
-"""Where a trial's files live: one small protocol and a module a kind of store."""
+"""Stores for a trial's files: a protocol, and one module per kind of store."""
 
 from __future__ import annotations
 

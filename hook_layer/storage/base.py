@@ -1,4 +1,4 @@
-"""The protocol of a store, its errors, and the way from a URI to a store."""
+"""The protocol of a store, its errors, and opening a store by URI."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ __all__ = [
 ]
 
 Buffers: TypeAlias = "bytes | Iterable[bytes | memoryview]"
-"""An object's content, in one piece or in several that are written one after the other.
+"""An object's content, in one piece or in several consecutive ones.
 
-What is in several pieces can be gone through more than once."""
+Pieces can be iterated several times.
+"""
 
 _STORES: Final = {
     "file": "hook_layer.storage.local:LocalStore.from_uri",
@@ -35,11 +36,11 @@ _STORES: Final = {
 }
 _MAX_KEY_BYTES: Final = 1024
 _NO_NAMES: Final = frozenset(("", ".", ".."))
-"""Parts of a path that lead elsewhere."""
+"""Path components that change the folder."""
 
 
 class StorageError(OSError):
-    """A store that cannot be reached or refuses; the message names the store and the key."""
+    """A store is unreachable or refuses a request; the message names the store and the key."""
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
@@ -47,27 +48,27 @@ class ObjectNotFoundError(StorageError, FileNotFoundError):
 
 
 class StoreRefusedError(StorageError):
-    """A store that works and will not take it, until somebody changes something: rights, a name."""
+    """The store refuses a request until a person changes something, e.g. permissions."""
 
 
 class Store(Protocol):
     """A folder of objects under keys such as `index/000000000/000000000012_worker_0.json`.
 
-    Every method raises ValueError for a key that could lead outside the store, and StorageError
-    when the store fails.
+    Methods raise ValueError for a key that could lead outside the store, and StorageError if the
+    store fails.
     """
 
     @property
     def uri(self) -> str:
-        """Where the store is, ending in "/"."""
+        """URI of the store, ending in "/"."""
         ...
 
     def put(self, key: str, data: Buffers) -> None:
-        """Store an object whole: a reader sees the old one or the new one, never a part."""
+        """Store an object atomically: a reader sees the old or the new one, never a part."""
         ...
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the object's bytes from `start`, at most `length` of them.
+        """Return at most `length` of the object's bytes, from `start`.
 
         Raises:
             ObjectNotFoundError: No object has this key.
@@ -75,7 +76,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in byte order."""
         ...
 
     def exists(self, key: str) -> bool:
@@ -91,16 +92,16 @@ class Store(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove the object; nothing happens when there is none."""
+        """Remove the object, if it exists."""
         ...
 
 
 @runtime_checkable
 class CreateStore(Store, Protocol):
-    """A store that gives a key to the first of several writers."""
+    """A store in which only the first of several writers creates a key."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless one has this key; return whether it was stored."""
+        """Store an object unless the key exists; return whether it was stored."""
         ...
 
 
@@ -109,14 +110,14 @@ class AppendStore(Store, Protocol):
     """A store whose objects can grow."""
 
     def append(self, key: str, data: Buffers, size: int) -> None:
-        """Write behind an object's first `size` bytes, instead of what may stand there.
+        """Write after an object's first `size` bytes, replacing the rest.
 
-        Readers see a part of it while it is written, and nothing of it when that fails.
+        Readers may see a part of the data while it is written, and none of it if that fails.
 
         Args:
             key: Its key.
-            data: What comes there.
-            size: How many of its bytes stay; 0 makes it anew.
+            data: The data.
+            size: Number of bytes to keep; 0 creates the object.
 
         Raises:
             ObjectNotFoundError: No object has this key, and `size` is not 0.
@@ -155,10 +156,10 @@ def path_or_uri(store: Store) -> str:
 
 
 def check_key(key: str) -> str:
-    """Return `key` when it stays inside any store.
+    """Return `key` if it stays inside any store.
 
     Raises:
-        ValueError: The key is empty, absolute, too long, or has parts that lead elsewhere.
+        ValueError: The key is empty, absolute, too long, or has components that change the folder.
     """
     if (
         not _NO_NAMES.isdisjoint(key.split("/"))
@@ -171,7 +172,7 @@ def check_key(key: str) -> str:
 
 
 def checked_range(start: int, length: int | None) -> None:
-    """Refuse a range that no object can have.
+    """Reject an invalid range.
 
     Raises:
         ValueError: `start` or `length` is negative.

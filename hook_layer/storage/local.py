@@ -1,4 +1,4 @@
-"""A store in a folder of this machine."""
+"""A store in a local folder."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _REFUSALS = {
     errno.ENOENT: "the folder cannot be made there; give another one",
     errno.ENAMETOOLONG: "the name is too long for this file system; give another folder",
 }
-"""Errors that waiting does not help against, and what does."""
+"""Errors that waiting does not resolve, and their solutions."""
 
 
 class LocalStore:
-    """A store in a folder, which is made when the first object is put.
+    """A store in a folder, which is created with the first object.
 
-    Objects are written beside their name and renamed, so that readers never see a part, and an
-    agent that copies the folder elsewhere does not either.
+    Objects are written to a temporary name and renamed, so that readers and agents that copy the
+    folder never see a part.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -70,9 +70,9 @@ class LocalStore:
 
     def put(self, key: str, data: Buffers) -> None:
         """Store an object whole."""
-        # Without pathlib and file objects, which take longer than writing a small file.
+        # Avoids pathlib and file objects, which take longer than writing a small file.
         path = f"{self._folder}{check_key(key)}"
-        # Without the suffix, by which others (TensorBoard) would find it.
+        # Without the suffix, so that TensorBoard and others ignore it.
         name = f"{os.path.splitext(path)[0]}.{os.getpid()}-{next(self._numbers)}"  # noqa: PTH122
         temporary = f"{name}{_TEMPORARY_SUFFIX}"
         try:
@@ -92,7 +92,7 @@ class LocalStore:
             raise self._put_error(key, error) from error
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless one has this key; return whether it was stored."""
+        """Store an object unless the key exists; return whether it was stored."""
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ class LocalStore:
         return True
 
     def append(self, key: str, data: Buffers, size: int) -> None:
-        """Write behind an object's first `size` bytes, instead of what may stand there."""
+        """Write after an object's first `size` bytes, replacing the rest."""
         path = f"{self._folder}{check_key(key)}"
         with self._reported(key):
             descriptor = os.open(path, os.O_WRONLY) if size else create_file(path)
@@ -115,14 +115,14 @@ class LocalStore:
                 os.close(descriptor)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the object's bytes from `start`, at most `length` of them."""
+        """Return at most `length` of the object's bytes, from `start`."""
         checked_range(start, length)
-        # Without pathlib and file objects, which take longer than reading a small file.
+        # Avoids pathlib and file objects, which take longer than reading a small file.
         path = f"{self._folder}{check_key(key)}"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                # A length out of a damaged index must not make this allocate more than there is.
+                # A length from a damaged index must not allocate more memory than the file's size.
                 available = max(os.fstat(descriptor).st_size - start, 0)
                 wanted = available if length is None else min(length, available)
                 return read_exactly(descriptor, wanted, start)
@@ -132,7 +132,7 @@ class LocalStore:
             raise self._error(key, error) from error
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in byte order."""
         with self._reported(prefix):
             yield from self._walk(self.path, "", prefix, after)
 
@@ -147,7 +147,7 @@ class LocalStore:
             return self._path(key).stat().st_size
 
     def delete(self, key: str) -> None:
-        """Remove the object; nothing happens when there is none."""
+        """Remove the object, if it exists."""
         with self._reported(key):
             self._path(key).unlink(missing_ok=True)
 
@@ -160,7 +160,7 @@ class LocalStore:
                 found = [(f"{e.name}/" if e.is_dir() else e.name, e.path) for e in entries]
         except (FileNotFoundError, NotADirectoryError):
             return
-        # With the "/" a folder sorts among its neighbours as its keys do.
+        # With a trailing "/", folders sort in the order of their keys.
         for name, path in sorted(found):
             key = base + name
             if name.endswith("/"):
@@ -184,7 +184,7 @@ class LocalStore:
     def _put_error(self, key: str, error: OSError) -> StorageError:
         hint = _REFUSALS.get(error.errno or 0)
         if isinstance(error, FileNotFoundError) and not isinstance(error, FolderNotMadeError):
-            hint = None  # somebody removed the folder or the file meanwhile
+            hint = None  # the folder or the file was removed meanwhile
         kind = StorageError if hint is None else StoreRefusedError
         text = f"{self.uri}{key}: {error.strerror or error}" + (f"; {hint}" if hint else "")
         return kind(error.errno, text)
@@ -196,7 +196,7 @@ class LocalStore:
 
 
 def _append(descriptor: int, data: Buffers, size: int) -> None:
-    """Write after the first `size` bytes of a file, or change nothing."""
+    """Write after the first `size` bytes of a file, completely or not at all."""
     if os.fstat(descriptor).st_size < size:
         raise OSError(errno.EINVAL, f"some of its {size} bytes are missing")
     try:

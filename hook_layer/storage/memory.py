@@ -1,4 +1,4 @@
-"""A store in this process's memory, shared under its name."""
+"""A store in this process's memory, shared by name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SHARED_LOCK = threading.Lock()
 
 
 class MemoryStore:
-    """A store whose objects live as long as it does.
+    """A store in memory.
 
     Args:
-        name: Part of the URI; stores opened by the URI `memory://<name>` are the same store.
+        name: Part of the URI; `memory://<name>` always opens the same store.
     """
 
     def __init__(self, name: str = "store") -> None:
@@ -35,7 +35,7 @@ class MemoryStore:
 
     @classmethod
     def from_uri(cls, uri: str) -> MemoryStore:
-        """Return the process's one store of this URI, made on first use."""
+        """Return this process's store with the URI; create it on first use."""
         name = uri.removeprefix("memory://").strip("/")
         with _SHARED_LOCK:
             return _SHARED.setdefault(name, cls(name))
@@ -47,7 +47,7 @@ class MemoryStore:
             self._put(check_key(key), content)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless one has this key; return whether it was stored."""
+        """Store an object unless the key exists; return whether it was stored."""
         with self._lock:
             is_free = check_key(key) not in self._objects
             if is_free:
@@ -60,13 +60,13 @@ class MemoryStore:
         self._objects[key] = content
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the object's bytes from `start`, at most `length` of them."""
+        """Return at most `length` of the object's bytes, from `start`."""
         checked_range(start, length)
         content = self._find(key)
         return content[start : None if length is None else start + length]
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in order."""
         with self._lock:
             first = bisect_left(self._keys, prefix)
             if after is not None:
@@ -86,7 +86,7 @@ class MemoryStore:
         return len(self._find(key))
 
     def delete(self, key: str) -> None:
-        """Remove the object; nothing happens when there is none."""
+        """Remove the object, if it exists."""
         with self._lock:
             if self._objects.pop(check_key(key), None) is not None:
                 del self._keys[bisect_left(self._keys, key)]

@@ -13,10 +13,10 @@ logger = logging.getLogger("stepwatch")
 
 
 class MirrorStore:
-    """Puts and deletes in two stores; the first one counts.
+    """Writes to two stores, of which the first one is authoritative.
 
-    Whether something succeeded is up to the first store, and it alone is read. That something fails
-    in the second is logged once.
+    Only the first store is read, and only its errors are raised. Errors of the second are logged
+    once.
     """
 
     def __init__(self, primary: Store, copy: Store) -> None:
@@ -26,11 +26,11 @@ class MirrorStore:
 
     @property
     def uri(self) -> str:
-        """Where the store that counts is."""
+        """URI of the authoritative store."""
         return self.primary.uri
 
     def put(self, key: str, data: Buffers) -> None:
-        """Store an object whole, in both stores; also in the second where the first one fails."""
+        """Store an object whole in both stores; in the second even if the first one fails."""
         check_key(key)
         try:
             self.primary.put(key, data)
@@ -38,11 +38,11 @@ class MirrorStore:
             self._in_copy("storing", key, lambda: self.copy.put(key, data))
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the object's bytes from `start`, at most `length` of them."""
+        """Return at most `length` of the object's bytes, from `start`."""
         return self.primary.get(key, start, length)
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in byte order."""
         return self.primary.list(prefix, after)
 
     def exists(self, key: str) -> bool:
@@ -54,7 +54,7 @@ class MirrorStore:
         return self.primary.size(key)
 
     def delete(self, key: str) -> None:
-        """Remove the object from both stores; nothing happens when there is none."""
+        """Remove the object from both stores, if it exists."""
         check_key(key)
         try:
             self.primary.delete(key)
@@ -82,7 +82,7 @@ def reopened(store: Store, rename: Callable[[str], str]) -> Store:
 
     Args:
         store: The store.
-        rename: Returns the new URI of an old one; both end in "/".
+        rename: Maps the old URI to the new one; both end in "/".
     """
     if isinstance(store, MirrorStore):
         return MirrorStore(reopened(store.primary, rename), reopened(store.copy, rename))

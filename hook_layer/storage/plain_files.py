@@ -1,4 +1,4 @@
-"""Reading files of a folder that somebody may have put links into."""
+"""Reads files from a folder that may contain malicious links."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _FILE_FLAGS: Final = _FLAGS | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 
 
 def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> bytes:
-    """Return the content of a file, reached from the folder without following any link.
+    """Read a file in a folder without following links.
 
     Args:
         folder: The folder.
-        key: Path of the file in it, with "/" between its parts.
-        max_bytes: How much of it at most; None: all.
+        key: Path of the file in it, separated by "/".
+        max_bytes: Maximum number of bytes to read; None: all.
 
     Raises:
-        ObjectNotFoundError: There is none.
-        StorageError: It, or a folder on the way to it, is a link or something else that is no file,
-            or it cannot be read.
+        ObjectNotFoundError: The file does not exist.
+        StorageError: The file or a folder in its path is a link or a special file, or is
+            unreadable.
         ValueError: The key leads out of the folder.
     """
     *folders, name = check_key(key).split("/")
@@ -57,10 +57,10 @@ def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> byte
 
 
 def check_owner(path: str) -> None:
-    """Refuse a folder of another user, unless root asks for it.
+    """Reject a folder of another user, unless this process runs as root.
 
     Raises:
-        PermissionError: It is one.
+        PermissionError: Another user owns the folder.
     """
     if not hasattr(os, "geteuid"):
         return

@@ -37,8 +37,9 @@ _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 10
 _MAX_ATTEMPTS = 5
 _MIN_PARTS_BYTES = 256 << 20
-"""Objects from this size on are stored in parts: one request takes 5 GiB at most, and one that
-fails is made again as a whole."""
+"""Size from which objects are uploaded in parts. One request is limited to 5 GiB, and is repeated
+as a whole after a failure.
+"""
 _PART_BYTES = 64 << 20
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
 _EXISTS = ("PreconditionFailed", "ConditionalRequestConflict")
@@ -47,14 +48,14 @@ _RANGE_NOT_SATISFIABLE = "InvalidRange"
 
 
 class S3Store:
-    """A store under a prefix of a bucket; the bucket must exist.
+    """A store under a prefix of an existing bucket.
 
     Args:
         uri: `s3://bucket/prefix`.
-        client: A boto3 S3 client; one with standard retries is made when it is None.
+        client: A boto3 S3 client; None creates one with standard retries.
 
     Raises:
-        ValueError: `uri` is no S3 URI, or the settings of this machine allow no client.
+        ValueError: `uri` is not an S3 URI, or the settings of this machine allow no client.
     """
 
     def __init__(self, uri: str, client: S3Client | None = None) -> None:
@@ -71,7 +72,7 @@ class S3Store:
             raise ValueError(f"{uri!r} cannot be opened: {failure}") from failure
 
     def put(self, key: str, data: Buffers) -> None:
-        """Store an object whole, with one request, or in parts when it is large."""
+        """Store an object whole, with one request, or in parts if it is large."""
         body: Any = data if isinstance(data, bytes) else _BuffersReader(data)
         name = self._key(key)
         with self._reported(key):
@@ -81,7 +82,7 @@ class S3Store:
                 self._put_in_parts(name, io.BytesIO(body) if isinstance(body, bytes) else body)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless one has this key; return whether it was stored."""
+        """Store an object unless the key exists; return whether it was stored."""
         with self._reported(key):
             try:
                 self._client.put_object(
@@ -94,7 +95,7 @@ class S3Store:
         return True
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the object's bytes from `start`, at most `length` of them, with one request."""
+        """Return at most `length` of the object's bytes, from `start`, with one request."""
         checked_range(start, length)
         if length == 0:
             return b""
@@ -114,7 +115,7 @@ class S3Store:
             return answer["Body"].read()
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        """Yield the keys that begin with `prefix` and sort after `after`, in byte order."""
         arguments = {"Bucket": self.bucket, "Prefix": self.prefix + prefix}
         if after is not None:
             arguments["StartAfter"] = self.prefix + after
@@ -139,18 +140,18 @@ class S3Store:
             return answer["ContentLength"]
 
     def delete(self, key: str) -> None:
-        """Remove the object; nothing happens when there is none."""
+        """Remove the object, if it exists."""
         with self._reported(key):
             self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
 
     def _put_in_parts(self, name: str, file: Any) -> None:
-        # Anyone who stores nothing large need not pay for this import.
+        # A slow import that only large objects need.
         from boto3.s3.transfer import TransferConfig  # noqa: PLC0415
 
         config = TransferConfig(
             multipart_threshold=_MIN_PARTS_BYTES,
             multipart_chunksize=min(_PART_BYTES, _MIN_PARTS_BYTES),
-            use_threads=False,  # which could not be started while the process ends
+            use_threads=False,  # the interpreter may be shutting down
         )
         self._client.upload_fileobj(file, self.bucket, name, Config=config)
 
@@ -173,24 +174,24 @@ class S3Store:
 
 
 def _default_client() -> S3Client:
-    # Anyone who brings a client along, as the functions do, need not pay for this import.
+    # A slow import, unnecessary for callers with a client, such as the Lambda functions.
     import boto3  # noqa: PLC0415
 
-    # A store that does not answer must show it soon: what it does not take waits on local disk.
+    # Fail fast if the store does not respond: data that it does not accept waits on local disk.
     config = Config(
         connect_timeout=_CONNECT_TIMEOUT_S,
         read_timeout=_READ_TIMEOUT_S,
         retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
         tcp_keepalive=True,
     )
-    # SageMaker and the original client say the region in a variable that boto3 does not read.
-    # The session that boto3 shares keeps the credentials of its first user in the process.
+    # SageMaker and the original client use a region variable that boto3 ignores. boto3's shared
+    # session would keep the credentials of its first user.
     session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
     return session.client("s3", config=config)
 
 
 class _BuffersReader(io.RawIOBase):
-    """A seekable file over several buffers, so that they are sent without being joined."""
+    """A seekable file over several buffers, to send them without joining."""
 
     def __init__(self, buffers: Iterable[bytes | memoryview]) -> None:
         self._views = [memoryview(buffer).cast("B") for buffer in buffers]

@@ -1,4 +1,4 @@
-"""Which answers of S3 waiting does not help against, and what does."""
+"""Errors of S3 that waiting does not resolve, and their solutions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _WITHOUT_ANSWER: Final = {
 
 
 def refusal(place: str, code: str, operation: str, message: str) -> StoreRefusedError | None:
-    """Return the error of an answer that no waiting helps against, else None."""
+    """Return the error for a response that waiting does not resolve; None for others."""
     bucket = place.removeprefix("s3://").partition("/")[0]
     if code in _FORBIDDEN:
         right = _RIGHTS.get(operation, "s3:PutObject")
@@ -65,6 +65,6 @@ def refusal(place: str, code: str, operation: str, message: str) -> StoreRefused
 
 
 def refusal_without_answer(place: str, kind: str, message: str) -> StoreRefusedError | None:
-    """Return the error of a request that could not even be made, else None."""
+    """Return the error for a request that could not be sent; None for others."""
     hint = _WITHOUT_ANSWER.get(kind)
     return None if hint is None else StoreRefusedError(f"{place}: {hint} [{message}]")

@@ -1,4 +1,4 @@
-"""Reading the small files of a trial, whose writers are not trusted to keep them small."""
+"""Reads small files of a trial, with protection against large ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class _Parser(Protocol[_Content_co]):
 
 
 def read_small(store: Store, key: str, max_bytes: int, parse: _Parser[_Content_co]) -> _Content_co:
-    """Return what a file says, read with one request and no further than needed to refuse it.
+    """Read and parse a file with one request, limited in size.
 
     Args:
         store: The trial's root.
         key: The file's key.
-        max_bytes: Longest file that `parse` takes.
-        parse: Parses it; raises an error of the format for one that is longer, or is none.
+        max_bytes: Maximum file size that `parse` accepts.
+        parse: Parses the content; raises an error of the format for a longer or invalid one.
 
     Raises:
-        ObjectNotFoundError: There is no such file.
+        ObjectNotFoundError: The file does not exist.
         StorageError: The storage failed.
     """
     return parse(store.get(key, 0, max_bytes + 1), file=store.uri + key)

@@ -1,4 +1,4 @@
-"""Reading and writing files of this machine, with few calls and without copies."""
+"""Reads and writes local files, with few system calls and without copies."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from hook_layer.storage.base import Buffers
 __all__ = ["FolderNotMadeError", "create_file", "read_exactly", "reserve", "write_all"]
 
 _MAX_ATTEMPTS: Final = 3
-"""How often a file is opened whose folder somebody else may remove at the same time."""
-_MAX_VECTOR: Final = 512  # buffers a call; the system's limit is 1,024
+"""Attempts to open a file whose folder another process may remove at the same time."""
+_MAX_VECTOR: Final = 512  # buffers per call; the system's limit is 1,024
 _MAX_BATCH_BYTES: Final = 512 << 10
 _MIN_RESERVED_BYTES: Final = 1 << 20
 _NOT_SUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _MOUNTS: Final = "/proc/self/mountinfo"
 _RESERVING_FILE_SYSTEMS: Final = frozenset(("ext4", "xfs"))
-"""Those that write faster what was reserved before; others emulate it, or lose time."""
+"""File systems that write reserved space faster; others emulate reserving, or are slower."""
 
 
 class FolderNotMadeError(FileNotFoundError):
-    """A place in which the system makes no folder."""
+    """The system refuses to create a folder."""
 
 
 def create_file(path: str) -> int:
-    """Open a new file for writing, and return its descriptor; its folder is made if need be.
+    """Create a file and, if needed, its folder; return the file descriptor for writing.
 
     Raises:
-        FolderNotMadeError: No folder can be made there.
-        FileNotFoundError: The folder was removed again and again.
-        OSError: The file or its folder cannot be made for another reason.
+        FolderNotMadeError: The folder cannot be created there.
+        FileNotFoundError: The folder was removed repeatedly.
+        OSError: The file or its folder cannot be created for another reason.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     for is_last in [False] * (_MAX_ATTEMPTS - 1) + [True]:
@@ -46,7 +46,7 @@ def create_file(path: str) -> int:
 
 
 def write_all(descriptor: int, data: Buffers) -> None:
-    """Write buffers soon after they were handed out: they are in the core's cache then."""
+    """Write each buffer soon after it is yielded, while it is in the CPU cache."""
     if isinstance(data, bytes):
         data = (data,)
     batch: list[bytes | memoryview] = []
@@ -63,10 +63,10 @@ def write_all(descriptor: int, data: Buffers) -> None:
 
 
 def reserve(descriptor: int, num_bytes: int) -> None:
-    """Let a new file have its disk space at once, where that makes writing it faster.
+    """Reserve disk space for a new file, on file systems where that makes writing faster.
 
     Raises:
-        OSError: There is not so much space.
+        OSError: There is not enough space.
     """
     if num_bytes >= _MIN_RESERVED_BYTES:
         device = os.fstat(descriptor).st_dev
@@ -79,7 +79,7 @@ def reserve(descriptor: int, num_bytes: int) -> None:
 
 
 def read_exactly(descriptor: int, length: int, start: int) -> bytes:
-    """Return bytes of a file that has them; one call may return fewer than it was asked for."""
+    """Read `length` bytes, or fewer at the end of the file; one system call may return fewer."""
     data = os.pread(descriptor, length, start) if length else b""
     if len(data) in (0, length):
         return data
@@ -90,9 +90,9 @@ def read_exactly(descriptor: int, length: int, start: int) -> bytes:
 
 
 def _make_folder(path: str, *, is_last: bool) -> None:
-    """Make a folder; that one above it is gone, or it is itself, is believed the last time only."""
+    """Create a folder; ignore concurrent removal except in the last attempt."""
     try:
-        os.mkdir(path)  # noqa: PTH102 - mostly the one above is there; to look first takes time
+        os.mkdir(path)  # noqa: PTH102 - mostly the parent exists; checking first takes time
     except OSError:
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
@@ -108,7 +108,7 @@ def _write_batch(descriptor: int, batch: list[bytes | memoryview], num_bytes: in
     written = os.writev(descriptor, batch)
     if written == num_bytes:
         return
-    for buffer in batch:  # a signal, or a file that may grow no further
+    for buffer in batch:  # after a signal, or if the file cannot grow further
         rest = memoryview(buffer)[written:]
         written = max(written - len(buffer), 0)
         while rest:
@@ -117,7 +117,7 @@ def _write_batch(descriptor: int, batch: list[bytes | memoryview], num_bytes: in
 
 @lru_cache
 def _file_system_type(major: int, minor: int) -> str:
-    """Return the type of the file system on a device, empty if that cannot be found out."""
+    """Return the type of the file system on a device; empty if unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path(_MOUNTS).read_text(errors="replace").splitlines():
             left, _, right = line.partition(" - ")
