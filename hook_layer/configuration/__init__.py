@@ -1,3 +1,3 @@
-"""How a hook is configured: files, their JSON, the places they name, and mistakes in them."""
+"""Configuration of a hook: files, their JSON, output locations, and validation."""
 
 from __future__ import annotations

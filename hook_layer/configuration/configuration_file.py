@@ -1,9 +1,9 @@
-"""The file that configures a hook: which one, and how it is read.
+"""Finds and reads the file that configures a hook.
 
-A file that is named in the code comes first, then `STEPWATCH_CONFIG` (a path or a URI such as
-`s3://bucket/stepwatch.json`), then `SMDEBUG_CONFIG_FILE_PATH`, then the place where SageMaker puts
-it. With `STEPWATCH_CONFIG` the hook itself writes to `S3OutputPath`; with the others it writes to
-`LocalPath`, as the original client does, and leaves the way to S3 to an agent.
+The first of these counts: a file named in the code, `STEPWATCH_CONFIG` (a path or a URI such as
+`s3://bucket/stepwatch.json`), `SMDEBUG_CONFIG_FILE_PATH`, and SageMaker's default path. With
+`STEPWATCH_CONFIG` the hook itself writes to `S3OutputPath`. With the others it writes to
+`LocalPath`, like the original client, and an agent uploads to S3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 MAX_CONFIGURATION_BYTES: Final = 256 << 10
-"""Longest configuration file; what of it goes into `job.json` fits there, however it is encoded."""
+"""Maximum size of a configuration file; its part in `job.json` then fits there in any encoding."""
 
 OWN_VARIABLE: Final = "STEPWATCH_CONFIG"
 _ORIGINAL_VARIABLE: Final = "SMDEBUG_CONFIG_FILE_PATH"
@@ -45,7 +45,7 @@ class ConfigurationFile:
 
     Attributes:
         document: Its content.
-        name: Its name and what named it, for messages.
+        name: Its name and the source of the name, for messages.
         is_own: Whether `STEPWATCH_CONFIG` names it.
     """
 
@@ -60,13 +60,13 @@ def read_configuration_file(
     """Find and read the file that configures a hook.
 
     Args:
-        json_file_path: The file, where the code names it.
+        json_file_path: The file, if the code names it.
         environ: The environment.
 
     Raises:
-        ConfigurationFileNotFoundError: There is none. If `STEPWATCH_CONFIG` names it, that is a
-            plain `HookConfigurationError`: who sets it wants a hook.
-        HookConfigurationError: It cannot be read, or is no JSON object.
+        ConfigurationFileNotFoundError: There is none. If `STEPWATCH_CONFIG` names it, this is a
+            plain `HookConfigurationError`, because the user requires a hook.
+        HookConfigurationError: It is unreadable, or not a JSON object.
     """
     if json_file_path is not None:
         path = os.fspath(json_file_path)
@@ -90,7 +90,7 @@ def read_configuration_file(
 
 
 def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return, without reading it, whether a variable names a file that is not on this machine."""
+    """Return whether a variable names a file that is not on this machine, without reading it."""
     named = environ.get(OWN_VARIABLE, "").strip() or environ.get(_ORIGINAL_VARIABLE, "").strip()
     scheme, found, _ = named.partition("://")
     return bool(found) and scheme != "file"
@@ -101,7 +101,7 @@ def read_json_object(path: str, name: str) -> dict[str, Any]:
 
     Raises:
         ConfigurationFileNotFoundError: It does not exist.
-        HookConfigurationError: It cannot be read, is too long, or no JSON object.
+        HookConfigurationError: It is unreadable, too long, or not a JSON object.
     """
     try:
         data = _read(path)
@@ -124,7 +124,7 @@ def read_json_object(path: str, name: str) -> dict[str, Any]:
 
 
 def _read(path: str) -> bytes:
-    """Return the beginning of a file, a little more than is allowed."""
+    """Read the beginning of a file, slightly more than the limit."""
     num_bytes = MAX_CONFIGURATION_BYTES + 1
     scheme, found, below = path.partition("://")
     if found and scheme != "file":
@@ -135,7 +135,7 @@ def _read(path: str) -> bytes:
             )
         return open_store(f"{scheme}://{folder}").get(name, 0, num_bytes)
     local = Path(unquote(urlsplit(path).path) if found else path).expanduser()
-    # A pipe would never answer, a device never end.
+    # Reading a pipe could block forever, and a device may never end.
     if not stat.S_ISREG(local.stat().st_mode):
         raise HookConfigurationError("it is not a file")
     with local.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Reads the JSON that configures a hook, and finds its mistakes.
+"""Parses and validates the JSON that configures a hook.
 
 The page `docs/reference/hook-configuration.md` describes it.
 """
@@ -67,7 +67,7 @@ _OPTIONS: Final[dict[str, Callable[[str, object], object]]] = {
     "termination_timeout_s": as_optional_number,
 }
 _NULLABLE: Final = ("close_timeout_s", "termination_timeout_s")
-"""Options that null does not leave at their default, for None has a meaning there."""
+"""Options for which null is a value, not the default."""
 _FLAG_KEYS: Final = ("save_all", "dry_run", "export_tensorboard")
 _PARAMETER_KEYS: Final = (
     *SAVE_KEYS,
@@ -84,14 +84,14 @@ _PARAMETERS: Final = "CollectionParameters"
 
 @dataclass(frozen=True)
 class CollectionParameters:
-    """What the file says of one collection.
+    """The configuration of one collection.
 
     Attributes:
         name: Its name.
-        save: When it is saved, with what the hook's parameters say; None: nothing of its own.
-        reduction_config: What is stored; None: nothing of its own.
+        save: When it is saved, merged with the hook's parameters; None if not configured.
+        reduction_config: What is stored; None if not configured.
         include_regex: Its regular expressions.
-        save_histogram: Whether TensorBoard gets histograms; None: not said.
+        save_histogram: Whether TensorBoard gets histograms; None if not configured.
     """
 
     name: str
@@ -108,16 +108,16 @@ class CollectionParameters:
         save: SaveParameters,
         reduction_config: ReductionConfig | None,
     ) -> CollectionParameters:
-        """Check a member of `CollectionConfigurations` and return what it says.
+        """Validate and parse a member of `CollectionConfigurations`.
 
         Args:
-            path: Where it stands, for messages.
+            path: Its path, for messages.
             item: The member.
-            save: When collections are saved that do not say it.
-            reduction_config: What is stored where a collection does not say it; None: not said.
+            save: Default for when it is saved.
+            reduction_config: Default for what is stored, or None.
 
         Raises:
-            HookConfigurationError: With key, value and what is allowed.
+            HookConfigurationError: With key, value and allowed values.
         """
         members = known_keys(f"{path}.", item, (_NAME, _PARAMETERS))
         if _NAME not in members:
@@ -137,7 +137,7 @@ class CollectionParameters:
         )
 
     def configure(self, manager: CollectionManager, default_interval: int) -> None:
-        """Have the collection saved as it says; one that does not exist is made."""
+        """Configure the collection; create it if it does not exist."""
         collection = manager.get(self.name)
         manager.include.add(self.name)
         if self.save is not None:
@@ -151,21 +151,21 @@ class CollectionParameters:
 
 @dataclass(frozen=True)
 class HookConfiguration:
-    """What a configuration file says.
+    """Content of a configuration file.
 
     Attributes:
-        job: What it says of the job.
-        save: When collections are saved that do not say it.
-        reduction_config: What is stored where a collection does not say it; None: not said.
-        include_regex: Tensors that are saved, too; None: not said.
-        tensorboard_dir: Where TensorBoard's files go; None: not said.
+        job: Configuration of the job.
+        save: Default for when collections are saved.
+        reduction_config: Default for what is stored of collections; None if not configured.
+        include_regex: Additional tensors to save; None if not configured.
+        tensorboard_dir: Where TensorBoard files go; None if not configured.
         include_workers: Which ranks write, one of `WHO_WRITES`.
         save_all: Whether everything is saved.
-        dry_run: Whether everything is decided and nothing stored.
-        export_tensorboard: Whether TensorBoard's files are written.
+        dry_run: Whether the hook decides everything but stores nothing.
+        export_tensorboard: Whether TensorBoard files are written.
         options: Further options.
         collections: The collections that are saved.
-        warnings: Parts of the file that have no effect.
+        warnings: Parts of the file without effect.
     """
 
     job: JobConfiguration = field(default_factory=JobConfiguration)
@@ -182,11 +182,11 @@ class HookConfiguration:
     warnings: tuple[str, ...] = ()
 
     def save_config(self, default_interval: int) -> SaveConfig:
-        """Return when collections are saved that do not say it."""
+        """Return the default for when collections are saved."""
         return make_save_config(self.save, default_interval)
 
     def configure(self, manager: CollectionManager, default_interval: int) -> None:
-        """Make the collections what the file says; those that do not exist are made."""
+        """Configure the collections; create those that do not exist."""
         for parameters in self.collections:
             parameters.configure(manager, default_interval)
 
@@ -194,11 +194,11 @@ class HookConfiguration:
 def load_hook_configuration(
     json_file_path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ
 ) -> HookConfiguration:
-    """Find, read and check the file that configures a hook.
+    """Find, read and validate the file that configures a hook.
 
     Raises:
         ConfigurationFileNotFoundError: There is none.
-        HookConfigurationError: It cannot be read, or has a mistake.
+        HookConfigurationError: It is unreadable, or has a mistake.
     """
     file = read_configuration_file(json_file_path, environ)
     try:
@@ -208,10 +208,10 @@ def load_hook_configuration(
 
 
 def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
-    """Check a configuration file and return what it says; unknown `HookParameters` are logged.
+    """Validate and parse a configuration file; log unknown `HookParameters`.
 
     Raises:
-        HookConfigurationError: With key, value and what is allowed.
+        HookConfigurationError: With key, value and allowed values.
     """
     hook, job = parse_job(file)
     path = "HookParameters"

@@ -1,7 +1,7 @@
-"""From the arguments of a hook, or a configuration file, to what a hook is made of.
+"""Converts the arguments of a hook, or a configuration file, into its setup.
 
-The hooks of all frameworks take the same arguments and the same file; a framework adds what exists
-in it without being asked for (`FrameworkDefaults`).
+The hooks of all frameworks accept the same arguments and the same file. A framework adds its
+defaults (`FrameworkDefaults`).
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ class ConfiguredCollection(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """Its parameters, as a configuration file has them."""
+        """Its parameters, in the format of a configuration file."""
 
 
 IncludedCollections: TypeAlias = "str | Iterable[str | ConfiguredCollection]"
-"""Collections that a hook saves: each by its name, or with its parameters."""
+"""Collections that a hook saves, each by name or with its parameters."""
 
 
 @dataclass(frozen=True)
 class FrameworkDefaults:
-    """What a framework's hook has and saves without being asked.
+    """Defaults of a framework's hook.
 
     Attributes:
         built_in: Its collections by name, with the regular expressions of their tensors.
-        always_saved: Names of those that are saved whatever the configuration says.
+        always_saved: Names of collections that are saved regardless of the configuration.
         collection_type: Class of its collections.
-        save_interval: Every how many steps is saved where nothing says it.
+        save_interval: Default interval between saved steps.
     """
 
     built_in: Mapping[str, tuple[str, ...]]
@@ -73,7 +73,7 @@ class FrameworkDefaults:
 
 @dataclass(frozen=True)
 class HookArguments:
-    """The arguments that the original's hooks of all frameworks take, in its order."""
+    """The constructor arguments of the original's hooks, in its order."""
 
     out_dir: str | os.PathLike[str] | None = None
     export_tensorboard: bool = False
@@ -87,10 +87,10 @@ class HookArguments:
     include_workers: str = "one"
 
     def checked(self) -> HookArguments:
-        """Return these arguments if each of them is what it has to be.
+        """Return these arguments if all are valid.
 
         Raises:
-            HookConfigurationError: One is not.
+            HookConfigurationError: One is invalid.
         """
         for name in ("export_tensorboard", "dry_run", "save_all"):
             if not isinstance(value := getattr(self, name), bool):
@@ -108,14 +108,14 @@ class HookArguments:
 
 @dataclass(frozen=True)
 class HookSetup:
-    """What a hook is made of.
+    """The setup of a hook.
 
     Attributes:
         targets: Where it writes.
         manager: Its collections.
         options: Further options.
-        job: The job that it runs in; None: as the environment describes it.
-        dry_run: Whether it decides everything and stores nothing.
+        job: Its job; None: as described by the environment.
+        dry_run: Whether it decides everything but stores nothing.
         include_workers: Which ranks write, one of `WHO_WRITES`.
     """
 
@@ -134,13 +134,13 @@ def set_up(
     configuration: HookConfiguration | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HookSetup:
-    """Turn the arguments of a hook, or a configuration file, into what the hook is made of.
+    """Convert the arguments of a hook, or a configuration file, into its setup.
 
-    Without a configuration the file that `STEPWATCH_CONFIG` names still says what it has to say of
-    the job: where to write unless `out_dir` does, the rules, whether the job may be stopped.
+    Without a configuration, the file in `STEPWATCH_CONFIG` still configures the job: the output
+    location unless `out_dir` is given, the rules, and whether the job may be stopped.
 
     Raises:
-        HookConfigurationError: An argument makes no sense, or the file has a mistake.
+        HookConfigurationError: An argument is invalid, or the file has a mistake.
     """
     apply_log_settings(environ)
     if configuration is None:
@@ -260,9 +260,9 @@ def _configured(collection: ConfiguredCollection) -> CollectionParameters:
 
 
 def _check_names(where: str, manager: CollectionManager) -> None:
-    """Refuse collections that are configured without tensors if their name is a misspelling.
+    """Reject configured collections without tensors whose name looks misspelled.
 
-    The script may still fill others; whether it did shows at the first step.
+    The script may still fill others, which is checked at the first step.
     """
     for name in sorted(manager.include):
         collection = manager.collections.get(name)
@@ -277,7 +277,7 @@ def _check_names(where: str, manager: CollectionManager) -> None:
 
 
 def _check_texts(name: str, value: object) -> None:
-    """Refuse what is neither a text nor texts in (nested) lists; collections may be in full."""
+    """Reject values other than strings, collections, and (nested) lists of them."""
     is_collection = name == "include_collections" and isinstance(value, ConfiguredCollection)
     if value is None or isinstance(value, str) or is_collection:
         return

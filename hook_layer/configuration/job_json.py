@@ -1,4 +1,4 @@
-"""What the JSON that configures a hook says of the job: its name, its output, its rules."""
+"""Parses the job's part of the configuration JSON: name, output and rules."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ _OF_THE_PLATFORM: Final = frozenset(
         "VpcConfig",
     )
 )
-"""The other members of CreateTrainingJob, so that a whole request may be given."""
+"""Other members of CreateTrainingJob, which allow users to pass a complete request."""
 
 
 def parse_job(file: ConfigurationFile) -> tuple[Mapping[str, Any], JobConfiguration]:
-    """Take apart what a configuration file says of the hook and of the job.
+    """Split a configuration file into the hook's part and the job's part.
 
     Returns:
-        The hook's part, which is `DebugHookConfig` or the top, and the job's part.
+        The hook's part, which is `DebugHookConfig` or the top level, and the job's part.
 
     Raises:
-        HookConfigurationError: A key is unknown, or a value makes no sense.
+        HookConfigurationError: A key is unknown, or a value is invalid.
     """
     top = _top(file)
     hook: Mapping[str, Any] = {key: top[key] for key in _HOOK_KEYS if key in top}
@@ -102,10 +102,10 @@ def parse_job(file: ConfigurationFile) -> tuple[Mapping[str, Any], JobConfigurat
 
 
 def _top(file: ConfigurationFile) -> dict[str, Any]:
-    """Return the top's members that are known and not null.
+    """Return the known top-level members that are not null.
 
-    A file of our own must not have others. The platform may add some to the file that it writes,
-    but those that look like slips of the pen are refused in any case.
+    Stepwatch's own file must have no other members. The platform may add members to its file, but
+    likely typing errors are rejected in both.
     """
     for key, value in file.document.items():
         if key in _KEYS or key in _OF_THE_PLATFORM:

@@ -1,7 +1,7 @@
-"""Values of a configuration, as people and platforms write them: `10`, `"10"`, `true`, `"True"`.
+"""Parses values of a configuration in the forms of people and platforms: `10`, `"10"`, `"True"`.
 
-SageMaker passes every parameter as a string. Each function takes the value's name for its error,
-and raises `HookConfigurationError` with name, value, and what is allowed.
+SageMaker passes every parameter as a string. Each function gets the name of the value, and raises
+`HookConfigurationError` with name, value and allowed values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _shown.maxstring = _LONGEST_SHOWN
 
 
 def refuse(name: str, value: object, allowed: str) -> NoReturn:
-    """Refuse a value.
+    """Reject a value.
 
     Raises:
         HookConfigurationError: Always.
@@ -59,7 +59,7 @@ def as_integer(name: str, value: object, *, minimum: int) -> int:
     try:
         number = int(value)  # type: ignore[call-overload]
         is_whole = isinstance(value, str) or bool(number == value)
-    except (TypeError, ValueError, OverflowError):  # also of strings with thousands of digits
+    except (TypeError, ValueError, OverflowError):  # also for strings with thousands of digits
         number, is_whole = minimum, False
     if not is_whole or isinstance(value, bool) or number < minimum:
         refuse(name, value, f"must be an integer of at least {minimum}")
@@ -84,14 +84,14 @@ def as_optional_number(name: str, value: object) -> float | None:
 
 
 def as_text(name: str, value: object) -> str:
-    """Return a text that is not empty and can be printed, without white space around it."""
+    """Return a non-empty, printable string without surrounding white space."""
     if not isinstance(value, str) or not value.strip() or not value.strip().isprintable():
         refuse(name, value, "must be a text")
     return value.strip()
 
 
 def as_choice(name: str, value: object, valid: Iterable[str]) -> str:
-    """Return one of the valid texts."""
+    """Return one of the valid strings."""
     names = tuple(valid)
     if value not in names:
         refuse(name, value, f"is unknown: {nearest(str(value)[:_LONGEST_SHOWN], names)}")
@@ -99,7 +99,7 @@ def as_choice(name: str, value: object, valid: Iterable[str]) -> str:
 
 
 def as_texts(name: str, value: object) -> list[str]:
-    """Return texts: `["a", "b"]`, or `"a,b"`, which is split at its commas."""
+    """Return strings: `["a", "b"]`, or `"a,b"`, which is split at commas."""
     if isinstance(value, str):
         return split_at_commas(value)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -108,7 +108,7 @@ def as_texts(name: str, value: object) -> list[str]:
 
 
 def load_json(name: str, text: object) -> Any:
-    """Return what a JSON text says."""
+    """Parse JSON text."""
     try:
         return json.loads(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, RecursionError) as error:
@@ -125,7 +125,7 @@ def as_object(name: str, value: object) -> Mapping[str, Any]:
 
 
 def known_keys(name: str, members: Mapping[str, Any], valid: Iterable[str]) -> dict[str, Any]:
-    """Return the members that are not null, and refuse those whose key is unknown."""
+    """Return the members that are not null; reject unknown keys."""
     names = tuple(valid)
     for key, value in members.items():
         if key not in names:
@@ -135,10 +135,10 @@ def known_keys(name: str, members: Mapping[str, Any], valid: Iterable[str]) -> d
 
 
 def split_at_commas(text: str) -> list[str]:
-    r"""Split at commas, but not in brackets or behind a backslash, as in `w{1,2}` or `[a,b]`.
+    r"""Split at commas, except in brackets and after a backslash, as in `w{1,2}` or `[a,b]`.
 
-    White space around the parts is left out, and so are empty parts. Where the brackets make no
-    pairs every comma splits.
+    Surrounding white space and empty parts are removed. If brackets are unbalanced, every comma
+    splits.
     """
     parts: list[str] = []
     open_brackets: list[str] = []

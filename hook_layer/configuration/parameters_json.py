@@ -1,4 +1,4 @@
-"""Parameters that a hook and its collections have in common: when, in which form, which tensors."""
+"""Parses parameters of hooks and collections: when to save, what to store, which tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 SaveParameters: TypeAlias = Mapping[ModeKeys, Mapping[str, Any]]
-"""The arguments of `SaveConfigMode` that are given, by mode."""
+"""The given arguments of `SaveConfigMode`, by mode."""
 
 
 def _steps(name: str, value: object) -> list[int]:
@@ -43,23 +43,23 @@ _READ: Final[Mapping[str, Callable[[str, object], object]]] = {
 _PREFIXES: Final = {mode: f"{mode.name.lower()}." for mode in ModeKeys}
 
 SAVE_KEYS: Final = tuple(prefix + key for prefix in ("", *_PREFIXES.values()) for key in _READ)
-"""When: for all modes, and for one."""
+"""Keys for when to save, for all modes and for single modes."""
 REDUCTION_KEYS: Final = ("reductions", "save_raw_tensor", "save_shape", "raw_max_elements")
-"""In which form."""
+"""Keys for what to store."""
 
 
 def read_save_parameters(
     path: str, given: Mapping[str, Any], base: SaveParameters
 ) -> SaveParameters | None:
-    """Return when to save, or None if the parameters say nothing of it.
+    """Return when to save; None if no parameter configures it.
 
     Args:
-        path: Where the parameters stand, for messages.
+        path: Path of the parameters, for messages.
         given: The parameters.
-        base: What counts where they say nothing.
+        base: Defaults.
 
     Raises:
-        HookConfigurationError: A number makes no sense.
+        HookConfigurationError: A number is invalid.
     """
     if not any(key in given for key in SAVE_KEYS):
         return None
@@ -86,7 +86,7 @@ def _check_together(where: str, arguments: Mapping[str, Any]) -> None:
 
 
 def make_save_config(save: SaveParameters, default_interval: int) -> SaveConfig:
-    """Return the save configuration; `default_interval` counts where no interval is given."""
+    """Return the save configuration; `default_interval` applies if no interval is given."""
     modes = {mode: {"save_interval": default_interval, **save.get(mode, {})} for mode in ModeKeys}
     return SaveConfig({mode: SaveConfigMode(**arguments) for mode, arguments in modes.items()})
 
@@ -94,18 +94,18 @@ def make_save_config(save: SaveParameters, default_interval: int) -> SaveConfig:
 def read_reduction_config(
     path: str, given: Mapping[str, Any], base: ReductionConfig | None
 ) -> ReductionConfig | None:
-    """Return what is stored of a tensor, or None if the parameters say nothing of it.
+    """Return what is stored of a tensor; None if no parameter configures it.
 
-    With `reductions` the value itself is stored only if `save_raw_tensor` says so. Without them
-    the other keys change what counts anyway.
+    With `reductions`, the value itself is stored only if `save_raw_tensor` is set. Without
+    `reductions`, the other keys modify `base`.
 
     Args:
-        path: Where the parameters stand, for messages.
+        path: Path of the parameters, for messages.
         given: The parameters.
-        base: What counts anyway; None: the value itself is stored.
+        base: Default; None: the value itself is stored.
 
     Raises:
-        HookConfigurationError: A reduction is unknown, a flag no boolean, or a limit no number.
+        HookConfigurationError: A reduction is unknown, a flag not boolean, or a limit not a number.
     """
     said = {key: given[key] for key in REDUCTION_KEYS if key in given}
     if not said:
@@ -119,10 +119,10 @@ def read_reduction_config(
 
 
 def read_include_regex(path: str, given: Mapping[str, Any]) -> list[str]:
-    """Return the regular expressions of `include_regex`: a list, or text with commas between.
+    """Return the regular expressions of `include_regex`: a list, or text separated by commas.
 
     Raises:
-        HookConfigurationError: One is no regular expression.
+        HookConfigurationError: One is not a regular expression.
     """
     name = f"{path}.include_regex"
     return [checked_pattern(p, name) for p in as_texts(name, given.get("include_regex", []))]

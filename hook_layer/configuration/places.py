@@ -1,7 +1,7 @@
-"""Where a hook writes: tensors, TensorBoard's files, the state beside the checkpoints.
+"""Determines where a hook writes tensors, TensorBoard files and the state beside checkpoints.
 
-The places come, in this order, from the hook's own arguments, from a configuration file, and from
-SageMaker's defaults. `hook_layer.configuration.configuration_file` says which file that is.
+The hook's own arguments come first, then a configuration file
+(`hook_layer.configuration.configuration_file`), then SageMaker's defaults.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["Outputs", "job_root", "output_paths", "resolve_targets"]
 logger = logging.getLogger("stepwatch")
 
 _SLIP: Final = re.compile(r"(?P<scheme>s3|file|memory)(:/?|//)(?=[^:])", re.IGNORECASE)
-"""What `s3://` becomes with a letter missing."""
+"""`s3://` and similar with a missing character."""
 
 _DEBUG_LEAF: Final = "debug-output"
 _TENSORBOARD_LEAF: Final = "tensorboard-output"
 _TENSORBOARD_VARIABLE: Final = "TENSORBOARD_CONFIG_FILE_PATH"
 _CHECKPOINT_VARIABLE: Final = "CHECKPOINT_CONFIG_FILE_PATH"
 
-# Where SageMaker puts files, and expects them.
+# Default paths of SageMaker.
 _TENSORBOARD_FILE = "/opt/ml/input/config/tensorboardoutputconfig.json"
 _CHECKPOINT_FILE = "/opt/ml/input/config/checkpointconfig.json"
 _OUT_DIR = "/opt/ml/output/tensors"
@@ -51,13 +51,13 @@ _CHECKPOINT_DIR = "/opt/ml/checkpoints"
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the arguments of a hook, or the hook's part of a file, say of its output.
+    """Output configuration, from the hook's arguments or its part of a file.
 
     Attributes:
-        out_dir: A folder or URI; None: not said.
-        export_tensorboard: Whether TensorBoard's files are written.
-        tensorboard_dir: A folder or URI for them; they are written if it is given.
-        by_file: Whether a configuration file says all this.
+        out_dir: A folder or URI; None if not configured.
+        export_tensorboard: Whether TensorBoard files are written.
+        tensorboard_dir: A folder or URI for TensorBoard files; implies that they are written.
+        by_file: Whether these values come from a configuration file.
     """
 
     out_dir: str | None = None
@@ -72,7 +72,7 @@ def resolve_targets(
     """Return where a hook writes.
 
     Raises:
-        HookConfigurationError: Nothing says where to, or a path makes no sense.
+        HookConfigurationError: No output location is configured, or a path is invalid.
     """
     root = _root(outputs, job, environ)
     out = root.open()
@@ -94,10 +94,10 @@ def output_paths(name: str, members: Mapping[str, Any], *s3_keys: str) -> Output
     Args:
         name: Name of the object in messages, ending in "." if it has one.
         members: The object.
-        s3_keys: Keys of the path in S3; the first that is given counts.
+        s3_keys: Keys of the path in S3; the first given one counts.
 
     Raises:
-        HookConfigurationError: One is no text, or the one in S3 is neither URI nor absolute path.
+        HookConfigurationError: A path is not a string, or the S3 path is no URI or absolute path.
     """
     s3 = [_as_uri(f"{name}{key}", members[key]) for key in s3_keys if members.get(key) is not None]
     local = members.get("LocalPath")
@@ -117,12 +117,12 @@ def _as_uri(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """A place to write to.
+    """An output location.
 
     Attributes:
         uri: A path or URI.
         copy: A folder that gets a copy of everything.
-        named_by: What named the place, for errors.
+        named_by: Setting that names the location, for errors.
     """
 
     uri: str
@@ -131,19 +131,19 @@ class _Place:
 
     @property
     def path(self) -> str:
-        """The path or URI, with the home folder instead of "~"."""
+        """The path or URI, with "~" expanded."""
         return _without_tilde(self.uri)
 
     def child(self, name: str) -> _Place:
-        """Return a folder of this place."""
+        """Return a subfolder of this location."""
         copy = None if self.copy is None else f"{self.copy.rstrip('/')}/{name}"
         return _Place(f"{self.uri.rstrip('/')}/{name}", copy, self.named_by)
 
     def open(self) -> Store:
-        """Return the store there.
+        """Open the store at this location.
 
         Raises:
-            HookConfigurationError: Nothing can be stored in a place of this name.
+            HookConfigurationError: A location of this name cannot store data.
         """
         store = self._store(self.uri)
         return store if self.copy is None else MirrorStore(store, self._store(self.copy))
@@ -172,16 +172,16 @@ def _without_tilde(uri: str) -> str:
 def _place_of_output(
     output: OutputPaths, leaf: str, environ: Mapping[str, str], configuration: JobConfiguration
 ) -> _Place | None:
-    """Return where one kind of output goes by a configuration file; None: it does not say.
+    """Return where one kind of output goes according to a configuration file; None if unset.
 
     Args:
-        output: The paths that the file has for it.
+        output: The paths for this output in the file.
         leaf: The last part of its path below `S3OutputPath` and the job's name.
         environ: The environment.
         configuration: The rest of the file.
 
     Raises:
-        HookConfigurationError: A path needs the job's name, and nothing says it.
+        HookConfigurationError: A path requires the job's name, which is unknown.
     """
     if output.s3 is None or not configuration.writes_to_s3:
         named_by = f"{configuration.source}: LocalPath"
@@ -197,15 +197,15 @@ def _place_of_output(
 
 
 def job_root(path: str, name: str | None, leaf: str) -> str | None:
-    """Return `path` with what is missing of `/{name}/{leaf}/`.
+    """Return `path`, completed to end in `/{name}/{leaf}/`.
 
     Args:
-        path: A path or URI, as `S3OutputPath` has it.
-        name: The job's name; None where nothing says it.
+        path: A path or URI, as in `S3OutputPath`.
+        name: The job's name; None if unknown.
         leaf: The last part, e.g. `debug-output`.
 
     Returns:
-        None if there is no name and `path` does not end in a folder's `leaf`.
+        The path; None if the name is unknown and `path` does not end in a folder's `leaf`.
     """
     scheme, separator, rest = path.strip().rpartition("://")
     parts = [part for part in rest.split("/") if part]
@@ -293,7 +293,7 @@ def _tensorboard(
 
 
 def _checkpoint(job: JobConfiguration, environ: Mapping[str, str]) -> CheckpointConfig | None:
-    """Return where checkpoints are: the platform's word counts before the configuration's."""
+    """Return where checkpoints are; the platform's location wins over the configuration's."""
     paths = _paths_in(environ.get(_CHECKPOINT_VARIABLE, "").strip() or _CHECKPOINT_FILE, "S3Uri")
     if paths is not None:
         is_copied = bool(environ.get("TRAINING_JOB_ARN", "").strip())  # SageMaker does it
@@ -307,7 +307,7 @@ def _checkpoint(job: JobConfiguration, environ: Mapping[str, str]) -> Checkpoint
 
 
 def _paths_in(path: str, s3_key: str) -> OutputPaths | None:
-    """Return the paths in a file of the platform; None where there is none."""
+    """Return the paths in a file of the platform; None if it does not exist."""
     try:
         return output_paths(f"{path}: ", read_json_object(path, path), s3_key)
     except ConfigurationFileNotFoundError:

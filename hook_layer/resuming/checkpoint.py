@@ -1,12 +1,12 @@
-"""Spot training: a training that was interrupted continues at the step of its last checkpoint.
+"""Resumes an interrupted training (e.g. on spot instances) at the step of its last checkpoint.
 
-Whenever a checkpoint appears in the checkpoint directory, the state of the counters is written into
-the state file beside it (`hook_layer.resuming.checkpoint_state`). A training that starts and finds
-one continues with the next step. It does so in the same run, if that had not ended: steps
-that were already stored behind the checkpoint are stored again under the same names and numbers.
+When a checkpoint appears in the checkpoint directory, the step counters are written to the state
+file beside it (`hook_layer.resuming.checkpoint_state`). A training that finds a state file
+continues with the next step. It continues the same run, unless that has ended: steps after the
+checkpoint are stored again under the same names and numbers.
 
-What the state file cannot know: a checkpoint that was saved just before the process was killed,
-without a step or SIGTERM in between. Then the numbers begin too low, which is logged.
+Limit: a checkpoint that was saved just before the process was killed, without a later step or
+SIGTERM, is not in the state file. Then the step numbers are too low, which is logged.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ logger = logging.getLogger("stepwatch")
 _MAX_STATES: Final = 50
 _MAX_FILES_OF_A_STATE: Final = 16
 _LONGEST_PAUSE: Final = 64
-"""Looks between two questions which files this process is still writing."""
+"""Maximum number of checks between two reads of the process's open files."""
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """Where a run begins, or continues; rank 0 decides it for all workers.
+    """Start of a new or continued run; rank 0 decides it for all workers.
 
     Attributes:
         run_id: Id of the run.
-        started_at: When it began, ISO 8601 in UTC.
+        started_at: Start of the run, ISO 8601 in UTC.
         step: Last global step whose training is complete; -1 before the first.
         mode_steps: The same for each mode, by the mode's name.
-        saved_step: Last global step that was saved in this run up to then; -1 before the first.
+        saved_step: Last global step that was saved in this run by then; -1 before the first.
         sequence: Number of the index file of that step, of rank 0; 0 before the first.
-        training_run: How often the training was resumed.
-        is_refused: Whether nothing may be saved: more runs began than the session watches.
-        root: URI of the trial's root, where it is not the one that the hook was made with.
+        training_run: Number of times that the training was resumed.
+        is_refused: Whether nothing may be saved, because the session watches no further run.
+        root: URI of the trial's root, if it differs from the hook's.
         writers: The ranks that write.
     """
 
@@ -73,17 +73,17 @@ class RunStart:
 
     @classmethod
     def from_json(cls, text: str) -> RunStart:
-        """Return the start that `to_json` made `text` of."""
+        """Parse the result of `to_json`."""
         start = cls(**json.loads(text))
         return replace(start, writers=tuple(start.writers))
 
 
 class Progress(NamedTuple):
-    """How far a training is.
+    """Progress of a training.
 
     Attributes:
         step: Last global step.
-        saved_step: Last global step that was saved.
+        saved_step: Last saved global step.
         mode_steps: Last step of each mode, by the mode's name.
         sequence: Number of the last index file.
     """
@@ -95,7 +95,7 @@ class Progress(NamedTuple):
 
 
 class CheckpointKeeper:
-    """Keeps the state file of a checkpoint directory.
+    """Maintains the state file of a checkpoint directory.
 
     Attributes:
         file: The state file.
@@ -120,12 +120,12 @@ class CheckpointKeeper:
     # The start -----------------------------------------------------------------------------------
 
     def start(self, is_same_run: Callable[[SavedRun], bool]) -> RunStart:
-        """Return where training continues by the state file, or the start of a new run.
+        """Return where training continues according to the state file, or the start of a new run.
 
-        Never raises for what is in the file, nor for a store that cannot be reached.
+        Never raises for invalid content of the file or an unreachable store.
 
         Args:
-            is_same_run: Returns whether the run of a state that did not end can go on.
+            is_same_run: Returns whether the run of a state that has not ended can continue.
         """
         states = self.file.read()
         start = RunStart.new()
@@ -135,7 +135,7 @@ class CheckpointKeeper:
         self._run = SavedRun(start.run_id, self._job_name, start.started_at, 0)
         self._training_run = start.training_run
         if at is not None:
-            # Counted even if this process does not live to see a checkpoint.
+            # Counts this resumption even if the process ends before a checkpoint.
             begun = replace(
                 states[at],
                 training_run=start.training_run,
@@ -147,7 +147,7 @@ class CheckpointKeeper:
         return start
 
     def _choose(self, states: list[SavedState]) -> int | None:
-        """Return the state of the checkpoints: the newest without a missing file."""
+        """Return the index of the newest state whose files all exist, or of the newest state."""
         sizes = self._files.sizes
         for at in range(len(states) - 1, -1, -1):
             files = states[at].files
@@ -202,11 +202,11 @@ class CheckpointKeeper:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are new files that the next look may take for a checkpoint."""
+        """Whether there are new files that the next check may accept as a checkpoint."""
         return bool(self._files.changed())
 
     def look(self, progress: Callable[[], Progress]) -> bool:
-        """Write the state if a checkpoint was saved since the last look.
+        """Write the state if a checkpoint was saved since the last check.
 
         Returns:
             Whether one was saved.
@@ -217,10 +217,10 @@ class CheckpointKeeper:
         return is_saved
 
     def close(self, *, has_ended: bool) -> None:
-        """Write what is not written yet.
+        """Write the remaining data.
 
         Args:
-            has_ended: Whether training ended: anyone who starts it again begins another run.
+            has_ended: Whether training ended: a restart then begins another run.
         """
         if has_ended and self._states:
             self._states = [self._ended(state) for state in self._states]
@@ -233,10 +233,10 @@ class CheckpointKeeper:
         return replace(state, run=replace(run, has_ended=True)) if run and is_ours else state
 
     def _take(self, files: dict[str, FileMark], now: Progress) -> bool:
-        """Save a state for the files that are complete.
+        """Save a state for the complete files; return whether there are any.
 
-        A file that this process has open is still being written, in the background, or is a log.
-        When it is closed it counts as of the step at which it was seen first.
+        A file that this process has open is incomplete, or a log. When it is closed, it counts for
+        the step at which it was first seen.
         """
         inodes = {mark.inode for mark in files.values()}
         if inodes <= self._being_written.keys() and self._looks_to_pass > 0:

@@ -1,9 +1,9 @@
-"""Which files of a checkpoint directory were written since the last look.
+"""Detects files of a checkpoint directory that were written since the last check.
 
-Looked for at every step, so it must cost next to nothing. What is created, renamed or removed
-changes the time of its folder; what is overwritten in place shows only in the file itself. So each
-look asks for a bounded number of folders and files: those written last, which are the ones that get
-written again, and in turn some of the others. A folder is listed only when it changed.
+Each check runs at every step, so it must be cheap. Creating, renaming and removing a file changes
+its folder's time; overwriting in place changes only the file's. So each check reads a limited
+number of folders and files: the newest ones, which are most likely to change, and some of the
+others in turn. A folder is listed only if it changed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["CheckpointFiles", "FileMark", "open_inodes"]
 
 logger = logging.getLogger("stepwatch")
 
-_UPLOAD_MARK: Final = "sagemaker-uploaded"  # in names of files that SageMaker's agent leaves
+_UPLOAD_MARK: Final = "sagemaker-uploaded"  # in names of files of SageMaker's agent
 _MAX_FOLDERS: Final = 1_000
 _MAX_FILES: Final = 20_000
 _MAX_PATH_BYTES: Final = 200
 _TICK_S: Final = 0.02
-"""Longer than file systems take to count their clocks up: two changes within that look like one."""
+"""Longer than the clock resolution of file systems, within which two changes look like one."""
 
 
 class FileMark(NamedTuple):
@@ -40,14 +40,14 @@ class FileMark(NamedTuple):
 
 
 class CheckpointFiles:
-    """Looks for files in a folder, and in those below, that are new or were written again.
+    """Finds new or rewritten files in a folder and its subfolders.
 
-    What was removed is no news: there is no new checkpoint then. The state file, and what upload
-    agents leave, do not count. Links to folders are not followed.
+    Removed files, the state file and files of upload agents are ignored. Links to folders are not
+    followed.
 
     Args:
-        root: The folder; it may not exist yet. What is in it now is known.
-        clock: Returns a time that only grows, seconds.
+        root: The folder; it may not exist yet. Its current files count as known.
+        clock: Monotonic time, seconds.
     """
 
     def __init__(self, root: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,7 +57,7 @@ class CheckpointFiles:
         self._news: dict[str, FileMark] = {}
         self._listed: dict[str, int] = {self._root: -1}  # time of a folder when it was listed
         self._members: dict[str, set[str]] = {}
-        self._unsettled: dict[str, float] = {}  # when a folder's change was seen first
+        self._unsettled: dict[str, float] = {}  # when a folder's change was first seen
         self._files_to_ask = _Turns()
         self._folders_to_ask = _Turns()
         self._is_overfull = False
@@ -65,19 +65,19 @@ class CheckpointFiles:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Sizes of the files known, by their path in the folder."""
+        """Sizes of the known files, by their path in the folder."""
         return {os.path.relpath(p, self._root): mark.size for p, mark in self._known.items()}
 
     @property
     def newest(self) -> tuple[str, int, int] | None:
-        """Path, size and time of the known file that was written last, None without any."""
+        """Path, size and time of the newest known file; None without any."""
         if not self._known:
             return None
         path = max(self._known, key=lambda path: self._known[path].mtime_ns)
         return os.path.relpath(path, self._root), *self._known[path][1:]
 
     def changed(self) -> dict[str, FileMark]:
-        """Return the files that differ from what was accepted, by path; the same until it is."""
+        """Return changed files, by path, until `accept` is called for them."""
         for path in list(self._news):
             self._ask_file(path)
         folders = [self._root, *self._unsettled, *self._folders_to_ask.next()]
@@ -88,7 +88,7 @@ class CheckpointFiles:
         return dict(self._news) if self._news else _NO_NEWS
 
     def accept(self, files: Mapping[str, FileMark]) -> None:
-        """Take these versions as known."""
+        """Accept these versions as known."""
         self._known.update(files)
         for path, mark in files.items():
             if self._news.get(path) == mark:
@@ -99,9 +99,9 @@ class CheckpointFiles:
         self._folders_to_ask.set(folders[::-1])
 
     def described(self, files: Mapping[str, FileMark], limit: int) -> dict[str, int]:
-        """Return the sizes of some files, the largest first, by their path in the folder.
+        """Return the sizes of the largest files, by their path in the folder.
 
-        Files with a long path are left out, and those whose path is no UTF-8.
+        Files whose path is too long or not UTF-8 are skipped.
         """
         sizes = {os.path.relpath(path, self._root): mark.size for path, mark in files.items()}
         plain = sorted(filter(_is_plain, sizes), key=sizes.__getitem__, reverse=True)
@@ -120,7 +120,7 @@ class CheckpointFiles:
             self._news[path] = mark
 
     def _ask_folder(self, folder: str) -> list[str]:
-        """List a folder if it changed, or did so short a time ago that more may follow unseen.
+        """List a folder if it changed, or so recently that further changes may be invisible.
 
         Returns:
             The new folders in it.
@@ -135,7 +135,7 @@ class CheckpointFiles:
         elif folder not in self._unsettled:
             return []
         elif self._clock() - self._unsettled[folder] > _TICK_S:
-            del self._unsettled[folder]  # listed once more, and then no more
+            del self._unsettled[folder]  # listed one last time
         self._listed[folder] = mtime_ns
         return self._list(folder)
 
@@ -163,7 +163,7 @@ class CheckpointFiles:
         return new[:room]
 
     def _room(self, wanted: int) -> int:
-        """Return how many of so many new folders may be watched."""
+        """Return the number of new folders that can still be watched."""
         is_full = len(self._known) + len(self._news) >= _MAX_FILES
         room = 0 if is_full else min(max(_MAX_FOLDERS - len(self._listed), 0), wanted)
         if room < wanted and not self._is_overfull:
@@ -189,7 +189,7 @@ class CheckpointFiles:
 
 
 class _Turns:
-    """Bounds how many of many are asked at once: the first always, the others in turn."""
+    """Limits how many items are checked at once: the first ones always, the others in turn."""
 
     _ALWAYS: Final = 32
     _IN_TURN: Final = 16
@@ -200,11 +200,11 @@ class _Turns:
         self._at = 0
 
     def set(self, ordered: list[str]) -> None:
-        """Say who is asked, the most important ones first; the turn continues where it is."""
+        """Set the items, the most important ones first; the turn continues at its position."""
         self._first, self._others = ordered[: self._ALWAYS], ordered[self._ALWAYS :]
 
     def next(self) -> list[str]:
-        """Return those whose turn it is."""
+        """Return the items to check now."""
         if not self._others:
             return self._first
         if self._at >= len(self._others):
@@ -223,7 +223,7 @@ _NO_NEWS: Final[dict[str, FileMark]] = {}
 
 
 def open_inodes() -> set[int]:
-    """Return the inodes of the files that this process has open; empty if unknown."""
+    """Return the inodes of this process's open files; empty if unknown."""
     found: set[int] = set()
     with suppress(OSError):
         for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208

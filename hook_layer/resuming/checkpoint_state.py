@@ -1,8 +1,7 @@
-"""The state file beside the checkpoints: which step a training may go on from.
+"""The state file beside the checkpoints: the steps that a training can continue from.
 
-It is that of the original client, `metadata.json`: a list of states, each as of one checkpoint. The
-original finds its own keys in it and skips ours, which lie under `stepwatch`; ours are absent
-in a file that the original wrote.
+It has the format of the original client's `metadata.json`: a list of states, one per checkpoint.
+Stepwatch's keys are under `stepwatch`; the original ignores them, and does not write them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = [
 
 STATE_FILE: Final = "metadata.json"
 MAX_STATE_FILE_BYTES: Final = 1 << 20
-"""Longest state file that is read."""
+"""Maximum size of a state file."""
 
 _MAX_STEP: Final = (1 << 53) - 1
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
@@ -37,19 +36,19 @@ _OURS: Final = "stepwatch"
 
 
 class CheckpointStateError(FormatError):
-    """A state file that holds something else."""
+    """An invalid state file."""
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What the original's states lack: the run that a state is of.
+    """The run of a state, which the original's states lack.
 
     Attributes:
         run_id: Id of the run.
         training_job_name: Name of its job.
-        started_at: When it began, ISO 8601 in UTC.
-        sequence: Number of the last index file as of the state's step, of rank 0.
-        has_ended: Whether training ended since.
+        started_at: Start, ISO 8601 in UTC.
+        sequence: Number of the last index file at the state's step, of rank 0.
+        has_ended: Whether training has ended since.
     """
 
     run_id: str
@@ -61,13 +60,13 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class SavedState:
-    """Where training was when a checkpoint was saved.
+    """Progress of training when a checkpoint was saved.
 
     Attributes:
         step: Last global step whose training was complete.
-        saved_step: Last global step that was saved up to then; -1 before the first.
+        saved_step: Last global step that was saved by then; -1 before the first.
         mode_steps: Last step of each mode, by the mode's name.
-        training_run: How often training had been resumed.
+        training_run: Number of times that training was resumed.
         run: The run; None in a state of the original client.
         files: Sizes of files of the checkpoint, by their path in the checkpoint directory.
     """
@@ -86,13 +85,13 @@ def encode_states(states: Sequence[SavedState]) -> bytes:
 
 
 def parse_states(data: bytes, *, file: str) -> list[SavedState]:
-    """Parse a state file, of this client or of the original one.
+    """Parse a state file of Stepwatch or the original client.
 
     Returns:
         The states, in the order of the file.
 
     Raises:
-        CheckpointStateError: The file is no state file.
+        CheckpointStateError: It is not a state file.
     """
     content = load_json(data, file=file, error=CheckpointStateError, max_bytes=MAX_STATE_FILE_BYTES)
     document = Document(file, CheckpointStateError)

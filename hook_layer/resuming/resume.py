@@ -1,4 +1,4 @@
-"""Reads from the trial's folder which run a process continues."""
+"""Finds out from the trial's folder which run a process continues."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Numbering(NamedTuple):
     """How a worker continues numbering its index files.
 
     Attributes:
-        last: Number of the last one that is there.
-        num_lost: How many numbers behind it were taken for steps that were never stored.
+        last: Number of the last stored one.
+        num_lost: Number of assigned numbers after it whose steps were never stored.
     """
 
     last: int
@@ -38,10 +38,10 @@ class Numbering(NamedTuple):
 
 
 def run_in(store: Store) -> str | None:
-    """Return the RunId in the folder's `job.json`; None without one that can be read.
+    """Return the RunId in the folder's `job.json`; None if it is missing or invalid.
 
     Raises:
-        StorageError: The store cannot be reached.
+        StorageError: The store is unreachable.
     """
     try:
         data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
@@ -51,17 +51,17 @@ def run_in(store: Store) -> str | None:
 
 
 def is_same_run(store: Store, job: JobEnvironment, run: SavedRun) -> bool:
-    """Return whether a run that was interrupted continues in a folder.
+    """Return whether an interrupted run continues in a folder.
 
-    Not if the folder is that of another run, or of none: anyone who reads the files of a run needs
-    those of its first steps too. On SageMaker the folder of a new machine is empty while the files
-    are in S3; there the name of the job counts.
+    It does not if the folder contains another run or none, because readers of a run need its first
+    steps, too. On SageMaker, a new machine's folder is empty while the files are in S3. There the
+    job name decides.
     """
     if run.training_job_name != job.training_job_name:
         return False
     try:
         found = within(_TIMEOUT_S, lambda: run_in(store))
-    except Exception as error:  # noqa: BLE001 - whatever it is, training starts
+    except Exception as error:  # noqa: BLE001 - training starts after any error
         logger.warning(
             "%s counts as the folder of the interrupted run, because it cannot be read: %s",
             store.uri,
@@ -76,18 +76,18 @@ def is_same_run(store: Store, job: JobEnvironment, run: SavedRun) -> bool:
 def numbering(store: Store, identity: RunIdentity, start: RunStart) -> Numbering:
     """Return how a worker continues numbering when its training continues.
 
-    The chief's numbers are in the state that the training continues from; what was not stored when
-    the process was killed shows as lost. Other workers may have saved fewer steps than the chief:
-    they go on behind their last file.
+    The chief's numbers are in the state that training continues from. Steps that were not stored
+    when the process was killed count as lost. Other workers may have saved fewer steps than the
+    chief, and continue after their last file.
     """
     if not start.sequence:
         return Numbering(0)
     try:
         last = within(_TIMEOUT_S, lambda: _last_stored(store, identity, start))
-    except Exception as error:  # noqa: BLE001 - whatever it is, training starts
+    except Exception as error:  # noqa: BLE001 - training starts after any error
         logger.warning("%s cannot be searched for the last steps: %s", store.uri, error)
         last = None
-    if last is None:  # the folder of a new machine, or nobody can tell
+    if last is None:  # the folder of a new machine, or unknown
         return Numbering(start.sequence)
     if identity.worker != "worker_0":
         return Numbering(last)
@@ -102,7 +102,7 @@ def numbering(store: Store, identity: RunIdentity, start: RunStart) -> Numbering
 
 
 def _last_stored(store: Store, identity: RunIdentity, start: RunStart) -> int | None:
-    """Return the number of a worker's last index file up to the step, None if there is none."""
+    """Return the number of a worker's last index file up to the step; None if there is none."""
     number = _number(store, index_key(max(start.saved_step, 0), identity.worker), identity)
     if number is not None:
         return number
@@ -131,7 +131,7 @@ def _own_keys(store: Store, folder: str, worker: str, last_step: int) -> list[st
 
 
 def _number(store: Store, key: str, identity: RunIdentity) -> int | None:
-    """Return the number of an index file, None if it is not one of this run."""
+    """Return the number of an index file; None if it does not belong to this run."""
     try:
         index = parse_index(store.get(key), file=key)
     except (ObjectNotFoundError, FormatError):

@@ -1,7 +1,7 @@
-"""Reading and writing the state file: in the checkpoint directory, and its copy in S3.
+"""Reads and writes the state file in the checkpoint directory, and its copy in S3.
 
-SageMaker copies the directory to S3 and back by itself. Elsewhere the hook copies the state file,
-which is small; what else is in the directory is the training script's business.
+SageMaker copies the directory to S3 and back. Elsewhere the hook copies only the state file; the
+training script must copy the rest of the directory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FETCH_TIMEOUT_S: Final = 20.0
 
 
 class StateFile:
-    """The state file of a checkpoint directory; a store that fails is tried again."""
+    """The state file of a checkpoint directory; failed writes are retried."""
 
     def __init__(
         self, config: CheckpointConfig, *, clock: Callable[[], float] = time.monotonic
@@ -54,7 +54,7 @@ class StateFile:
 
     @property
     def mtime_ns(self) -> int:
-        """When the file was written, nanoseconds since 1970; 0 without one."""
+        """Time when the file was written, nanoseconds since 1970; 0 without a file."""
         try:
             return (self._folder.path / STATE_FILE).stat().st_mtime_ns
         except OSError:
@@ -63,7 +63,7 @@ class StateFile:
     def read(self) -> list[SavedState]:
         """Return the states in the file or its copy, whichever is newer; none if both fail.
 
-        Never raises for what is in them, and waits for S3 no longer than a short time.
+        Never raises for invalid content, and limits the time that it waits for S3.
         """
         here = self._parsed(self._here)
         there = self._there
@@ -71,13 +71,13 @@ class StateFile:
             return here
         try:
             copied = within(_FETCH_TIMEOUT_S, lambda: self._parsed(there))
-        except Exception as error:  # noqa: BLE001 - whatever it is, training starts
+        except Exception as error:  # noqa: BLE001 - training starts after any error
             logger.warning("the copy of this run's state cannot be read: %s", error)
             return here
         return max(here, copied, key=lambda states: [(s.training_run, s.step) for s in states[-1:]])
 
     def write(self, states: Sequence[SavedState]) -> None:
-        """Write the file, and its copy in the background; errors are logged once."""
+        """Write the file, and its copy in the background; log errors once."""
         data = encode_states(states)
         self._here.data = data
         self._here.pay()
@@ -86,10 +86,10 @@ class StateFile:
             self._copy()
 
     def write_again(self, *, is_last: bool = False) -> None:
-        """Write what could not be written before.
+        """Retry failed writes.
 
         Args:
-            is_last: Whether that is tried even if it failed several times just now.
+            is_last: Whether to retry even after several recent failures.
         """
         for file in (self._here, self._there) if is_last else ():
             if file is not None:
@@ -98,7 +98,7 @@ class StateFile:
         self._copy()
 
     def copy_by(self, housekeep: Housekeep) -> None:
-        """Say how something is done in the background; nothing is copied before."""
+        """Set the function that runs actions in the background; before that, nothing is copied."""
         self._housekeep = housekeep
         self._copy()
 
@@ -122,11 +122,11 @@ class StateFile:
 
 
 class _OwedFile:
-    """The state file in one store, stored again until that works.
+    """The state file in one store; writing is retried until it succeeds.
 
     Attributes:
-        data: What must be stored; None: nothing.
-        breaker: Says whether to try now.
+        data: Content to store; None: nothing.
+        breaker: Decides when to retry.
     """
 
     def __init__(self, store: Callable[[], Store], clock: Callable[[], float]) -> None:
@@ -143,13 +143,13 @@ class _OwedFile:
         return self._store
 
     def pay(self) -> None:
-        """Store it, unless that failed several times just now; errors are logged once."""
+        """Store the content, unless that failed several times recently; log errors once."""
         data = self.data
         if data is None or not self.breaker.allows():
             return
         try:
             self.store().put(STATE_FILE, data)
-        except Exception as error:  # noqa: BLE001 - it is tried again, and training continues
+        except Exception as error:  # noqa: BLE001 - it is retried, and training continues
             self.breaker.failed()
             if not self._has_complained:
                 self._has_complained = True

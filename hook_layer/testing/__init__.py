@@ -1,4 +1,4 @@
-"""Contract suites that ship with the package, for anyone who adds a store or an adapter."""
+"""Test suites for custom stores and framework adapters."""
 
 from __future__ import annotations
 

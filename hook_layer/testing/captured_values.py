@@ -1,4 +1,4 @@
-"""What numpy says of a value that a hook stored, in float64 and the plainest way."""
+"""Reference implementation of reductions and statistics, with numpy in float64."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NUMPY: Final[Mapping[str, Callable[[_Array], Any]]] = {
 def expected_reductions(
     name: str, value: _Array, reductions: Iterable[Reduction], *, spread_ddof: int
 ) -> dict[str, float]:
-    """Return the reductions of a value under the names that they are stored by.
+    """Return the reductions of a value under their stored names.
 
     Args:
         name: Name of the tensor.
         value: Its value.
         reductions: Which ones.
-        spread_ddof: By how much less than the number of elements std and variance are divided.
+        spread_ddof: Delta degrees of freedom of std and variance.
     """
     values = value.astype(np.float64).ravel()
     found = {}
@@ -54,7 +54,7 @@ def expected_reductions(
 
 
 def expected_statistics(value: _Array) -> dict[str, float]:
-    """Return the statistics of a value: column, number; without those of no elements."""
+    """Return the statistics of a value by column, without those that need elements if empty."""
     values = value.astype(np.float64).ravel()
     finite = values[np.isfinite(values)]
     counts = {

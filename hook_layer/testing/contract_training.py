@@ -1,4 +1,4 @@
-"""What the tests of the contract of hooks have in common: hooks, and what they wrote."""
+"""Creates hooks for the contract tests, trains with them, and reads their output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def contract_property(name: str) -> Callable[[_Test], _Test]:
     """Mark a test as one of a property.
 
     Raises:
-        ValueError: There is no such property.
+        ValueError: The property does not exist.
     """
     if name not in PROPERTIES:
         raise ValueError(f"{name!r} is no property, add it to PROPERTIES")
@@ -62,11 +62,11 @@ def contract_property(name: str) -> Callable[[_Test], _Test]:
 
 
 class ScriptError(Exception):
-    """What goes wrong in the training script."""
+    """An error of the training script."""
 
 
 class ContractTraining(TrainingUnderTest):
-    """Makes hooks, trains with them, and returns what they wrote."""
+    """Creates hooks, trains with them, and returns their output."""
 
     @pytest.fixture(autouse=True)
     def _environment(
@@ -104,7 +104,7 @@ class ContractTraining(TrainingUnderTest):
         WrittenTrial(hook.trial_uri).store.put(STOP_FILE, request.encode())
         trial = hook.session.trial
         assert trial is not None
-        trial.stop_signal.check()  # instead of waiting until it looks
+        trial.stop_signal.check()  # instead of waiting for its next check
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -116,7 +116,7 @@ class ContractTraining(TrainingUnderTest):
 
 
 def failing_in(step: int) -> OnStep:
-    """Return what fails in a step of the training script."""
+    """Return a callback that raises in one step of the training script."""
 
     def on_step(current: int) -> None:
         if current == step:
@@ -126,5 +126,5 @@ def failing_in(step: int) -> OnStep:
 
 
 def new_uri() -> str:
-    """Return where nothing has been written yet."""
+    """Return a URI without content."""
     return f"memory://hook-contract-{next(_numbers)}/"

@@ -1,4 +1,4 @@
-"""The contract that the hook of every framework keeps, as a suite of tests.
+"""A test suite that the hook of every framework must pass.
 
 ```python
 class TestMyFramework(HookContract):
@@ -13,9 +13,9 @@ class TestMyFramework(HookContract):
         return Trained(digest_of(weights), losses)
 ```
 
-`TrainingUnderTest` has the rest of what can be said. The tests belong to properties, which are the
-rows of a table of all adapters. A property that a framework cannot have is named in `missing`, with
-the reason; its tests are skipped with it.
+`TrainingUnderTest` has further attributes. Each test belongs to a property, which is a row in the
+table of all adapters. Name properties that a framework cannot support in `missing`, with a reason;
+their tests are skipped.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ __all__ = [
 
 
 class HookContract(TensorContract, RunContract):
-    """Tests that hold for the hook of every framework; subclass it and give it a training."""
+    """Tests for the hook of every framework; subclass it and provide a training."""

@@ -1,4 +1,4 @@
-"""The contract of hooks: what they never do, how they end, and how they are set up."""
+"""Contract of hooks, part 2: they do not affect training; how runs end; configuration."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["RunContract"]
 class RunContract(ContractTraining):
     """Tests of whole runs."""
 
-    # what it never does ---------------------------------------------------------------------------
+    # no effect on training ------------------------------------------------------------------------
 
     @contract_property("results unchanged")
     def test_a_training_gives_the_same_results_bit_by_bit(self) -> None:
-        """Weights and losses are those of a training without a hook, with everything saved."""
+        """Weights and losses equal those of a training without a hook, with everything saved."""
         evaluations = 0 if "evaluation" in self.missing else 2
         plain = self.train(None, steps=5, evaluations=evaluations)
         assert plain == self.train(None, steps=5, evaluations=evaluations)
@@ -42,11 +42,11 @@ class RunContract(ContractTraining):
             hook = self.new_hook(save_all=True, reduction_config=config, save_config=save_config)
             assert self.train(hook, steps=5, evaluations=evaluations) == plain
             hook.close()
-            assert hook.report().errors.keys() <= {"reductions"}  # of texts there are none
+            assert hook.report().errors.keys() <= {"reductions"}  # strings have none
 
     @contract_property("kill switch")
     def test_the_kill_switch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With `USE_SMDEBUG=0` nothing is saved, and nothing else happens."""
+        """With `USE_SMDEBUG=0` nothing is saved or changed."""
         plain = self.train(None, steps=3)
         monkeypatch.setenv("USE_SMDEBUG", "0")
         uri = new_uri()
@@ -59,7 +59,7 @@ class RunContract(ContractTraining):
 
     @contract_property("end marker")
     def test_the_end_marker_is_written_at_the_end(self) -> None:
-        """It names the run, and how many index files there are."""
+        """It contains the run and the number of index files."""
         trial = self.trained(self.new_hook(), steps=4)
         marker = trial.end_marker()
         assert marker is not None
@@ -67,7 +67,7 @@ class RunContract(ContractTraining):
 
     @contract_property("end marker")
     def test_a_training_that_is_to_be_resumed_has_no_end_marker(self) -> None:
-        """With `close(end_of_training=False)` all is stored but the end marker."""
+        """`close(end_of_training=False)` stores everything except the end marker."""
         hook = self.new_hook()
         with hook:
             self.train(hook, steps=4)
@@ -78,7 +78,7 @@ class RunContract(ContractTraining):
 
     @contract_property("exception in the loop")
     def test_an_exception_in_the_loop_costs_no_step_before_it(self) -> None:
-        """It passes through; the steps before it are stored, and the training has ended."""
+        """The exception is raised; earlier steps are stored, and the training has ended."""
         hook = self.new_hook(save_all=True)
         with pytest.raises(ScriptError):
             self.train(hook, steps=6, on_step=failing_in(3))
@@ -90,7 +90,7 @@ class RunContract(ContractTraining):
 
     @contract_property("two runs in one process")
     def test_two_runs_in_one_process(self) -> None:
-        """A second hook begins anew: its own folder, run, steps, and the same names."""
+        """A second hook starts over, with its own folder and run, and the same names."""
         trials = []
         for _ in range(2):
             hook = self.new_hook(save_all=True)
@@ -104,7 +104,7 @@ class RunContract(ContractTraining):
 
     @contract_property("stop request")
     def test_a_stop_request_ends_the_training(self) -> None:
-        """The training of the run that is meant ends at most one step later."""
+        """The requested run ends at most one step later."""
         hook = self.new_hook(stop_poll_s=600.0)
         steps: list[int] = []
 
@@ -124,7 +124,7 @@ class RunContract(ContractTraining):
 
     @contract_property("stop request")
     def test_a_stop_request_for_another_run_is_none(self) -> None:
-        """A request that names another run, as one that was left from before, changes nothing."""
+        """A request for another run, such as an old one, changes nothing."""
         hook = self.new_hook(stop_poll_s=600.0)
 
         def on_step(step: int) -> None:
@@ -136,7 +136,7 @@ class RunContract(ContractTraining):
 
     @contract_property("stop request")
     def test_a_flag_is_only_a_flag(self) -> None:
-        """With `stop="flag"` the training continues, and the hook says that it should not."""
+        """With `stop="flag"` the training continues, and the hook reports the request."""
         hook = self.new_hook(stop_poll_s=600.0, stop="flag")
 
         def on_step(step: int) -> None:
@@ -178,11 +178,11 @@ class RunContract(ContractTraining):
         sequences = [index.sequence for _, index in sorted(trial.indexes().items())]
         assert sequences == [1, 2, 3, 4, 5, 6]
 
-    # how it is set up -----------------------------------------------------------------------------
+    # configuration --------------------------------------------------------------------------------
 
     @contract_property("configuration file")
     def test_a_configuration_file_says_it_all(self, tmp_path: Path) -> None:
-        """The hook of a file in the words of CreateTrainingJob does what the file says."""
+        """A hook from a CreateTrainingJob file follows that file."""
         name = self.names[self.array_collection]
         reduced = {"reductions": "mean,abs_max", "save_interval": "2"}
         document = {

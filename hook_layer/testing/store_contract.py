@@ -1,6 +1,6 @@
-"""The suite that every store passes: subclass `StoreContract` and give it a store.
+"""A test suite for stores: subclass `StoreContract` and provide a store.
 
-It is collected by pytest through the subclass:
+pytest collects the subclass:
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -25,7 +25,7 @@ _BAD_KEYS = ("", "/etc/passwd", "../up", "a/../../b", "a//b", "a/./b", "a\\b", "
 
 
 class StoreContract:
-    """What readers and writers of a trial rely on."""
+    """Tests of the guarantees that readers and writers of a trial need."""
 
     @pytest.fixture
     def store(self) -> Store:

@@ -1,4 +1,4 @@
-"""The contract of hooks: what is captured, under which names, and when."""
+"""Contract of hooks, part 1: which tensors are captured, their names, and when."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["TensorContract"]
 
 
 class TensorContract(ContractTraining):
-    """Tests of what is captured, and when."""
+    """Tests of which tensors are captured, and when."""
 
-    # what is captured -----------------------------------------------------------------------------
+    # which tensors --------------------------------------------------------------------------------
 
     @contract_property("names")
     def test_tensors_have_their_names_and_collections(self) -> None:
-        """Everything is saved under its name, and the collections file says what belongs where."""
+        """Everything is saved under its name, and the collections file lists the members."""
         hook = self.new_hook(save_all=True)
         trial = self.trained(hook, steps=2)
         assert {self.loss_name, *self.names.values(), *self.more_names} <= trial.names(1)
@@ -35,7 +35,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("values")
     def test_the_loss_is_that_of_the_training(self) -> None:
-        """What is saved of the loss is what the training itself sees."""
+        """The saved loss equals the loss in the training."""
         hook = self.new_hook()
         trained = self.train(hook, steps=5)
         hook.close()
@@ -46,9 +46,9 @@ class TensorContract(ContractTraining):
 
     @contract_property("collections")
     def test_a_collection_that_is_included_is_saved_and_no_other(self) -> None:
-        """Of collections that were not included nothing is stored, but for what always is."""
+        """Only included collections, and those that are always saved, are stored."""
         always = set(self.hook_type._defaults.always_saved)  # noqa: SLF001 - of our own
-        # A training for each collection would take minutes where a framework compiles each.
+        # Training once per collection would take minutes if the framework compiles each time.
         collections = list(self.names)
         for included in (collections[::2], collections[1::2]):
             trial = self.trained(self.new_hook(include_collections=included), steps=2)
@@ -59,7 +59,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("collections")
     def test_a_regular_expression_takes_what_it_finds(self) -> None:
-        """What `include_regex` names is saved, beside what always is."""
+        """Tensors that match `include_regex` are saved, besides those that always are."""
         for name in (self.names[self.array_collection], *self.more_names):
             trial = self.trained(self.new_hook(include_regex=f"^{re.escape(name)}$"), steps=2)
             assert name in trial.names(1)
@@ -70,7 +70,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("collections")
     def test_a_collection_of_ones_own_has_a_rhythm_of_its_own(self) -> None:
-        """A collection that a script makes is saved when it says."""
+        """A custom collection follows its own save configuration."""
         hook = self.new_hook(include_collections=["mine"])
         name = (*self.more_names, self.names[self.array_collection])[0]
         mine = hook.get_collection("mine")
@@ -83,7 +83,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("reductions")
     def test_reductions_are_those_of_the_value(self) -> None:
-        """Each reduction agrees with numpy's reduction of the stored value."""
+        """Each reduction equals numpy's reduction of the stored value."""
         config = ReductionConfig(
             ["min", "max", "mean", "median", "std", "variance", "sum", "prod"],
             ["max", "std"],
@@ -126,11 +126,11 @@ class TensorContract(ContractTraining):
             found = {column: statistics[name][column] for column in expected}
             assert found == pytest.approx(expected, rel=1e-5, abs=1e-30, nan_ok=True), name
 
-    # and when -------------------------------------------------------------------------------------
+    # when -----------------------------------------------------------------------------------------
 
     @contract_property("evaluation")
     def test_training_and_evaluation_count_their_own_steps(self) -> None:
-        """Each mode counts its own steps, and nothing of training is saved in an evaluation."""
+        """Each mode counts its own steps, and an evaluation saves no tensors of training."""
         hook = self.new_hook(save_all=True)
         trial = self.trained(hook, steps=3, evaluations=2)
         found = [(index.mode, index.mode_step) for _, index in sorted(trial.indexes().items())]
@@ -162,7 +162,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("save intervals")
     def test_each_mode_may_have_its_own_configuration(self) -> None:
-        """Steps of a mode are saved as its own configuration says."""
+        """Steps of a mode are saved according to its own configuration."""
         by_mode = {
             self.train_mode: SaveConfigMode(save_interval=3),
             ModeKeys.EVAL: SaveConfigMode(save_interval=2),
@@ -176,7 +176,7 @@ class TensorContract(ContractTraining):
     def test_nothing_is_computed_in_a_step_in_which_nothing_is_due(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Neither copied nor computed is anything in other steps than those that are saved."""
+        """Nothing is copied or computed in steps that are not saved."""
         config = SaveConfig(save_interval=1, start_step=100, save_steps=[2, 4])
         hook = self.new_hook(save_all=True, save_config=config)
         steps = self.spy(hook, monkeypatch)
@@ -186,7 +186,7 @@ class TensorContract(ContractTraining):
 
     @contract_property("save_scalar")
     def test_a_scalar_of_the_script_is_saved(self) -> None:
-        """What a script saves in a step is part of that step; of the next one if it came late."""
+        """A value that a script saves is part of that step, or of the next one if it is late."""
         hook = self.new_hook()
         trial = self.trained(hook, steps=5, on_step=lambda step: hook.save_scalar("rate", step))
         saved = {

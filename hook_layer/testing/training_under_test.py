@@ -1,4 +1,4 @@
-"""What the author of an adapter says about it: a small training, and the names of its tensors."""
+"""Description of an adapter under test: a small training, and the names of its tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 OnStep = Callable[[int], None]
-"""What a training script does in a step; called with the number of the step, from 0."""
+"""An action of a training script in a step; called with the step number, from 0."""
 
 PROPERTIES: Final = (
     "names",
@@ -47,7 +47,7 @@ PROPERTIES: Final = (
     "spot resume",
     "configuration file",
 )
-"""What holds for the hook of every framework, in the order of the table."""
+"""Properties of the hook of every framework, in the order of the table."""
 MAY_BE_MISSING: Final = frozenset(("evaluation", "reductions", "spot resume", "values"))
 """Properties that a framework may lack, with a reason."""
 
@@ -57,7 +57,7 @@ def nothing(step: int) -> None:
 
 
 def digest_of(arrays: Iterable[Any]) -> str:
-    """Return a text that two lists of arrays share if they are equal bit by bit."""
+    """Return a digest that is equal for two lists of arrays if they are bitwise equal."""
     digest = hashlib.sha256()
     for array in map(np.ascontiguousarray, arrays):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -67,11 +67,11 @@ def digest_of(arrays: Iterable[Any]) -> str:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training came to.
+    """Result of a training.
 
     Attributes:
         digest: `digest_of` all weights at the end.
-        losses: What `loss_name` has to be in each step of training.
+        losses: Expected `loss_name` in each step of training.
     """
 
     digest: str
@@ -79,21 +79,21 @@ class Trained:
 
 
 class TrainingUnderTest:
-    """The adapter, and a training to try it on; `train` and the attributes without a value.
+    """The adapter and a training; subclasses define `train` and the attributes without a value.
 
     Attributes:
         adapter: Name of the adapter in the table of properties.
         hook_type: Its hook.
-        loss_name: Name of a tensor of one element that is saved unasked in each step.
-        names: A tensor of each collection: the collection's name, and the tensor's.
-        more_names: Tensors of no collection but `all`, as inputs and outputs of layers.
-        array_collection: A collection of `names` whose tensor is no scalar.
-        spread_ddof: By how much less than the number of elements the reductions std and variance
-            are divided; frameworks differ.
+        loss_name: Name of a tensor of one element that is saved in each step by default.
+        names: One tensor per collection: the collection's name, and the tensor's.
+        more_names: Tensors that are only in the collection `all`, such as inputs and outputs of
+            layers.
+        array_collection: A collection of `names` whose tensor is not a scalar.
+        spread_ddof: Delta degrees of freedom of the reductions std and variance; frameworks differ.
         train_mode: Mode of the steps of training.
-        stop_raises: Whether a stop request leaves the training as `TrainingStoppedError`; False: it
-            ends in the framework's own way, and returns.
-        missing: Properties that the framework cannot have, of `MAY_BE_MISSING`: why not.
+        stop_raises: Whether a stop request raises `TrainingStoppedError`; False: the framework ends
+            the training normally.
+        missing: Unsupported properties, of `MAY_BE_MISSING`, with reasons.
     """
 
     adapter: ClassVar[str]
@@ -122,7 +122,7 @@ class TrainingUnderTest:
         return self.hook_type(out_dir, **arguments)  # type: ignore[arg-type]  # a framework's
 
     def make_hook_of_file(self, path: Path) -> BaseHook:
-        """Return a new hook that is configured by a file.
+        """Return a new hook from a configuration file.
 
         Args:
             path: The file.
@@ -137,30 +137,29 @@ class TrainingUnderTest:
         evaluations: int = 0,
         on_step: OnStep = nothing,
     ) -> Trained:
-        """Train a small model, from the same seed and with the same names each time.
+        """Train a small model, with the same seed and names each time.
 
-        What the framework itself does not tell the hook, as the mode in some, the training does as
-        a user would. It may close the hook at its end, where the framework says that this is one.
-        It lets every exception through.
+        The training does what users must do because the framework does not notify the hook, such as
+        setting the mode. It may close the hook at its end, if the framework signals the end. It
+        must not catch exceptions.
 
         Args:
             hook: The hook; None: no hook at all.
             steps: Number of steps of training.
-            evaluations: Number of steps of an evaluation behind them; 0: none.
-            on_step: To be called in each step of training, behind what is computed in it, as a
-                training script would do something there.
+            evaluations: Number of steps of a later evaluation; 0: none.
+            on_step: Call it in each training step, after the computation.
         """
         raise NotImplementedError
 
     def spy(self, hook: BaseHook, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """Return a list that gets the global step whenever the adapter copies or computes anything.
+        """Return a list that gets the global step whenever the adapter copies or computes values.
 
-        An adapter that computes something before it captures it adds that: it patches what it calls
-        to append `hook.step`.
+        An adapter that computes values before it captures them must extend this: patch its
+        functions to append `hook.step`.
 
         Args:
             hook: The hook.
-            monkeypatch: What to patch with.
+            monkeypatch: Used for patching.
         """
         steps: list[int] = []
         captured = hook.tensor_capture.capture

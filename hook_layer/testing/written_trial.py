@@ -1,4 +1,4 @@
-"""Reading back, with nothing but the format, what a hook wrote; for tests."""
+"""Reads the output of a hook, using only the format; for tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WrittenTrial:
         return found
 
     def records(self, step: int, worker: str = "worker_0") -> dict[str, TensorRecord]:
-        """Return the stored tensors of a step by name; checks checksums, names and steps."""
+        """Return the stored tensors of a step by name; check checksums, names and steps."""
         index = self.indexes(worker)[step]
         statistics = index.statistics
         if statistics is None:
@@ -61,7 +61,7 @@ class WrittenTrial:
         return {name: record.value for name, record in self.records(step).items()}
 
     def statistics(self, step: int) -> dict[str, dict[str, float]]:
-        """Return the statistics of a step: tensor, column, number."""
+        """Return the statistics of a step, by tensor and column."""
         block = self.indexes()[step].statistics
         if block is None:
             raise ValueError(f"step {step} has no statistics block")
@@ -69,7 +69,7 @@ class WrittenTrial:
         return {name: dict(zip(block.columns, map(float, row), strict=True)) for name, row in rows}
 
     def names(self, step: int) -> set[str]:
-        """Return the names of all tensors of a step, stored or only described."""
+        """Return the names of all tensors of a step, with or without a stored value."""
         index = self.indexes()[step]
         return {row.name for row in index.locations} | {row.name for row in index.shapes}
 
@@ -83,7 +83,7 @@ class WrittenTrial:
         return parse_job_file(self.store.get(JOB_FILE), file=JOB_FILE)
 
     def end_marker(self) -> EndMarker | None:
-        """Return the end marker, None while there is none."""
+        """Return the end marker; None if there is none."""
         if not self.store.exists(END_MARKER):
             return None
         return parse_end_marker(self.store.get(END_MARKER), file=END_MARKER)
