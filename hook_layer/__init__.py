@@ -1,8 +1,8 @@
 """The part of Stepwatch that runs inside the training process.
 
-`from hook_layer.pytorch import Hook` is the way in; this package itself imports no framework. Its
-names are imported when they are first used, for evaluators need its parts and not these. It imports
-nothing, for Pythons that must be watched import it when they start: see `hook_layer.autopatch`.
+Import hooks from a framework's package: `from hook_layer.pytorch import Hook`. This package imports
+neither frameworks nor its own modules at first, because watched Python processes import it at
+startup, see `hook_layer.autopatch`. Its names are imported on first use.
 """
 
 from __future__ import annotations

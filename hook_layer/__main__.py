@@ -6,7 +6,7 @@ import sys
 
 if __name__ == "__main__":
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
-        del sys.path[0]  # the working folder: a script's `random.py` must not hide the library's
+        del sys.path[0]  # a `random.py` in the working folder must not hide the library's
 
     from hook_layer.autopatch.command import main
 

@@ -1,7 +1,7 @@
-"""How many rows of each value of a step are stored, so that values stay within a byte budget.
+"""Limits the stored rows of each value, so that the values of a step fit into a byte budget.
 
-Values are cut along their first dimension. A value is cut when it is captured, and before it is
-copied to the host; what the last saved step of the same kind held says how much is yet to come.
+Values are cut along their first dimension, at capture and before they are copied to the host. The
+last saved step of the same kind predicts the values that follow in the step.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ DEFAULT_STEP_BYTES: Final = 16 << 20
 DEFAULT_RUN_BYTES: Final = 1 << 30
 _MIN_STEPS: Final = DEFAULT_RUN_BYTES // DEFAULT_STEP_BYTES
 _USABLE: Final = 15 / 16
-"""The rest is for names and framing, so that the event file is within the budget as well."""
+"""The rest is for names and framing, so that the event file fits into the budget, too."""
 _EXPECTED: Final = 7 / 8
-"""Share of what is usable that goes to values which the last step had; the rest is for others."""
+"""Share of the usable bytes for values that the last step had; the rest is for others."""
 _UNEXPECTED: Final = 1 / 8
-"""Share of what is free that one value may take which the last step did not have."""
+"""Maximum share of the free bytes for a value that the last step did not have."""
 _FLOAT32_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value as it is stored whole: its rows, the bytes of each, and who shares the rows."""
+    """An uncut value: number of rows, bytes per row, and whether it belongs to a parameter."""
 
     num_rows: int
     row_bytes: int
@@ -58,18 +58,18 @@ class _Value:
 class ByteBudget:
     """Decides how many rows of each value are stored.
 
-    Small values stay whole; large ones share what is left equally. Values with the same number of
-    rows get the same number of first rows, so that outputs, labels and inputs of a batch still
-    belong together; parameters and their gradients are no rows of a batch. A single number is
-    always stored. As a run continues, each step gets its share of what is left of the run's budget,
-    as if as many steps were to come as were saved.
+    Small values are stored completely; large ones share the remaining bytes equally. Values with
+    the same number of rows are cut to the same rows, so that outputs, labels and inputs of a batch
+    still correspond. Parameters and their gradients are not part of a batch. Single numbers are
+    always stored. Each step of a run gets a share of the run's remaining budget, as if as many
+    steps followed as were saved before.
 
     Args:
-        max_step_bytes: Most bytes of values of one step; None for no limit.
-        max_run_bytes: Most bytes of values of the run; None for no limit.
+        max_step_bytes: Maximum bytes of values per step; None for no limit.
+        max_run_bytes: Maximum bytes of values per run; None for no limit.
 
     Attributes:
-        cut: What was cut, by name.
+        cut: The cut values, by name.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ByteBudget:
         return self._free == math.inf
 
     def begin_step(self, kind: Hashable) -> None:
-        """Divide the budget of a step among the values that it probably has."""
+        """Divide the budget of a step among its expected values."""
         self._kind, self._values, self._expected = kind, {}, {}
         self._free = self._limit()
         last = self._last.get(kind)
@@ -101,12 +101,12 @@ class ByteBudget:
             self._free -= sum(value.row_bytes * rows[name] for name, value in last.items())
 
     def rows(self, name: str, tensor: CapturedTensor, max_elements: int | None) -> int | None:
-        """Return how many first rows of a value to capture; None for all.
+        """Return the number of first rows of a value to capture; None for all.
 
         Args:
             name: Name of the tensor.
             tensor: Its type and shape.
-            max_elements: Most elements that its collections ask for; None for no limit.
+            max_elements: Limit of its collections; None for no limit.
         """
         if max_elements is None and self._free == math.inf:
             return None
@@ -122,7 +122,7 @@ class ByteBudget:
         return None if num_rows == value.num_rows else num_rows
 
     def end_step(self, tensors: Mapping[str, CapturedTensor]) -> None:
-        """Give values that share their rows the same number of them, and account for the step."""
+        """Cut values of a batch to the same number of rows, and account for the step."""
         for group in self._groups(tensors).values():
             cut = [tensor.rows for tensor in group if tensor.rows is not None]
             for tensor in group if cut else ():
@@ -156,7 +156,7 @@ class ByteBudget:
     def _groups(
         self, tensors: Mapping[str, CapturedTensor]
     ) -> Mapping[tuple[int, ...], list[CapturedTensor]]:
-        """Return the values that share their rows, by the number of these."""
+        """Return groups of values that are cut to the same rows, by number of rows."""
         groups: dict[tuple[int, ...], list[CapturedTensor]] = defaultdict(list)
         if any(tensor.rows is not None for tensor in tensors.values()):
             for tensor in tensors.values():
@@ -179,16 +179,16 @@ class ByteBudget:
 
 
 def _divided(values: Mapping[str, _Value], budget: int) -> dict[str, int]:
-    """Return how many rows of each value are stored: small ones are whole, large ones equal."""
+    """Return the stored rows of each value: small ones complete, large ones with equal bytes."""
     rows = np.array([value.num_rows for value in values.values()], np.int64)
     widths = np.array([value.row_bytes for value in values.values()], np.int64)
     if int((rows * widths).sum()) <= budget:
         return dict(zip(values, rows.tolist(), strict=True))
-    # Parameters share their rows with nobody.
+    # Parameters are not cut together with other values.
     keys = [-n if v.is_of_parameter else v.num_rows for n, v in enumerate(values.values(), 1)]
     groups = np.unique(np.array(keys), return_inverse=True)[1]
     low, high = 0, budget
-    while low < high:  # for the level up to which each value is filled
+    while low < high:  # search the maximum number of bytes per value
         level = (low + high + 1) // 2
         if int((_filled(rows, widths, groups, level) * widths).sum()) <= budget:
             low = level
@@ -203,7 +203,7 @@ def _filled(
     groups: NDArray[np.int64],
     level: int,
 ) -> NDArray[np.int64]:
-    """Return the rows of each value where none takes more bytes than a level."""
+    """Return the stored rows of each value if no value takes more bytes than `level`."""
     own = np.minimum(rows, level // widths)
     shared = np.full(groups.max() + 1, np.iinfo(np.int64).max)
     np.minimum.at(shared, groups[own > 0], own[own > 0])
@@ -219,7 +219,7 @@ def _stored_size(tensor: CapturedTensor) -> int:
 
 @cache
 def _stored_bytes(dtype: str) -> int:
-    """Return the bytes of an element in the event file; types that numpy lacks are widened."""
+    """Return the bytes of an element in the event file; types unknown to numpy are widened."""
     if dtype.startswith(("bfloat", "float8")):
         return _FLOAT32_BYTES
     try:

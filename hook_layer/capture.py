@@ -1,7 +1,7 @@
-"""What was captured of a step, on its way from the training thread to the writer.
+"""Captured data of a step, passed from the training thread to the writer.
 
-The training thread takes snapshots (copies) and starts the statistics; whatever can wait is left to
-`Snapshot.array` and `StatisticsBatch.rows`, which the writer's thread calls.
+The training thread takes snapshots (copies) and starts the statistics. The writer's thread does the
+remaining work, in `Snapshot.array` and `StatisticsBatch.rows`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _REAL_NUMBERS: Final = ("float", "bfloat", "int", "uint", "qint", "quint")
 
 
 def checked_name(name: str) -> str:
-    """Return `name` if the format can hold it.
+    """Return `name` if the format can store it.
 
     Raises:
-        TypeError: It is no string.
-        ValueError: It is empty, longer than 1,024 bytes of UTF-8, or has none (lone surrogates).
+        TypeError: It is not a string.
+        ValueError: It is empty, longer than 1,024 bytes of UTF-8, or has lone surrogates.
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of a tensor must be a string, not {name!r}")
@@ -65,16 +65,16 @@ def checked_name(name: str) -> str:
 
 
 class Snapshot(Protocol):
-    """A copy of a tensor's value as it was when it was captured."""
+    """A copy of a tensor's value at the time of capture."""
 
     nbytes: int
 
     def array(self) -> NDArray[Any]:
-        """Return the value, in a type that the format can hold."""
+        """Return the value, in a type of the format."""
         ...
 
     def release(self) -> None:
-        """Give the memory back; the array must not be used any more."""
+        """Release the memory; the array is invalid afterwards."""
         ...
 
 
@@ -82,7 +82,7 @@ class StatisticsBatch(Protocol):
     """Statistics of several tensors, computed together.
 
     Attributes:
-        nbytes: Memory of the host that they hold until they are there.
+        nbytes: Host memory that they use until they are computed.
     """
 
     nbytes: int
@@ -93,7 +93,7 @@ class StatisticsBatch(Protocol):
 
 
 class TensorBackend(Protocol):
-    """How values of one framework are captured."""
+    """Captures values of one framework."""
 
     def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape."""
@@ -106,8 +106,8 @@ class TensorBackend(Protocol):
 
         Args:
             values: The tensors.
-            copies: For each its snapshot, where one was taken: what can be computed of that is left
-                to the writer.
+            copies: The snapshot of each tensor, if there is one; the writer computes its
+                statistics.
         """
         ...
 
@@ -116,7 +116,7 @@ class TensorBackend(Protocol):
 
         Args:
             values: The tensors.
-            rows: For each the number of first rows that are needed; None: all.
+            rows: Number of first rows to copy of each tensor; None: all.
         """
         ...
 
@@ -130,18 +130,18 @@ class CapturedTensor:
     """One tensor of a step.
 
     Attributes:
-        dtype: Name of the type that it has in the framework.
+        dtype: Name of its type in the framework.
         shape: Its shape.
-        raw: Its value, when that is saved.
-        rows: How many of its first rows are stored; None: all.
-        is_of_parameter: Whether it is a parameter, or belongs to one, as a gradient does.
-        reductions: Reductions that are saved, with their names as tensors.
-        statistics: The batch that its statistics are in, None when it has none.
-        row: Its row there.
+        raw: Its value, if that is saved.
+        rows: Number of stored first rows; None: all.
+        is_of_parameter: Whether it is a parameter, or belongs to one, like a gradient.
+        reductions: Saved reductions, with their names as tensors.
+        statistics: The batch with its statistics; None without statistics.
+        row: Its row in the batch.
         wall_time: Its own time, seconds since 1970; None: when the step began.
         summaries: What TensorBoard shows of it; None: nothing.
-        shown: The value that this is of; `raw` where that is saved, too.
-        shard: Which part of a tensor that is divided among ranks this is; None: a whole tensor.
+        shown: The value for TensorBoard; equals `raw` if that is saved, too.
+        shard: The part of a sharded tensor; None: a whole tensor.
     """
 
     dtype: str
@@ -174,7 +174,7 @@ class CapturedTensor:
 
 
 class CapturedBatch(Protocol):
-    """Tensors that were captured together; each one gets an object of its own when it is read.
+    """Tensors that were captured together; objects for single tensors are created when read.
 
     Attributes:
         nbytes: Memory that the batch holds.
@@ -192,13 +192,13 @@ class CapturedBatch(Protocol):
 
 
 class StepRecord:
-    """Everything captured of one step of one worker.
+    """All captured data of one step of one worker.
 
     Args:
         step: Global step.
         mode: Mode of the step.
         mode_step: Step within the mode.
-        tensors: What was captured, by name.
+        tensors: Captured tensors by name.
         wall_time: When the step began, seconds since 1970; default: now.
     """
 
@@ -222,12 +222,12 @@ class StepRecord:
 
     @property
     def num_tensors(self) -> int:
-        """How many tensors it has; those that were captured again may count twice."""
+        """Number of its tensors; those captured repeatedly may count twice."""
         return sum(map(len, self._parts))
 
     @property
     def tensors(self) -> dict[str, CapturedTensor]:
-        """All tensors by name; batches are divided into tensors at the first call."""
+        """All tensors by name; the first call creates the tensors of batches."""
         if len(self._parts) != 1 or not isinstance(self._parts[0], dict):
             found: dict[str, CapturedTensor] = {}
             for part in self._parts:
@@ -238,18 +238,18 @@ class StepRecord:
 
     @property
     def single_tensors(self) -> dict[str, CapturedTensor]:
-        """The tensors that were not captured in a batch, by name."""
+        """Tensors outside of batches, by name."""
         singles = (part for part in self._parts if isinstance(part, dict))
         return {name: tensor for part in singles for name, tensor in part.items()}
 
     def add(self, tensors: dict[str, CapturedTensor] | CapturedBatch) -> None:
-        """Add tensors, instead of others of the same names."""
+        """Add tensors; they replace others with the same names."""
         if len(tensors):
             self._parts.append(tensors)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the snapshots, with an allowance for each tensor's bookkeeping."""
+        """Bytes of the snapshots, plus an allowance per tensor."""
         held = 512 * self.num_tensors
         batches = {}
         for part in self._parts:
@@ -263,19 +263,19 @@ class StepRecord:
         return held + sum(batch.nbytes for batch in batches.values() if batch is not None)
 
     def clear(self) -> None:
-        """Give back the memory of all snapshots, and forget the tensors."""
+        """Release the memory of all snapshots, and forget the tensors."""
         self.release()
         self._parts = []
 
     def release(self) -> None:
-        """Give back the memory of all snapshots; those of batches are freed with the batch."""
+        """Release the memory of all snapshots; those of batches are freed with the batch."""
         for tensor in self.single_tensors.values():
             for snapshot in tensor.snapshots:
                 snapshot.release()
 
 
 class ArraySnapshot:
-    """A snapshot whose array is there already.
+    """A snapshot of an existing array.
 
     Args:
         array: The array.
@@ -293,14 +293,14 @@ class ArraySnapshot:
         return self._array
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
 
 class TensorStatistics:
-    """Statistics that are known, or computed of a snapshot, once, when they are asked for.
+    """Statistics that are known, or computed once from a snapshot on demand.
 
     Args:
-        entries: For each tensor its row, or its snapshot, which must live until then.
+        entries: For each tensor its row, or its snapshot, which must stay valid until then.
     """
 
     __slots__ = ("_entries", "_rows")
@@ -328,14 +328,14 @@ class TensorStatistics:
 def array_batch(
     arrays: Sequence[NDArray[Any]], copies: Sequence[Snapshot | None]
 ) -> TensorStatistics:
-    """Return the statistics of arrays; those of arrays that were copied are left to the writer."""
+    """Return the statistics of arrays; the writer computes those of copied arrays."""
     left = [array for array, copy in zip(arrays, copies, strict=True) if copy is None]
     rows = map(tuple, _rows_of(left).tolist())
     return TensorStatistics([copy or next(rows) for copy in copies])
 
 
 def _rows_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """Return the statistics of arrays, each computed once however often it is there."""
+    """Return the statistics of arrays; each distinct array is computed once."""
     distinct = {id(array): array for array in arrays}
     rows = statistics_rows([*distinct.values()])
     if len(distinct) == len(arrays):
@@ -352,11 +352,11 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OwnedArray:
-    """An array that nobody else changes, so that it is stored without a copy.
+    """An array that is never changed, so that it is stored without a copy.
 
     Attributes:
         array: The array.
-        dtype: Name of the type that it had in the framework; empty: that of the array.
+        dtype: Name of its type in the framework; empty: the type of the array.
         is_shared: Whether another tensor of the step has the same array, and accounts for it.
     """
 
@@ -366,7 +366,7 @@ class OwnedArray:
 
 
 class NumpyBackend:
-    """Captures numpy arrays, owned or not, Python numbers, and what numpy makes arrays of."""
+    """Captures numpy arrays, owned or not, numbers, and anything that numpy converts to arrays."""
 
     def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape."""
@@ -381,7 +381,7 @@ class NumpyBackend:
         return array_batch([_array_of(value) for value in values], copies)
 
     def snapshots(self, values: Sequence[Any], rows: Sequence[int | None]) -> Sequence[Snapshot]:
-        """Copy the arrays; of owned ones only rows, so that the whole can be freed."""
+        """Copy the arrays; of owned ones only cut rows, so that the whole array can be freed."""
         return [_snapshot(value, number) for value, number in zip(values, rows, strict=True)]
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:

@@ -1,4 +1,4 @@
-"""One writer for a local folder: a second one would write files of the same names.
+"""Ensures one writer per local folder, because two would write files with the same names.
 
 Two processes that know nothing of each other (two trainings by mistake, or workers that no process
 group makes known) would both be `worker_0`. The first one locks a file in the folder; the system
@@ -40,8 +40,8 @@ class FolderClaim:
 
     Args:
         store: The trial's root.
-        stop: Method that ends the writing, called when another owner in this process claims the
-            folder; known weakly. None: this claim neither gives way nor makes others do so.
+        stop: Stops the writing, called when another owner in this process claims the folder;
+            referenced weakly. None: this claim neither gives way nor makes others give way.
     """
 
     _held: Final[WeakSet[FolderClaim]] = WeakSet()
@@ -92,7 +92,7 @@ class FolderClaim:
                     self._lock = lock
                     self._sign(descriptor)
                     return None
-                lock.release()  # its holder removed it, just when it was opened
+                lock.release()  # its holder removed it after it was opened
         except OSError as error:
             logger.debug("%s cannot be claimed: %s", path, error)
         return None
@@ -109,7 +109,7 @@ class FolderClaim:
         lock.release()
 
     def leave(self, wait: Callable[[float], object]) -> None:
-        """Give the folder free though something is still on its way there; takes no lock.
+        """Release the folder while data for it is still in transfer; takes no lock.
 
         Args:
             wait: Method that waits so many seconds at most until it has arrived; called by anyone
@@ -152,7 +152,7 @@ class FolderClaim:
 
 
 def _lock(descriptor: int) -> FileLock | None:
-    """Lock an open file, or close it where there are no locks; see `FileLock.take`."""
+    """Lock an open file; close it if there are no locks; see `FileLock.take`."""
     try:
         return FileLock.take(descriptor)
     except OSError:
@@ -161,7 +161,7 @@ def _lock(descriptor: int) -> FileLock | None:
 
 
 def _is_file(descriptor: int, path: str) -> bool:
-    """Return whether an open file is still the one of this name."""
+    """Return whether an open file still has this name."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))  # noqa: PTH116
     except FileNotFoundError:

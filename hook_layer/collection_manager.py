@@ -1,4 +1,4 @@
-"""All collections of a hook: which of them are due, and what that means for a tensor."""
+"""Manages the collections of a hook: which are due, and what is stored of each tensor."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _WITHOUT_HISTOGRAMS: Final = SCALARS | {CollectionKeys.TENSORFLOW_SUMMARIES}
 
 @dataclass(frozen=True)
 class SummaryPlan:
-    """What TensorBoard shows of one tensor in a step.
+    """Plan of what TensorBoard shows of one tensor in a step.
 
     Attributes:
         scalar: Whether it is shown as a number, if it is one.
-        histograms: Names of the collections among which its histogram is shown.
+        histograms: Names of the collections that show its histogram.
     """
 
     scalar: bool = False
@@ -58,14 +58,14 @@ class SummaryPlan:
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """What is stored of one tensor in a step.
+    """Plan of what is stored of one tensor in a step.
 
     Attributes:
-        raw: Whether its value is.
-        raw_max_elements: As many of its first rows as have no more elements than this; None: all.
-        is_of_parameter: Whether it is a parameter, or belongs to one, as a gradient does.
-        reductions: The reductions that are.
-        shape: Whether its shape is.
+        raw: Whether its value is stored.
+        raw_max_elements: Limit of the elements in its stored first rows; None: no limit.
+        is_of_parameter: Whether it is a parameter, or belongs to one, like a gradient.
+        reductions: The stored reductions.
+        shape: Whether its shape is stored.
         summaries: What TensorBoard shows of it; None: nothing.
     """
 
@@ -78,31 +78,31 @@ class TensorPlan:
 
     @cached_property
     def is_statistics(self) -> bool:
-        """Whether nothing but statistics and the shape is stored."""
+        """Whether only statistics and the shape are stored."""
         return not (self.raw or self.reductions or self.summaries)
 
     @cached_property
     def is_whole_parameter(self) -> bool:
-        """Whether it is the value of a parameter or gradient, stored whole, and nothing else."""
+        """Whether only the whole value of a parameter or gradient is stored."""
         is_whole = self.raw and self.raw_max_elements is None and self.is_of_parameter
         return is_whole and not (self.reductions or self.summaries)
 
 
 @dataclass
 class CollectionManager(CollectionSet):
-    """All collections of a hook, which of them are saved, and what that means for a tensor.
+    """Manages the collections of a hook: which are saved, and what is stored of each tensor.
 
     Attributes:
         collections: By name.
-        include: Names of the collections that are saved.
-        built_in: Names of those that may stay empty.
-        save_config: When, for collections that do not say it.
-        reduction_config: What, for collections that do not say it.
-        collection_type: Class of the collections that `get` makes.
-        has_summaries: Whether TensorBoard's files are written.
-        num_workers: How many workers write.
+        include: Names of the saved collections.
+        built_in: Names of collections that may stay empty.
+        save_config: Default for when collections are saved.
+        reduction_config: Default for what is stored.
+        collection_type: Class of the collections that `get` creates.
+        has_summaries: Whether TensorBoard files are written.
+        num_workers: Number of workers that write.
         statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
-        version: Grows whenever the collections were found changed.
+        version: Increases whenever changed collections are detected.
     """
 
     collections: dict[str, Collection] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class CollectionManager(CollectionSet):
     _save_configs: dict[ModeKeys, tuple[SaveConfigMode, ...]] = field(default_factory=dict)
 
     def fill_known(self) -> None:
-        """Give the known collections their tensors, where they are saved and otherwise empty."""
+        """Give the known collections their tensors if they are saved and otherwise empty."""
         for name in (self.include | self.collections.keys()) & KNOWN_COLLECTIONS.keys():
             if self._is_empty(self.get(name)):
                 self.collections[name].include(KNOWN_COLLECTIONS[name])
@@ -136,8 +136,8 @@ class CollectionManager(CollectionSet):
         Args:
             mode: Its mode.
             mode_step: Its number in this mode.
-            on_mistake: Called for included collections that are empty, whenever the collections
-                were changed; these are left out. None: the first one is raised.
+            on_mistake: Called for each empty included collection after a change; empty collections
+                are skipped. None: raise an error for the first one.
 
         Raises:
             HookConfigurationError: An included collection is empty.
@@ -153,9 +153,9 @@ class CollectionManager(CollectionSet):
         )
 
     def is_unsaved(self, mode: ModeKeys, mode_step: int) -> bool:
-        """Return True if certainly no collection is saved in a step; False: `due` finds out.
+        """Return True if no collection can be saved in a step; otherwise `due` decides.
 
-        It costs a few attribute reads, and notices neither new patterns nor new tensor names.
+        It costs a few attribute reads, and does not detect new patterns or tensor names.
         """
         default = self.save_config.mode_save_configs[mode]
         if default is None or default.should_save_step(mode_step):
@@ -173,8 +173,8 @@ class CollectionManager(CollectionSet):
 
         Args:
             name: Name of the tensor.
-            due: Answer of `due()` for this step.
-            member_of: Collections that the tensor belongs to, whatever its name.
+            due: Result of `due()` for this step.
+            member_of: Collections that contain the tensor, regardless of its name.
         """
         for collection in self._saved:
             if collection.name in member_of or collection.matches(name):
@@ -189,13 +189,13 @@ class CollectionManager(CollectionSet):
         return self._plan_for(collections) or TensorPlan(raw=not self.statistics_only)
 
     def note(self, name: str) -> None:
-        """Make a tensor part of every saved collection that its name matches."""
+        """Add a tensor to every saved collection that its name matches."""
         for collection in self._saved:
             if collection.matches(name):
                 collection.tensor_names.add(name)
 
     def to_file(self) -> CollectionsFile:
-        """Return the collections as they are written beside the tensors."""
+        """Return the collections in the form of the file beside the tensors."""
         return CollectionsFile(
             collections={name: self._entry(c) for name, c in self.collections.items()},
             num_workers=self.num_workers,
@@ -248,7 +248,7 @@ class CollectionManager(CollectionSet):
         return save_config_changes.number, len(self.include), len(self.collections)
 
     def _note_save_configs(self) -> None:
-        """Note the save configurations of included collections, for `is_unsaved`."""
+        """Cache the save configurations of included collections, for `is_unsaved`."""
         if self._configured_for == self._configuration():
             return
         self._configured_for = self._configuration()
@@ -267,15 +267,15 @@ class CollectionManager(CollectionSet):
                 yield InvalidCollectionConfigurationError(name, valid)
 
     def _is_empty(self, collection: Collection) -> bool:
-        """Return whether no tensor can be in a collection; a built-in one may have some."""
+        """Return whether a collection cannot contain tensors; a built-in one is never empty."""
         is_filled = collection.include_regex or collection.tensor_names
         return not is_filled and collection.name not in self.built_in
 
-    # A collection keeps what its user set; the defaults are looked up. So it may be changed later,
-    # and be part of several hooks with different defaults.
+    # A collection stores only its user's settings; defaults are looked up. So it may be changed
+    # later, and belong to several hooks with different defaults.
 
     def _save_config_of(self, collection: Collection, mode: ModeKeys) -> SaveConfigMode:
-        """Return when a collection is saved in a mode: its own word, else the hook's."""
+        """Return when a collection is saved in a mode: its own setting, or else the hook's."""
         for config in (collection.save_config, self.save_config):
             of_mode = None if config is None else config.mode_save_configs[mode]
             if of_mode is not None:
@@ -283,13 +283,13 @@ class CollectionManager(CollectionSet):
         return SaveConfigMode()
 
     def _reduction_config_of(self, collection: Collection) -> ReductionConfig:
-        """Return what is stored of a collection's tensors; scalars are stored as they are."""
+        """Return what is stored of a collection's tensors; scalars are stored unchanged."""
         if collection.name in SCALARS:
             return _AS_THEY_ARE
         return collection.reduction_config or self.reduction_config
 
     def _plan_for(self, collections: Sequence[Collection]) -> TensorPlan | None:
-        """Return what the collections that a tensor is in ask for together; None if in none."""
+        """Return the combined plan of the collections that contain a tensor; None without any."""
         if not collections:
             return None
         if self.statistics_only:
@@ -308,7 +308,7 @@ class CollectionManager(CollectionSet):
         )
 
     def _entry(self, collection: Collection) -> CollectionEntry:
-        """Return a collection as it is written, with the defaults filled in."""
+        """Return a collection in the form of the file, with defaults filled in."""
         configs = {mode: self._save_config_of(collection, mode) for mode in ModeKeys}
         return replace(
             CollectionEntry(**collection.to_json_dict()),
@@ -319,7 +319,7 @@ class CollectionManager(CollectionSet):
 
 
 def _largest(limits: Sequence[int | None]) -> int | None:
-    """Return the limit within all of these; None: one has none, or there are none."""
+    """Return the largest limit; None if one is unlimited, or there are none."""
     numbers = [limit for limit in limits if limit is not None]
     return max(numbers) if numbers and len(numbers) == len(limits) else None
 
@@ -329,9 +329,9 @@ def _has_histograms(collection: Collection) -> bool:
 
 
 def _summaries_for(collections: Sequence[Collection]) -> SummaryPlan | None:
-    """Return what the collections that a tensor is in ask for together; None for nothing."""
+    """Return the combined plan of the collections that contain a tensor; None for nothing."""
     names = [collection.name for collection in collections if _has_histograms(collection)]
-    # Everything is in `all`: that says nothing where another collection says more.
+    # `all` contains everything, so it is only shown if no other collection is.
     histograms = tuple(name for name in names if name != CollectionKeys.ALL) or tuple(names)
     scalar = any(collection.name in SCALARS for collection in collections)
     return SummaryPlan(scalar, histograms) if scalar or histograms else None

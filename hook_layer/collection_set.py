@@ -1,4 +1,4 @@
-"""Collections by name: looked up, made, written and read back."""
+"""Collections by name: creates, finds, writes and reads them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["CollectionSet"]
 
 
 class CollectionSet:
-    """What the original's collection manager does that is not about steps.
+    """The part of the original's collection manager that does not concern steps.
 
     Attributes:
         collections: By name.
-        collection_type: Class of the collections that are made here.
-        num_workers: How many workers write.
+        collection_type: Class of new collections.
+        num_workers: Number of workers that write.
     """
 
     collections: dict[str, Collection]
@@ -33,16 +33,16 @@ class CollectionSet:
     num_workers: int
 
     def to_file(self) -> CollectionsFile:
-        """Return the collections as they are written beside the tensors."""
+        """Return the collections in the form of the file beside the tensors."""
         raise NotImplementedError
 
     def create_collection(self, name: str) -> None:
-        """Make a collection, unless there is one of this name."""
+        """Create a collection, unless the name exists."""
         if name not in self.collections:
             self.collections[name] = self.collection_type(name)
 
     def get(self, name: str, create: bool = True) -> Collection:
-        """Return a collection, made on the way if `create`.
+        """Return a collection; create it if it does not exist and `create` is set.
 
         Raises:
             HookConfigurationError: It does not exist, and `create` is False.
@@ -60,7 +60,7 @@ class CollectionSet:
         return self.collections
 
     def add(self, arg: Collection | str) -> None:
-        """Add a collection, instead of one of the same name; or make one by its name."""
+        """Add a collection, replacing one with the same name; or create one by name."""
         if isinstance(arg, Collection):
             self.collections[arg.name] = arg
             save_config_changes.number += 1
@@ -68,11 +68,11 @@ class CollectionSet:
             self.create_collection(arg)
 
     def get_num_workers(self) -> int:
-        """Return how many workers write."""
+        """Return the number of workers that write."""
         return self.num_workers
 
     def set_num_workers(self, num_workers: int) -> None:
-        """Set how many workers write."""
+        """Set the number of workers that write."""
         self.num_workers = int(num_workers)
 
     def to_json_dict(self) -> dict[str, Any]:
@@ -99,16 +99,16 @@ class CollectionSet:
         """Read a collections file.
 
         Raises:
-            HookConfigurationError: It is none.
+            HookConfigurationError: The file is invalid.
         """
         return cls.load_from_string(Path(filename).read_text(encoding="utf-8"), collection_class)
 
     @classmethod
     def load_from_string(cls, s: str, collection_class: type[Collection] = Collection) -> Self:
-        """Read the content of a collections file.
+        """Parse the content of a collections file.
 
         Raises:
-            HookConfigurationError: It is none.
+            HookConfigurationError: The content is invalid.
         """
         try:
             file = parse_collections(s.encode(), file="collections")

@@ -1,4 +1,4 @@
-"""Collections: tensors that are saved together, found by name or by regular expression."""
+"""Collections: tensors that are saved together, selected by name or by regular expression."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _MAX_REMEMBERED: Final = 1 << 14
-"""Pairs of patterns and a name whose match is remembered; a large model has some thousand."""
+"""Number of cached matches of patterns and a name; a large model has some thousand."""
 
 
 @dataclass
@@ -36,11 +36,11 @@ class _Changes:
 
 
 save_config_changes: Final = _Changes()
-"""Counts the collections that were added, or got another save configuration, in this process."""
+"""Counts added collections and changes of save configurations in this process."""
 
 
 class CollectionKeys:
-    """Names of the collections that exist without being asked for (which ones: per framework)."""
+    """Names of the built-in collections; frameworks have different ones."""
 
     DEFAULT = "default"
     ALL = "all"
@@ -73,11 +73,11 @@ SCALARS: Final = frozenset(
         CollectionKeys.SM_METRICS,
     )
 )
-"""Collections of scalars: saved as they are, never reduced, no histograms."""
+"""Collections of scalars: stored unchanged, never reduced, without histograms."""
 LOSS_INPUTS: Final = "loss_inputs"
-"""A collection that does not exist unless asked for: what losses compare, whatever their names."""
+"""An optional collection: the tensors that losses compare, regardless of their names."""
 OPTIMIZER_STEPS: Final = "optimizer_steps"
-"""A collection that does not exist unless asked for: counts of optimizer steps without effect."""
+"""An optional collection: counts of faults in optimizer steps."""
 OF_TRAINING: Final = frozenset((CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES))
 """Collections that are not saved in the modes EVAL and PREDICT."""
 
@@ -87,14 +87,14 @@ class Collection:
 
     Args:
         name: Name of the collection.
-        include_regex: Tensors whose name contains a match of one of these belong to it.
-        tensor_names: Tensors that belong to it by name.
+        include_regex: Includes tensors whose name contains a match of one of these.
+        tensor_names: Includes tensors with these names.
         reduction_config: What is stored of its tensors (default: the hook's).
         save_config: When they are stored (default: the hook's).
         save_histogram: Whether TensorBoard gets histograms of them.
 
     Attributes:
-        num_name_changes: How often a name was added or taken out, other than of a tensor seen.
+        num_name_changes: How often a user added or removed a name.
     """
 
     num_name_changes = 0
@@ -119,7 +119,7 @@ class Collection:
 
     @property
     def reduction_config(self) -> ReductionConfig | None:
-        """What is stored of the tensors; None is the hook's default."""
+        """What is stored of the tensors; None: the hook's default."""
         return self._reduction_config
 
     @reduction_config.setter
@@ -130,7 +130,7 @@ class Collection:
 
     @property
     def save_config(self) -> SaveConfig | None:
-        """When the tensors are stored; None is the hook's default."""
+        """When the tensors are stored; None: the hook's default."""
         return self._save_config
 
     @save_config.setter
@@ -142,7 +142,7 @@ class Collection:
         """Add a regular expression, or a list of them.
 
         Raises:
-            HookConfigurationError: It is no regular expression.
+            HookConfigurationError: It is not a regular expression.
         """
         if not isinstance(t, (str, Iterable)):
             refuse("include_regex", t, "must be a regular expression, or a list of them")
@@ -155,7 +155,7 @@ class Collection:
         self.tensor_names.add(tname)
 
     def remove_tensor_name(self, tname: str) -> None:
-        """Take a name out; no error when it is not in."""
+        """Remove a name, if it exists."""
         self.num_name_changes += tname in self.tensor_names
         self.tensor_names.discard(tname)
 
@@ -164,7 +164,7 @@ class Collection:
         return tname in self.tensor_names
 
     def matches(self, tname: str) -> bool:
-        """Return whether the tensor belongs here, by its name or by a regular expression."""
+        """Return whether the tensor is included by its name or by a regular expression."""
         return tname in self.tensor_names or _matches(tuple(self.include_regex), tname)
 
     def to_json_dict(self) -> dict[str, Any]:
@@ -184,10 +184,10 @@ class Collection:
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> Collection:
-        """Build from the entry of a collections file.
+        """Create a collection from the entry of a collections file.
 
         Raises:
-            HookConfigurationError: It is none.
+            HookConfigurationError: The entry is invalid.
         """
         params = as_object("params", params)
         return cls(
@@ -201,7 +201,7 @@ class Collection:
 
     @classmethod
     def from_json(cls, json_str: str) -> Collection:
-        """Build from the string that `to_json` gives."""
+        """Create a collection from the result of `to_json`."""
         return cls.from_dict(load_json("json_str", json_str))
 
     def __eq__(self, other: object) -> bool:
@@ -226,10 +226,10 @@ def _texts(name: str, value: object) -> set[str]:
 
 
 def checked_pattern(pattern: str, where: str) -> str:
-    """Return a regular expression, once it is known to be one.
+    """Return a regular expression after validation.
 
     Raises:
-        HookConfigurationError: It is none.
+        HookConfigurationError: It is not a regular expression.
     """
     try:
         re.compile(pattern)
@@ -242,5 +242,5 @@ def checked_pattern(pattern: str, where: str) -> str:
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
 def _matches(patterns: tuple[str, ...], name: str) -> bool:
-    """Return whether a name matches one of the regular expressions; asked again at every step."""
+    """Return whether a name matches one of the regular expressions; cached for later steps."""
     return any(re.search(pattern, name) for pattern in patterns)

@@ -1,6 +1,6 @@
-"""The job that a hook runs in, and where it writes.
+"""The job of a hook, and where the hook writes.
 
-`hook_layer.configuration.places` finds the latter out.
+`hook_layer.configuration.places` determines the latter.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _OFF: Final = frozenset(("0", "false", "no", "off"))
 
 
 def hook_enabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether hooks do anything: `USE_SMDEBUG=0` (or `false`) switches all of them off."""
+    """Return whether hooks are enabled; `USE_SMDEBUG=0` (or `false`) disables them."""
     return environ.get("USE_SMDEBUG", "").strip().lower() not in _OFF
 
 
 def is_training_job(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether a platform named the job, by `TRAINING_JOB_NAME`, as SageMaker always does."""
+    """Return whether a platform names the job in `TRAINING_JOB_NAME`, as SageMaker always does."""
     return bool(environ.get("TRAINING_JOB_NAME", "").strip())
 
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """`S3OutputPath` (for checkpoints: `S3Uri`) and `LocalPath`, as CreateTrainingJob has them."""
+    """`S3OutputPath` (for checkpoints: `S3Uri`) and `LocalPath`, as in CreateTrainingJob."""
 
     s3: str | None = None
     local: str | None = None
@@ -49,17 +49,17 @@ class OutputPaths:
 
 @dataclass(frozen=True)
 class JobConfiguration:
-    """What a configuration file says of the job, whichever framework its hook is for.
+    """The job's part of a configuration file, for any framework.
 
     Attributes:
         source: Name of the file, for messages; empty without one.
-        writes_to_s3: Whether the hook itself writes to `S3OutputPath`, or leaves that to an agent.
+        writes_to_s3: Whether the hook itself writes to `S3OutputPath`, instead of an agent.
         training_job_name: The job's name.
         debug_output: Where tensors go.
-        tensorboard_output: Where TensorBoard's files go.
+        tensorboard_output: Where TensorBoard files go.
         checkpoint: Where checkpoints are.
-        debug_rule_configurations: The rules that the job asks for; None: the deployed ones.
-        actions: What must be done on a finding.
+        debug_rule_configurations: The job's rules; None: the deployed ones.
+        actions: Actions on a finding.
         opt_out_of_stop: Whether the job must never be stopped.
     """
 
@@ -76,12 +76,12 @@ class JobConfiguration:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Folder of the checkpoints of a run and of the hook's state file.
+    """Folder of a run's checkpoints and the hook's state file.
 
     Attributes:
         local_path: The folder.
-        s3_uri: Where the hook itself copies its state to and from; None where the platform does
-            that, or nobody.
+        s3_uri: Location of the copy that the hook itself makes of its state; None if the platform
+            makes it, or nobody does.
     """
 
     local_path: Path
@@ -94,10 +94,10 @@ class HookTargets:
 
     Attributes:
         out: The trial's root.
-        tensorboard: Root of TensorBoard's files, with one folder a mode; None: there are none.
-        checkpoint: Where the state is that a resumed training continues from; None: nowhere.
-        given_out: The path or URI of the root as it was given; None: the root has moved.
-        given_tensorboard: The same for TensorBoard's files.
+        tensorboard: Root of the TensorBoard files, with one folder per mode; None: not written.
+        checkpoint: Location of the state that a resumed training continues from; None: nowhere.
+        given_out: The path or URI of the root as given; None: the root has moved.
+        given_tensorboard: The same for TensorBoard files.
     """
 
     out: Store
@@ -108,12 +108,12 @@ class HookTargets:
 
     @property
     def out_dir(self) -> str:
-        """Path or URI of the trial's root: as it was given, unless the root has moved."""
+        """Path or URI of the trial's root: as given, unless the root has moved."""
         return self.given_out or path_or_uri(self.out)
 
     @property
     def tensorboard_dir(self) -> str | None:
-        """Path or URI of TensorBoard's files, likewise; None: there are none."""
+        """Path or URI of the TensorBoard files, likewise; None: not written."""
         store = self.tensorboard
         return None if store is None else self.given_tensorboard or path_or_uri(store)
 
@@ -121,7 +121,7 @@ class HookTargets:
         """Return the targets with another root; checkpoints stay where they are.
 
         Args:
-            rename: Returns the new URI of the root, and of what has a place of its own.
+            rename: Maps the URI of the root, and of a separate TensorBoard folder, to the new one.
         """
         root = self.out.uri
 
@@ -136,14 +136,14 @@ class HookTargets:
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """The job as the platform and the configuration describe it; it becomes `job.json`.
+    """The job as described by the platform and the configuration; written to `job.json`.
 
     Attributes:
         training_job_name: Name of the job.
         training_job_arn: ARN of the job on SageMaker, else None.
-        debug_rule_configurations: The rules that the job asks for, as in CreateTrainingJob; None
-            when the deployed rules apply with their own parameters.
-        actions: What must be done on a finding.
+        debug_rule_configurations: The job's rules, as in CreateTrainingJob; None to use the
+            deployed rules with their own parameters.
+        actions: Actions on a finding.
         opt_out_of_stop: Whether the job must never be stopped.
     """
 
@@ -155,7 +155,7 @@ class JobEnvironment:
 
     @property
     def platform(self) -> str:
-        """`sagemaker` where the platform gave the job an ARN, else `local`."""
+        """`sagemaker` if the platform gave the job an ARN, else `local`."""
         return "sagemaker" if self.training_job_arn else "local"
 
     @classmethod
@@ -168,9 +168,9 @@ class JobEnvironment:
         """Read `TRAINING_JOB_NAME` and `TRAINING_JOB_ARN`.
 
         Args:
-            root: URI of the trial's root; names the job where nothing else does.
+            root: URI of the trial's root; the fallback for the job's name.
             environ: The environment.
-            configuration: What a configuration file says of the job.
+            configuration: The job's part of a configuration file.
         """
         said = configuration or JobConfiguration()
         name = job_name(environ, said) or job_name_of(root) or "training"
@@ -184,5 +184,5 @@ class JobEnvironment:
 
 
 def job_name(environ: Mapping[str, str], configuration: JobConfiguration) -> str | None:
-    """Return the job's name as the platform, else the configuration says it."""
+    """Return the job's name from the platform, or else from the configuration."""
     return environ.get("TRAINING_JOB_NAME", "").strip() or configuration.training_job_name

@@ -1,4 +1,4 @@
-"""The one hook of a framework that `get_hook` returns."""
+"""The current hook of a framework, which `get_hook` returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Hook = TypeVar("_Hook", bound=BaseHook)
 
 
 class CurrentHook(Generic[_Hook]):
-    """Holds the hook of a framework that was made or set last."""
+    """Holds the newest hook of a framework, or the one set last."""
 
     _of_frameworks: ClassVar[list[CurrentHook[Any]]] = []
 
@@ -28,7 +28,7 @@ class CurrentHook(Generic[_Hook]):
         self._of_frameworks.append(self)
 
     def __reduce__(self) -> Any:
-        """Stay the one of a process: functions of it, such as `get_hook`, are sent by name."""
+        """Pickle by name, as `get_hook` is: there is one object per process."""
         return getattr, (self._hook_type, "current")
 
     @classmethod
@@ -50,7 +50,7 @@ class CurrentHook(Generic[_Hook]):
         json_config_path: str | os.PathLike[str] | None = None,
         create_if_not_exists: bool = False,
     ) -> _Hook | None:
-        """Return the hook that was made or set last, or one that is made of a configuration file.
+        """Return the current hook, or create one from a configuration file.
 
         Args:
             json_config_path: The file; None: as `create_from_json_file` finds it.
@@ -58,8 +58,7 @@ class CurrentHook(Generic[_Hook]):
                 before this process was forked, which does nothing here.
 
         Returns:
-            The hook; None if there is neither hook nor file, and where `USE_SMDEBUG` switches
-            hooks off.
+            The hook; None without a hook and a file, and if `USE_SMDEBUG` disables hooks.
 
         Raises:
             HookConfigurationError: The file has a mistake.
@@ -74,10 +73,10 @@ class CurrentHook(Generic[_Hook]):
         return self._hook
 
     def set_hook(self, custom_hook: _Hook) -> None:
-        """Make a hook the one that `get_hook` returns.
+        """Set the hook that `get_hook` returns.
 
         Raises:
-            HookConfigurationError: It is none of this framework.
+            HookConfigurationError: It is not a hook of this framework.
         """
         if not isinstance(custom_hook, self._hook_type):
             raise HookConfigurationError(f"custom_hook={custom_hook!r} must be a {self._hook_type}")

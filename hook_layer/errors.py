@@ -1,7 +1,7 @@
-"""Errors a user of the hook can meet.
+"""Errors that the hook raises to users.
 
-Everything that is wrong with a configuration is a `ValueError`, raised before training starts.
-Afterwards only `TrainingStoppedError` leaves the hook; other troubles are counted and logged.
+Every configuration error is a `ValueError`, raised before training starts. After that, the hook
+raises only `TrainingStoppedError`, and counts and logs other errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 _LIKELY: Final = 0.8
-"""Likeness (difflib's ratio) of a misspelled name: a letter of five, or two that changed places."""
+"""Similarity (difflib's ratio) of a misspelled name: one letter of five, or two swapped letters."""
 
 
 _Error = TypeVar("_Error", bound=BaseException)
@@ -48,11 +48,11 @@ def _restored(kind: type[_Error], args: tuple[Any, ...], attributes: dict[str, A
 
 
 class HookConfigurationError(ValueError):
-    """A hook was configured with a value that makes no sense."""
+    """A hook was configured with an invalid value."""
 
 
 class ConfigurationFileNotFoundError(HookConfigurationError, FileNotFoundError):
-    """There is no configuration file."""
+    """The configuration file does not exist."""
 
 
 class InvalidCollectionConfigurationError(PicklableError, HookConfigurationError):
@@ -70,11 +70,11 @@ class InvalidCollectionConfigurationError(PicklableError, HookConfigurationError
 class TrainingStoppedError(PicklableError, RuntimeError):
     """Training was asked to stop by a rule; raised where the next step would have begun.
 
-    A training script may catch it, e.g. to save a checkpoint; the hook is closed by then.
+    A training script may catch it, e.g. to save a checkpoint. The hook is already closed then.
 
     Attributes:
-        reason: Why, in a sentence, as found in `stop.json`.
-        rule: Name of the rule configuration that asked for it, where one did.
+        reason: The reason in `stop.json`, a sentence.
+        rule: Name of the rule configuration that requested the stop, if any.
     """
 
     def __init__(self, reason: str, rule: str | None = None) -> None:
@@ -84,15 +84,15 @@ class TrainingStoppedError(PicklableError, RuntimeError):
 
 
 def close_match(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name that `name` may be a misspelling of, if there is one."""
+    """Return the valid name that `name` may be a misspelling of; None if there is none."""
     close = difflib.get_close_matches(name, sorted(valid), n=1)
     return close[0] if close else None
 
 
 def misspelled(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name that `name` is very likely meant to be; None if it may be another.
+    """Return the valid name that `name` very likely means; None if it may be another name.
 
-    A longer name that holds a valid one, as `my_weights` or `weights2`, is a name of its own.
+    A name that contains a valid one, such as `my_weights` or `weights2`, is another name.
     """
     names = {valid_name.lower(): valid_name for valid_name in sorted(valid)}
     lower = name.lower()

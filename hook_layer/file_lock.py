@@ -1,4 +1,4 @@
-"""A lock on a file, which the system takes away when its process ends, however it ends."""
+"""A file lock that the system releases when its process ends."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ except ImportError:  # not a POSIX system
 __all__ = ["HAS_LOCKS", "FileLock", "is_locked"]
 
 HAS_LOCKS: Final = fcntl is not None
-"""Whether this system has such locks; without them everybody gets one."""
+"""Whether this system has file locks; without them, every attempt succeeds."""
 
 _HELD: Final = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class FileLock:
-    """An open file that is locked; made by `take`.
+    """A locked open file, created by `take`.
 
-    The lock is one of this open file: a second one in the same process has to wait for it, too. A
+    The lock belongs to this open file: a second one in the same process cannot take it either. A
     fork of the process does not hold it.
 
     Attributes:
-        descriptor: The open file, None once it was released.
+        descriptor: The open file; None after release.
     """
 
     _taken: Final[weakref.WeakSet[FileLock]] = weakref.WeakSet()
@@ -39,10 +39,10 @@ class FileLock:
 
     @classmethod
     def take(cls, descriptor: int) -> FileLock | None:
-        """Lock an open file; None, and it stays open, if another open file has the lock.
+        """Lock an open file; return None (and keep it open) if another open file has the lock.
 
         Raises:
-            OSError: There are no locks on this file system, or too many; the file stays open.
+            OSError: This file system has no locks, or there are too many; the file stays open.
         """
         try:
             if fcntl is not None:
@@ -54,7 +54,7 @@ class FileLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Close the file, and so give the lock back; safe at any time."""
+        """Close the file, which releases the lock; safe at any time."""
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is not None:
             with suppress(OSError):
@@ -62,19 +62,19 @@ class FileLock:
 
     @classmethod
     def _forked(cls) -> None:
-        """Close the copies of the descriptors, which would keep the locks behind their process."""
+        """Close the copied descriptors, which would keep the locks after their process ends."""
         for lock in cls._taken:
             lock.release()
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
-    """Return whether a process has the lock of a file, so that it has not ended."""
+    """Return whether a running process has the lock of a file."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        if fcntl is not None:  # shared, so that several may ask at once
+        if fcntl is not None:  # shared, so that several processes may check at once
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True

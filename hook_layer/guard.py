@@ -1,7 +1,7 @@
-"""Troubles of the hook stay in it: they are counted and logged once.
+"""Errors in the hook never reach the training script: they are counted and logged once.
 
-A part that fails several times in a row is switched off. A tensor that cannot be captured costs
-nothing but itself, however often it fails.
+A part that fails several times in a row is disabled. A tensor that cannot be captured affects only
+itself.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ logger = logging.getLogger("stepwatch")
 
 _MAX_FAILURES_IN_A_ROW: Final = 3
 _MAX_REASONS: Final = 100
-"""Mistakes, and reasons why tensors fail, that are logged."""
+"""Maximum number of logged mistakes, and of logged reasons why tensors fail."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Self = TypeVar("_Self", bound="Guarded")
 
 
 class FailureLog:
-    """What failed in a hook, and which of its parts are switched off.
+    """Counts errors in a hook, and disables parts that keep failing.
 
     Attributes:
         errors: Number of errors by part; `tensors` counts those of single tensors.
-        in_a_row: Failures since the last success, by part and what of it failed.
-        off: Parts that are switched off.
+        in_a_row: Consecutive failures, by part and location.
+        off: Disabled parts.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class FailureLog:
         self._mistakes: set[str] = set()
 
     def failed(self, part: str, error: BaseException, *, where: str = "") -> None:
-        """Count an error of a part; the first is logged with its stack, and the last as such.
+        """Count an error of a part; log the first with its stack, and the one that disables it.
 
         Args:
             part: The part.
             error: The error.
-            where: What of the part failed; failures in a row are counted for each.
+            where: Location within the part; consecutive failures are counted per location.
         """
         self.errors[part] += 1
         self.in_a_row[part, where] += 1
@@ -65,12 +65,12 @@ class FailureLog:
             )
 
     def succeeded(self, part: str, *, where: str = "") -> None:
-        """Note that a part, or what `where` names of it, worked."""
+        """Record a success of a part, or of a location in it."""
         if self.in_a_row:
             self.in_a_row.pop((part, where), None)
 
     def mistaken(self, error: HookConfigurationError) -> None:
-        """Count a mistake in the configuration that was made while training runs; logged once."""
+        """Count a configuration mistake that was made during training; log it once."""
         message = str(error)
         if message not in self._mistakes and len(self._mistakes) < _MAX_REASONS:
             self._mistakes.add(message)
@@ -78,7 +78,7 @@ class FailureLog:
             logger.error("this call has no effect; training continues: %s", message)
 
     def tensor_failed(self, name: str, error: BaseException) -> None:
-        """Count a tensor that could not be captured; two are logged for each reason."""
+        """Count a tensor that could not be captured; log two per reason."""
         self.errors["tensors"] += 1
         reason = str(error)
         if reason not in self._tensors and len(self._tensors) >= _MAX_REASONS:
@@ -94,11 +94,11 @@ class FailureLog:
 
 
 class Stopwatch:
-    """The time spent in guarded methods; in one that another calls it is not counted twice.
+    """Measures the time in guarded methods; nested calls are not counted twice.
 
     Attributes:
-        is_running: Whether it counts just now.
-        seconds: The time so far.
+        is_running: Whether it is running.
+        seconds: The total time.
     """
 
     __slots__ = ("is_running", "seconds")
@@ -108,7 +108,7 @@ class Stopwatch:
         self.is_running = False
 
     def start(self) -> float:
-        """Begin to count, and return what `stop` must be given."""
+        """Start counting, and return the argument for `stop`."""
         if self.is_running:
             return 0.0
         self.is_running = True
@@ -122,26 +122,26 @@ class Stopwatch:
 
 
 class Guarded(Protocol):
-    """What `guarded` needs of the object that it guards."""
+    """Attributes that `guarded` requires of the guarded object."""
 
     failures: FailureLog
     stopwatch: Stopwatch
 
     @property
     def is_active(self) -> bool:
-        """Whether anything is done at all."""
+        """Whether guarded methods run."""
         ...
 
 
 def guarded(
     part: str,
 ) -> Callable[[Callable[Concatenate[_Self, _P], _R]], Callable[Concatenate[_Self, _P], _R | None]]:
-    """Keep the errors of a method away from training; the method must be harmless to leave out.
+    """Keep the errors of a method away from training; skipping the method must be harmless.
 
-    Only a request to stop and mistakes in the configuration get through.
+    Only stop requests and configuration mistakes are raised.
 
     Args:
-        part: The part of the hook that several errors in a row switch off.
+        part: The part of the hook to disable after several consecutive errors.
     """
 
     def decorate(
@@ -151,13 +151,13 @@ def guarded(
             failures, stopwatch = self.failures, self.stopwatch
             if part in failures.off or not self.is_active:
                 return None
-            # Most guarded methods are called by another one: that must cost next to nothing.
+            # Most guarded methods are called by another one, so this must be very fast.
             started = 0.0 if stopwatch.is_running else stopwatch.start()
             try:
                 result = method(self, *args, **kwargs)
             except (TrainingStoppedError, HookConfigurationError):
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, training continues
+            except Exception as error:  # noqa: BLE001 - training continues after any error
                 failures.failed(part, error, where=method.__name__)
                 return None
             finally:

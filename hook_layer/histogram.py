@@ -1,10 +1,10 @@
-"""Histograms of tensors in TensorFlow's default buckets, counted exactly and in few passes.
+"""Computes histograms of tensors in TensorFlow's default buckets, exactly and in few passes.
 
 The limits of the buckets are 0 and +-1e-12 * 1.1 ** k up to 1e20, with the largest doubles at both
-ends (`InitDefaultBucketsInner` of TensorFlow's `histogram.cc`). Searching them for every number
-would take ten times as long as the rest, so numbers are sorted into cells by the leading bits of
-their float32 form, which one table lookup does; a cell is far narrower than a bucket. Numbers in
-the few cells that a limit runs through are compared with it.
+ends (`InitDefaultBucketsInner` of TensorFlow's `histogram.cc`). A search for every number would
+take ten times as long as the rest. So numbers are sorted into cells by the leading bits of their
+float32 form, with one table lookup. Cells are much narrower than buckets. Only numbers in cells
+that contain a limit are compared with it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _LAST_LIMIT: Final = 1e20
 
 _CELL_SHIFT: Final = 15  # a cell is the sign, the exponent and 8 bits of a float32's fraction
 _NUM_CELLS: Final = 1 << (32 - _CELL_SHIFT)
-_CHUNK: Final = 1 << 17  # numbers at a time; what is computed of them stays in the cache
+_CHUNK: Final = 1 << 17  # numbers at a time; intermediate results fit into the cache
 _FEW: Final = 1 << 14  # numbers for which a search is faster than the table
 
 
 @lru_cache(maxsize=1)
 def bucket_limits() -> NDArray[np.float64]:
-    """Return the limits of the buckets, [buckets + 1], growing."""
+    """Return the limits of the buckets, [buckets + 1], increasing."""
     positive = []
     limit = _FIRST_LIMIT
     while limit < _LAST_LIMIT:
@@ -42,7 +42,7 @@ def bucket_limits() -> NDArray[np.float64]:
 
 
 class HistogramCounter:
-    """Counts the numbers of one array after the other; for one thread at a time."""
+    """Counts the numbers of one array after another; not thread-safe."""
 
     def __init__(self) -> None:
         self._limits = bucket_limits()
@@ -53,13 +53,13 @@ class HistogramCounter:
         self._is_split = np.empty(_CHUNK, np.bool_)
 
     def summary(self, array: NDArray[Any]) -> HistogramSummary | None:
-        """Return the histogram of the finite numbers in an array; None when there are none.
+        """Return the histogram of the finite numbers in an array; None without any.
 
         Args:
             array: Real numbers, [...].
         """
         with np.errstate(all="ignore"):  # sums may overflow; other numbers are counted apart
-            return self._summary(array.ravel(order="K"))  # no copy, whatever the memory's order
+            return self._summary(array.ravel(order="K"))  # no copy, in any memory order
 
     def _summary(self, flat: NDArray[Any]) -> HistogramSummary | None:
         total = _Sums()
@@ -86,12 +86,12 @@ class HistogramCounter:
         """Add at most `_CHUNK` numbers, [numbers], to the sums.
 
         Returns:
-            The finite ones as they came and as float64, [finite numbers].
+            The finite ones in their own type and as float64, [finite numbers].
         """
         wide = self._wide[: values.size]
         np.copyto(wide, values, casting="unsafe")
         sum_squares = float(wide.dot(wide))
-        if not np.isfinite(sum_squares):  # or the numbers are finite, and their squares are not
+        if not np.isfinite(sum_squares):  # or only their squares are not finite
             finite = np.isfinite(wide)
             values, wide = values[finite], wide[finite]
             sum_squares = float(wide.dot(wide))
@@ -102,7 +102,7 @@ class HistogramCounter:
     def _count_cells(
         self, values: NDArray[Any], wide: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Return how many numbers each cell has, [cells], and the buckets of those in split cells.
+        """Return the count of each cell, [cells], and the buckets of numbers in split cells.
 
         Args:
             values: Finite numbers, [numbers].
@@ -125,7 +125,7 @@ class HistogramCounter:
 
 
 class _Sums:
-    """What a histogram says besides its buckets."""
+    """The fields of a histogram besides its buckets."""
 
     def __init__(self) -> None:
         self.num = 0
@@ -145,7 +145,7 @@ class _Sums:
 
         Args:
             limits: Right limits of the buckets, [buckets].
-            counts: What is in each, [buckets].
+            counts: Count of each bucket, [buckets].
         """
         stored = _stored_buckets(counts)
         return HistogramSummary(
@@ -160,12 +160,12 @@ class _Sums:
 
 
 class _CellTable(NamedTuple):
-    """What is known of every cell.
+    """Properties of every cell.
 
     Attributes:
-        buckets: Bucket that its smallest number is in, [cells].
-        is_split: Whether its other numbers may be in the next bucket, [cells].
-        split_cells: The cells of which that is so.
+        buckets: Bucket of its smallest number, [cells].
+        is_split: Whether other numbers of it may be in the next bucket, [cells].
+        split_cells: The cells with `is_split`.
     """
 
     buckets: NDArray[np.intp]
@@ -177,7 +177,7 @@ class _CellTable(NamedTuple):
 def _cell_table() -> _CellTable:
     first = (np.arange(_NUM_CELLS // 2, dtype=np.uint32) << _CELL_SHIFT).view(np.float32)
     first[np.isnan(first)] = np.inf
-    # Numbers that were rounded to float32 come from a little outside the cell.
+    # Numbers that were rounded to float32 come from a slightly larger range than the cell.
     low = np.nextafter(first, np.float32(0)).astype(np.float64)
     high = np.append(first[1:], np.inf).astype(np.float64)
     inner = bucket_limits()[1:-1]
@@ -188,7 +188,7 @@ def _cell_table() -> _CellTable:
 
 
 def _stored_buckets(counts: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return which buckets are stored: those with numbers, and the last of each gap between."""
+    """Return the stored buckets: non-empty ones, and the last one of each gap."""
     is_used = counts > 0
     ends_gap = ~is_used & np.append(is_used[1:], False)
     ends_gap[: np.argmax(is_used)] = False

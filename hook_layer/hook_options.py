@@ -1,4 +1,4 @@
-"""Options of a hook that the original client does not have."""
+"""Hook options that the original client does not have."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 VALUE_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
     {"max_step_bytes": str(DEFAULT_STEP_BYTES), "max_run_bytes": str(DEFAULT_RUN_BYTES)}
 )
-"""Limits of a hook that a script does not make itself, as parameters of a configuration file."""
+"""Limits of a hook in scripts without one, as parameters of a configuration file."""
 _OPTIONAL_TIMES: Final = ("close_timeout_s", "termination_timeout_s")
 _TIMES: Final = (*_OPTIONAL_TIMES, "stop_poll_s", "max_wait_s")
 
 OnFull = Literal["wait", "drop"]
-"""What happens to a step for which there is no memory: training waits, or the step is dropped."""
+"""What happens to a step without free memory: training waits, or the step is dropped."""
 
 OnStop = Literal["raise", "flag"]
 """What a stop request does: raise `TrainingStoppedError`, or only set `hook.should_stop`."""
@@ -43,25 +43,25 @@ class HookOptions:
     """Options beyond those of the original client.
 
     Attributes:
-        statistics: Whether the index gets the statistics of every captured tensor.
+        statistics: Whether the index contains statistics of every captured tensor.
         stop: What a stop request does.
-        stop_poll_s: Time between two looks for a stop request, seconds.
+        stop_poll_s: Interval of checks for a stop request, seconds.
         on_full: Whether training waits or a step is dropped when the writer's memory is full.
-        queue_bytes: How much captured data may wait in memory, bytes; one step alone may be larger,
-            and one that is stuck at the store comes on top.
-        close_timeout_s: How long `close` waits for what is not written yet, seconds; None: forever.
-        max_wait_s: With `on_full="wait"`, how long training waits at most for memory while nothing
-            is stored, seconds; after that steps are dropped.
-        spool_bytes: How much of what the store does not take is kept on this machine's disk until
-            it does, bytes; 0: nothing.
-        spool_dir: Folder for that; None: a temporary one.
-        max_step_bytes: Most bytes of values of one saved step and worker. Beyond it the first rows
-            of large values are stored; statistics are always of whole tensors. None: no limit;
-            16 MiB where a script makes no hook itself.
-        max_run_bytes: Most bytes of values of a process of the run. None: no limit; 1 GiB where a
-            script makes no hook itself.
-        termination_timeout_s: How long the process lives on after SIGTERM or SIGHUP to store what
-            was captured, seconds; None: the hook does not handle these signals.
+        queue_bytes: Maximum captured data that waits in memory, bytes. A single step may be larger,
+            and one that hangs at the store is not counted.
+        close_timeout_s: How long `close` waits for unwritten data, seconds; None: forever.
+        max_wait_s: With `on_full="wait"`, how long training waits for memory while nothing is
+            stored, seconds; after that, steps are dropped.
+        spool_bytes: Maximum data that waits on local disk while the store is unavailable, bytes; 0:
+            none.
+        spool_dir: Folder for this data; None: a temporary one.
+        max_step_bytes: Maximum bytes of values per saved step and worker. Beyond it, only the first
+            rows of large values are stored; statistics always cover whole tensors. None: no limit;
+            16 MiB in scripts without a hook.
+        max_run_bytes: Maximum bytes of values per process of the run. None: no limit; 1 GiB in
+            scripts without a hook.
+        termination_timeout_s: Time to store captured data after SIGTERM or SIGHUP, seconds; None:
+            the hook does not handle these signals.
     """
 
     statistics: bool = True
@@ -106,7 +106,7 @@ class HookOptions:
 
 
 class OptionArguments(TypedDict, total=False):
-    """The fields of `HookOptions`, as keyword arguments that every hook takes."""
+    """The fields of `HookOptions` as keyword arguments of every hook."""
 
     statistics: bool
     stop: OnStop

@@ -42,10 +42,10 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
 
     _evaluates_in: ModeKeys | None = None
 
-    # Where the callback looks in -----------------------------------------------------------------
+    # Events of the Trainer ------------------------------------------------------------------------
 
     def on_init_end(self, *_: Any, model: Any = None, **__: Any) -> None:
-        """Watch the model, if it is there already; called by the Trainer."""
+        """Watch the model, if it exists already; called by the Trainer."""
         if model is not None:
             self.hook.trainer.follow(model, self._mode_of_pass)
 
@@ -74,7 +74,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
         return control
 
     def on_log(self, *_: Any, logs: Mapping[str, Any] | None = None, **__: Any) -> None:
-        """Save what is logged; called by the Trainer."""
+        """Save the logged values; called by the Trainer."""
         hook = self.hook
         if hook.is_active and logs:
             hook.trainer.record_metrics_later(
@@ -85,21 +85,21 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
         """End a step of evaluation; called by the Trainer."""
-        # What the whole evaluation logs belongs to its last step.
+        # Values that the evaluation logs belong to its last step.
         self.hook.trainer.end_step(may_be_late=True)
 
     def on_evaluate(self, *_: Any, **__: Any) -> None:
-        """Hand over what is left of an evaluation; called by the Trainer."""
+        """Hand over the rest of an evaluation; called by the Trainer."""
         self._evaluates_in = None
         self.hook.trainer.pause()
 
     on_predict = on_evaluate
     on_train_end = on_evaluate
 
-    # How -----------------------------------------------------------------------------------------
+    # Implementation -------------------------------------------------------------------------------
 
     def _mode_of_pass(self) -> ModeKeys | None:
-        """Return the mode of a pass between two steps; the Trainer does not tell that it begins."""
+        """Return the mode of a pass between two steps; the Trainer does not announce it."""
         if self._evaluates_in is None:
             self._evaluates_in = _mode_of_evaluation()
         return self._evaluates_in
@@ -110,7 +110,7 @@ def _is_of_speed(name: str) -> bool:
 
 
 def _mode_of_evaluation() -> ModeKeys | None:
-    """Return in which loop of the Trainer this is called; None: in none of them."""
+    """Return the mode of the Trainer's evaluation loop that calls this; None outside of one."""
     trainer = sys.modules.get("transformers.trainer")
     if trainer is None:
         return None
@@ -129,7 +129,7 @@ def _mode_of_evaluation() -> ModeKeys | None:
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Add a callback to each Trainer of this process that trains, if it has none."""
+    """Add a callback to each Trainer in this process that trains and has none."""
 
     def add(args: tuple[Any, ...], _: dict[str, Any]) -> None:
         trainer = args[0]

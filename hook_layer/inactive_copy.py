@@ -1,7 +1,7 @@
-"""What a copy of a hook is: nothing that writes, for two hooks must not write to one trial.
+"""Replaces copies of a hook by an inactive object: two hooks must not write to one trial.
 
-`copy.deepcopy` and `pickle` copy a hook where it is an attribute of a model, `sklearn.clone` and
-Dask where it is a callback. A thread, a lock and open files cannot be copied, nor would that help.
+`copy.deepcopy` and `pickle` copy a hook that is an attribute of a model; `sklearn.clone` and Dask
+copy one that is a callback. Threads, locks and open files cannot be copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VALUES: Final[dict[str, Any]] = {
 
 
 class InactiveCopy:
-    """Has the public methods of a hook, which do nothing, and say so once."""
+    """Has the public methods of a hook, which do nothing; warns once."""
 
     _has_said_it = False
 
@@ -39,7 +39,7 @@ class InactiveCopy:
             raise AttributeError(name)
         if name in _VALUES:
             return _VALUES[name]
-        # Of what is no method the value is not known here.
+        # Other attributes have unknown values here.
         return self._do_nothing if callable(getattr(self._hook_type, name)) else None
 
     def __enter__(self) -> Self:

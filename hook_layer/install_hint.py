@@ -1,4 +1,4 @@
-"""How Stepwatch and its extras are installed, as all messages say it."""
+"""Commands that install Stepwatch and its extras, for messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 IS_PUBLISHED: Final = False
-"""Whether a package index has Stepwatch. Until then every hint names a checkout."""
+"""Whether Stepwatch is in a package index. Until then, every hint names a checkout."""
 
 CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
 """The index of PyTorch's builds without CUDA.
@@ -36,7 +36,7 @@ def install_command(*extras: str, cpu: bool = False) -> str:
 
 
 def install_hint(*extras: str) -> str:
-    """Return how to install extras that are missing, for the end of a message.
+    """Return how to install missing extras, for the end of a message.
 
     Args:
         extras: Names of extras, as in `pyproject.toml`.

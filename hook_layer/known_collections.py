@@ -11,7 +11,7 @@ from hook_layer.errors import misspelled
 
 __all__ = ["KNOWN_COLLECTIONS", "meant_collection"]
 
-# What the hook for XGBoost makes has names of features in it; SHAP values take long to compute.
+# Tensors of XGBoost's hook contain feature names, and SHAP values take long to compute.
 _OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"
 KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -52,8 +52,8 @@ KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The regular expression of each collection that Stepwatch's rules and hooks use.
 
-Where a framework's hook defines a collection of the same name, that definition applies. A model
-need not have tensors of a known collection.
+A framework's own definition of a collection takes precedence. A model may lack tensors of a
+collection.
 """
 
 _OF_EVERY_HOOK: Final = frozenset({"all", "default", "losses"})
@@ -61,5 +61,5 @@ _OF_EVERY_HOOK: Final = frozenset({"all", "default", "losses"})
 
 @lru_cache(maxsize=256)
 def meant_collection(name: str) -> str | None:
-    """Return the collection that a name is very likely a misspelling of; None if it is its own."""
+    """Return the collection that a name very likely misspells; None if it is a name of its own."""
     return misspelled(name, _OF_EVERY_HOOK | KNOWN_COLLECTIONS.keys())

@@ -1,7 +1,7 @@
-"""Collections that take layers: those of a type by the collection's name, and those added to them.
+"""Collections of layers: by type, from the collection's name, and by explicit addition.
 
-What PyTorch's and MXNet's have in common. A layer is whatever the framework calls one, and its
-tensors are `<name>_input_<n>` and `<name>_output_<n>`.
+PyTorch and MXNet share this module. Layers are the framework's modules or blocks. Their tensors are
+`<name>_input_<n>` and `<name>_output_<n>`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OF_LAYERS: Final = {
     for layer in ("relu", "sigmoid", "tanh")
     for kind in ("input", "output")
 }
-"""Names of the collections that take the layers of a type: which type, and what of them."""
+"""Names of collections with all layers of a type: the type, and inputs or outputs."""
 
 
 class LayerCollection(Collection, ABC):
-    """A collection that can take the inputs and outputs of layers; else as the base class."""
+    """A collection that can also contain the inputs and outputs of layers."""
 
     layer_kind: ClassVar[str]
     """What the framework calls a layer, as in `hook.register_module`."""
@@ -39,7 +39,7 @@ class LayerCollection(Collection, ABC):
 
     @abstractmethod
     def is_of(self, layer_type: str, layer: Any) -> bool:
-        """Return whether a layer is one of a type."""
+        """Return whether a layer is of a type."""
 
     def shown(self, layer: Any) -> str:
         """Return a layer as messages show it."""
@@ -50,10 +50,10 @@ class LayerCollection(Collection, ABC):
         self._added = (*self._added, (layer, inputs, outputs))
 
     def resolve(self, names: Mapping[Any, str]) -> None:
-        """Include the tensors of the layers that were added.
+        """Include the tensors of the added layers.
 
         Raises:
-            HookConfigurationError: One was not registered with the hook.
+            HookConfigurationError: A layer is not registered with the hook.
         """
         added, self._added = self._added, ()
         for layer, *wanted in added:
@@ -70,7 +70,7 @@ class LayerCollection(Collection, ABC):
             )
 
     def include_layers(self, names: Mapping[Any, str]) -> None:
-        """Take the layers of the type that the collection is named after, if it is.
+        """Include the layers of the type in the collection's name, if it names one.
 
         Args:
             names: Names of the layers.
@@ -103,7 +103,7 @@ def resolve_layers(
     names: Mapping[Any, str],
     on_mistake: OnMistake | None = None,
 ) -> None:
-    """Let collections take the layers of a type, and see to the layers that were added to them.
+    """Include layers by type, and layers that were added to collections.
 
     Args:
         manager: The collections.
@@ -112,7 +112,7 @@ def resolve_layers(
             None: the first one is raised.
 
     Raises:
-        HookConfigurationError: A layer was not registered with the hook.
+        HookConfigurationError: A layer is not registered with the hook.
     """
     manager.fill_known()
     for collection in manager.collections.values():
@@ -127,7 +127,7 @@ def resolve_layers(
 
 
 def may_match(collections: Iterable[Collection], layer_name: str) -> bool:
-    """Return whether any input or output of a layer may be in one of these collections."""
+    """Return whether one of these collections may contain an input or output of a layer."""
     indexes = range(_TRIED_INDEXES)
     names = [f"{layer_name}_{kind}_{i}" for kind in ("input", "output") for i in indexes]
     return any(collection.matches(name) for name in names for collection in collections)

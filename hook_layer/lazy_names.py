@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Imports names of a package on first use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def lazy_names(
 
     Args:
         package: Name of the package.
-        homes: Where each name is: `module` for an attribute of this name, `module:attribute` for
-            one of another name, and `module:` for the module itself.
+        homes: Location of each name: `module` for an attribute with the same name,
+            `module:attribute` for another name, and `module:` for the module itself.
     """
 
     def get(name: str) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
 else:
     try:
-        # A script has one of the two names; to import the other one takes seconds.
+        # Scripts use one of two package names; importing the other one takes seconds.
         if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
             from pytorch_lightning import Callback
         else:
@@ -49,7 +49,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     _num_optimizer_steps = 0
     _known: Mapping[str, Any] = {}
 
-    # Where the callback looks in -----------------------------------------------------------------
+    # Events of Lightning --------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Watch the module; called by Lightning."""
@@ -63,7 +63,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
     ) -> None:
-        """Begin a step, or go on with one; called by Lightning."""
+        """Begin or continue a step; called by Lightning."""
         hook = self.hook
         if not hook.trainer.is_step_open:
             self._num_optimizer_steps = trainer.global_step
@@ -73,7 +73,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
-        """Capture what the batch came to, and end the step; called by Lightning."""
+        """Capture the results of the batch, and end the step; called by Lightning."""
         hook = self.hook
         if hook.trainer.is_due("losses") and pl_module.automatic_optimization:
             loss, num_batches = _loss_of(outputs), trainer.accumulate_grad_batches
@@ -88,16 +88,16 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
                 trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Save what the epoch logged; called by Lightning."""
+        """Save the values that the epoch logged; called by Lightning."""
         self._save_metrics(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Save what is left of the training; called by Lightning."""
+        """Save the rest of the training; called by Lightning."""
         self._save_metrics(trainer)
         self.hook.trainer.pause()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Note what was logged before; called by Lightning."""
+        """Record values that were logged before; called by Lightning."""
         if self.hook.is_active:
             self._new_metrics(trainer)
         if trainer.state.fn != "fit":
@@ -113,11 +113,11 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     def on_validation_batch_end(
         self, _: Trainer, __: LightningModule, outputs: Any, *___: Any
     ) -> None:
-        """Capture what the batch came to; called by Lightning."""
+        """Capture the results of the batch; called by Lightning."""
         self._end(outputs)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Save what validation logged; called by Lightning."""
+        """Save the values that validation logged; called by Lightning."""
         if not trainer.sanity_checking:
             self._save_metrics(trainer)
             self.hook.trainer.pause()
@@ -140,12 +140,12 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         self._end(None)
 
     def on_exception(self, *_: Any) -> None:
-        """Hand over what is left; called by Lightning."""
+        """Hand over the remaining data; called by Lightning."""
         self.hook.trainer.pause()
 
     on_predict_end = on_exception
 
-    # How -----------------------------------------------------------------------------------------
+    # Implementation -------------------------------------------------------------------------------
 
     def _begin(self, module: LightningModule, mode: ModeKeys) -> None:
         self.hook.trainer.follow(module)
@@ -154,14 +154,14 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     def _end(self, outputs: Any) -> None:
         if self.hook.trainer.is_due("losses"):
             self.hook.trainer.record_loss(_loss_of(outputs))
-        # What the whole evaluation logs belongs to its last step.
+        # Values that the evaluation logs belong to its last step.
         self.hook.trainer.end_step(may_be_late=True)
 
     def _has_stepped(self, trainer: Trainer) -> bool:
         """Return whether the batch that ends completes a step."""
         if self.hook.trainer.has_optimizer_stepped or not trainer.optimizers:
             return True
-        # Optimisers that are not torch's are counted by Lightning.
+        # Lightning counts the steps of optimizers that are not torch's.
         return bool(trainer.global_step != self._num_optimizer_steps)
 
     def _save_metrics(self, trainer: Trainer) -> None:
@@ -169,7 +169,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
             self.hook.trainer.record_metrics_later(self._new_metrics(trainer))
 
     def _new_metrics(self, trainer: Trainer) -> dict[str, Any]:
-        """Return what was logged since the last look; Lightning keeps everything."""
+        """Return newly logged values; Lightning keeps all of them."""
         metrics = dict(trainer.callback_metrics)
         known, self._known = self._known, metrics
         return {name: value for name, value in metrics.items() if known.get(name) is not value}
@@ -180,7 +180,7 @@ def _loss_of(outputs: Any) -> Any:
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Add a callback to each Trainer of this process that trains, if it has none."""
+    """Add a callback to each Trainer in this process that trains and has none."""
 
     def add(args: tuple[Any, ...], _: dict[str, Any]) -> None:
         trainer: Trainer = args[0]

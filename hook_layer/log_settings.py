@@ -1,7 +1,7 @@
-"""What the original's environment variables say of the log: how much, and into which file.
+"""Applies the original's environment variables for the log level and the log file.
 
-All of it goes through Python's `logging`, under the name `stepwatch`; without these variables the
-training script alone decides what is seen of it.
+Stepwatch logs with Python's `logging`, under the name `stepwatch`. Without these variables, only
+the training script configures its output.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LEVELS: Final = {
 
 
 def apply_log_settings(environ: Mapping[str, str] = os.environ) -> None:
-    """Apply `SMDEBUG_LOG_LEVEL` and `SMDEBUG_LOG_PATH`, where they are set.
+    """Apply `SMDEBUG_LOG_LEVEL` and `SMDEBUG_LOG_PATH`, if they are set.
 
     Raises:
-        HookConfigurationError: The level is none.
+        HookConfigurationError: The level is invalid.
     """
     log = logging.getLogger("stepwatch")
     level = environ.get("SMDEBUG_LOG_LEVEL", "").strip().lower()

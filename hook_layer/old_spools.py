@@ -1,4 +1,4 @@
-"""Reports files that earlier runs, which were killed, left on local disk."""
+"""Reports files that earlier, killed runs left on local disk."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MAX_FOUND: Final = 10
 
 
 def report_old_spools(target: SpoolTarget, parent: str | None) -> None:
-    """Log which spools of a trial and worker nobody delivers.
+    """Log undelivered spools of a trial and worker.
 
     Args:
-        target: The trial and worker; the run may be another one.
-        parent: Folder that spools are made in; None: the system's one for temporary files.
+        target: The trial and worker; the run may differ.
+        parent: Folder of the spools; None: the system's folder for temporary files.
 
     Raises:
         OSError: The folder cannot be read.
@@ -52,7 +52,7 @@ def _waiting(target: SpoolTarget, parent: str) -> Iterator[str]:
     for path in sorted(names):
         try:
             spool = SpoolFolder.open(path)
-        except (OSError, ValueError, SpoolInUseError):  # somebody's, or in use
+        except (OSError, ValueError, SpoolInUseError):  # of another user, or in use
             continue
         try:
             is_ours = (spool.target.uri, spool.target.worker) == (target.uri, target.worker)

@@ -1,4 +1,4 @@
-"""The collection of what optimisers keep, apart from weights and biases of the same names."""
+"""Separates optimizer variables from weights and biases with similar names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WITHOUT_BOTH: Final = f"^(?!gradient|{_NAME}/)"
 
 
 def keep_apart(manager: CollectionManager) -> None:
-    """Keep the collections apart, if the one of the optimisers is asked for by its name."""
+    """Exclude optimizer variables from `weights` and `biases` if their collection is requested."""
     if _NAME not in manager.include and _NAME not in manager.collections:
         return
     for name in (CollectionKeys.WEIGHTS, CollectionKeys.BIASES):

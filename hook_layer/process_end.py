@@ -1,4 +1,4 @@
-"""Closing hooks when the process ends, without keeping them alive until then."""
+"""Closes hooks at process exit, without keeping them alive until then."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PRIORITY: Final = 100
 
 
 class Closable(Protocol):
-    """What is closed when the process ends."""
+    """An object that is closed at process exit."""
 
     def close(self) -> None:
-        """Finish."""
+        """Close the object."""
         ...
 
 
@@ -40,11 +40,10 @@ def at_process_end(call: Callable[[], None]) -> Callable[[], None]:
 
 
 class ProcessEnd:
-    """Closes an object when the process ends, if it is alive then.
+    """Closes an object at process exit, if it still exists.
 
-    An object that dies before says what is left to do: that is done when the process ends, not
-    or when `finish_left` is called, not where the garbage collector happened to run, for there no
-    lock may be taken.
+    An object that is deleted before leaves a function with the remaining work. It runs at process
+    exit or in `finish_left`, never during garbage collection, where taking a lock could deadlock.
 
     Args:
         owner: The object; only weakly held.
@@ -80,12 +79,12 @@ class ProcessEnd:
             self._rest()
 
     def leave(self, rest: Callable[[], None]) -> None:
-        """Note what is left to do of an object that dies."""
+        """Store the remaining work of an object that is being deleted."""
         self._rest = rest
         self._left.append(self)
 
     @classmethod
     def finish_left(cls) -> None:
-        """Do at once what is left to do of objects that have died."""
+        """Do the remaining work of deleted objects now."""
         while cls._left:
             cls._left.pop().run()

@@ -1,4 +1,4 @@
-"""Which ranks of a distributed run write."""
+"""Selects the ranks of a distributed run that write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["WHO_WRITES", "writing_ranks"]
 
 WHO_WRITES: Final = ("one", "all", "auto")
-"""`one`: rank 0. `all`: every rank. `auto`: values of rank 0, and statistics of several ranks."""
+"""`one`: rank 0. `all`: every rank. `auto`: values of rank 0, statistics of several ranks."""
 _MOST_WRITERS: Final = 16
 _ONE_IN: Final = 16
 
@@ -19,8 +19,8 @@ def writing_ranks(who: str, size: int, groups: Iterable[int] = ()) -> tuple[int,
     Args:
         who: One of `WHO_WRITES`.
         size: Number of ranks.
-        groups: A rank of each pipeline stage and shard group, as far as they are known. Beyond 16
-            ranks `auto` chooses these, rank 0, the last rank, and one rank in 16.
+        groups: One rank of each known pipeline stage and shard group. With more than 16 ranks,
+            `auto` selects these, rank 0, the last rank, and one rank in 16.
     """
     if who == "one":
         return (0,)

@@ -23,7 +23,7 @@ from hook_layer.errors import nearest
 __all__ = ["Reduction", "ReductionConfig", "reduce_array"]
 
 Reduction = tuple[str, bool]
-"""Name of a reduction (`mean`, `l2`, ...), and whether it is of the absolute values."""
+"""Name of a reduction (`mean`, `l2`, ...), and whether it applies to absolute values."""
 
 _MEDIAN: Final = "median"
 _REDUCTIONS: Final = ("min", "max", "mean", _MEDIAN, "std", "variance", "sum", "prod")
@@ -41,23 +41,22 @@ _FIELDS: Final = ("reductions", *_FLAGS, _LIMIT)
 
 
 class ReductionConfig:
-    """Which reductions are stored for a tensor, and whether its value is.
+    """Selects the stored reductions of a tensor, and whether its value is stored.
 
     Args:
         reductions: Of `min max mean median std variance sum prod`. The original documents the
-            median and refuses it.
+            median but rejects it.
         abs_reductions: The same, of the absolute values.
         norms: Of `l1 l2`.
         abs_norms: The same, of the absolute values.
         save_raw_tensor: Whether the value itself is stored too. With no reductions and False, only
             the statistics that every index file carries are stored.
         save_shape: Whether the shape is stored (tensors with statistics always have one).
-        raw_max_elements: Of a tensor with more elements than this, the first rows that have no more
-            are stored, and everything else is of the whole; None for no such limit. The original
-            has none.
+        raw_max_elements: Maximum stored elements: a larger value is cut to its first rows, but
+            reductions and statistics cover the whole tensor. None for no limit, as in the original.
 
     Raises:
-        HookConfigurationError: A name is unknown, a flag no boolean, or the limit no whole number.
+        HookConfigurationError: A name is unknown, a flag not boolean, or the limit not an integer.
     """
 
     def __init__(  # noqa: PLR0917 - the original's arguments
@@ -81,12 +80,12 @@ class ReductionConfig:
         self.raw_max_elements = None if limit is None else as_integer(_LIMIT, limit, minimum=0)
 
     def requested(self) -> list[Reduction]:
-        """Return the reductions in the order in which they are stored."""
+        """Return the reductions in the order of storage."""
         plain = [(name, False) for name in (*self.reductions, *self.norms)]
         return plain + [(name, True) for name in (*self.abs_reductions, *self.abs_norms)]
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields as the collections file has them."""
+        """Return the fields in the format of the collections file."""
         names = [
             *self.reductions,
             *(f"{name}{_NORM_SUFFIX}" for name in self.norms),
@@ -102,7 +101,7 @@ class ReductionConfig:
         return members if limit is None else {**members, _LIMIT: limit}
 
     def to_file_dict(self) -> dict[str, Any]:
-        """Return `to_json_dict()` without what the original would refuse the file for."""
+        """Return `to_json_dict()` without fields that would make the original reject the file."""
         members = self.to_json_dict()
         members.pop(_LIMIT, None)
         names = str(members["reductions"]).split(",")
@@ -115,12 +114,12 @@ class ReductionConfig:
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any] | None) -> ReductionConfig | None:
-        """Build from `{"reductions": "mean,abs_l2_norm", "save_raw_tensor": ...}`; None gives None.
+        """Parse `{"reductions": "mean,abs_l2_norm", "save_raw_tensor": ...}`; None gives None.
 
-        Norms may be spelled `l2` or `l2_norm`; the flags may be strings, as SageMaker passes them.
+        Norms may be `l2` or `l2_norm`. Flags may be strings, as from SageMaker.
 
         Raises:
-            HookConfigurationError: An unknown key or reduction.
+            HookConfigurationError: A key or reduction is unknown.
         """
         if params is None:
             return None
@@ -147,7 +146,7 @@ class ReductionConfig:
 
     @classmethod
     def from_json(cls, json_str: str) -> ReductionConfig | None:
-        """Build from the string that `to_json` gives."""
+        """Create from the result of `to_json`."""
         return cls.from_dict(load_json("json_str", json_str))
 
     def __eq__(self, other: object) -> bool:
@@ -164,11 +163,11 @@ class ReductionConfig:
 def reduce_array(array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
     """Reduce an array to one value, by numpy's definitions (std and variance divide by n).
 
-    The l2 norm is the one of the flattened array, whatever the number of dimensions.
+    The l2 norm is that of the flattened array.
 
     Args:
         array: Values, [...].
-        reduction: Which one.
+        reduction: The reduction.
 
     Returns:
         The value, [] (0-d).

@@ -1,4 +1,4 @@
-"""What a hook did so far, and what that cost."""
+"""Reports what a hook has done so far, and how long that took."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["HookReport"]
 
 @dataclass(frozen=True)
 class HookReport:
-    """What a hook did so far.
+    """Results of a hook so far.
 
     Attributes:
         steps_seen: Steps of training in this process, saved or not.
-        late_tensors: Tensors that came after their step had been handed over and are not saved.
-        errors: Errors by part of the hook; `tensors` counts those that cost one tensor each.
-        writer: What became of the saved steps.
-        training_s: Time that the training thread spent in the hook, seconds, waiting included; what
-            `close` takes is no part of it.
-        close_s: Time that `close` took, seconds.
+        late_tensors: Tensors that arrived after their step was handed over, and are not saved.
+        errors: Errors by part of the hook; `tensors` counts tensors that could not be captured.
+        writer: Results of the writer.
+        training_s: Time that the training thread spent in the hook, including waits but not
+            `close`, seconds.
+        close_s: Duration of `close`, seconds.
         training_run: How often the training was resumed before this process.
-        cut: Tensors that are stored with their first rows only; see `max_step_bytes`.
+        cut: Tensors whose values are cut; see `max_step_bytes`.
     """
 
     steps_seen: int = 0
@@ -38,17 +38,17 @@ class HookReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every step that was to be saved is stored, or waits to be in this process."""
+        """Whether every step to save is stored, or waits to be stored in this process."""
         is_left = self.close_s > 0 and self.writer.steps_in_spool > 0
         return not self.writer.steps_lost and not is_left
 
     @property
     def training_s_per_step(self) -> float:
-        """Time that the training thread spent in the hook, seconds a step; 0 before the first."""
+        """Time that the training thread spent in the hook, seconds per step; 0 before the first."""
         return self.training_s / self.steps_seen if self.steps_seen else 0.0
 
     def __str__(self) -> str:
-        """Return the account as a few lines for people; what did not happen is left out."""
+        """Return a short report for people, without zero values."""
         writer = self.writer
         size = f", {_amount(writer.bytes_written)}" if writer.bytes_written else ""
         per_step_ms = 1000 * self.training_s_per_step
@@ -89,7 +89,7 @@ def _counts(*facts: tuple[str, int]) -> str:
 
 
 def _amount(num_bytes: int) -> str:
-    """Return an amount of memory for people."""
+    """Return a readable amount of memory."""
     amount, units = float(num_bytes), ["GiB", "MiB", "KiB", "bytes"]
     while amount >= 1024 and len(units) > 1:  # noqa: PLR2004
         amount /= 1024

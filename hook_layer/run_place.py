@@ -1,4 +1,4 @@
-"""Where one run is stored: a folder that no other run writes to."""
+"""Determines the folder of a run, which no other run writes to."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _MAX_ERROR_CHARACTERS: Final = 500
 
 
 class RunPlace:
-    """The folder of a run, and the run's entry in the session that its process belongs to.
+    """The folder of a run, and the run's entry in the session of its process.
 
-    A hook whose folder is the session's writes to a folder of its own inside it. Any other hook
-    writes to the folder that it was given, or to the next free one if another process writes there.
+    If the hook's folder is the session's, the run gets a subfolder. Otherwise it uses the given
+    folder, or the next free one if another process writes there.
 
     Args:
-        targets: Where the hook was asked to write.
-        job: The job that it runs in.
-        give_way: Method that ends the writing, called when a newer hook of this process claims the
-            folder; known weakly.
+        targets: Where the hook should write.
+        job: Its job.
+        give_way: Stops the writing when a newer hook of this process claims the folder; referenced
+            weakly.
 
     Attributes:
         targets: Where the run is written.
-        job: The job, named after the folder where nothing else names it.
+        job: The job; the folder is the fallback for its name.
     """
 
     def __init__(
@@ -54,27 +54,27 @@ class RunPlace:
 
     @property
     def is_in_session(self) -> bool:
-        """Whether the hook is to write to a folder of its own inside that of the session."""
+        """Whether the run gets a subfolder of the session's folder."""
         return self._notes is not None and self.targets.out.uri == self._notes.root
 
     @property
     def stop_request(self) -> StopFile | None:
-        """What asks every run of the session to stop; None outside of a session."""
+        """The stop request for every run of the session; None outside of a session."""
         return None if self._notes is None else self._notes.stop_request
 
     def process_trains(self) -> None:
-        """Note that this process trains, whether or not it writes."""
+        """Record that this process trains, even if it does not write."""
         if self._notes is not None:
             self._notes.process_trains()
 
     def take(self, start: Callable[[], RunStart]) -> RunStart:
-        """Find a folder for a run that begins, and return the start with the folder in it.
+        """Find a folder for a new run, and return its start, which names the folder.
 
         Args:
-            start: Returns where the run begins, once the folder is known that it may resume in.
+            start: Returns where the run begins; called when the folder to resume from is known.
 
         Returns:
-            A refused start where the session was stopped or watches no further run.
+            A refused start if the session was stopped or watches no further run.
         """
         notes = self._notes
         if notes is None:
@@ -110,11 +110,11 @@ class RunPlace:
             self.job = replace(self.job, training_job_name=job_name_of(root))
 
     def leave(self, wait: Callable[[float], object]) -> None:
-        """Free the folder though something still has to be written; see `FolderClaim.leave`."""
+        """Release the folder while data is still being written; see `FolderClaim.leave`."""
         self._claim.leave(wait)
 
     def end(self, end: str = "Completed", details: str | None = None) -> None:
-        """Free the folder, and note in the session how the run ended."""
+        """Release the folder, and record the end of the run in the session."""
         self._claim.release()
         run, self._run = self._run, None
         if run is None or self._notes is None:

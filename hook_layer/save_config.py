@@ -1,4 +1,4 @@
-"""When a collection is saved: every n steps, between steps, and at listed steps; per mode."""
+"""Defines when a collection is saved: every n steps, in a range, and at listed steps; per mode."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _FIELDS: Final = ("save_interval", "save_steps", "start_step", "end_step")
 class SaveConfigMode:
     """When to save in one mode.
 
-    A step is saved if it is listed in `save_steps`, or if it lies in `[start_step, end_step)` and
-    `save_interval` divides it. Steps are counted per mode.
+    A step is saved if it is in `save_steps`, or if it is in `[start_step, end_step)` and divisible
+    by `save_interval`. Steps are counted per mode.
 
     Args:
-        save_interval: Save every so many steps (default 500).
+        save_interval: Interval between saved steps (default 500).
         start_step: First step for the interval (default 0).
-        end_step: First step that the interval no longer saves (default: never); 0: it saves none.
-        save_steps: Steps that are saved in any case.
+        end_step: End of the range, exclusive (default: no end); 0: an empty range.
+        save_steps: Additional steps to save.
 
     Raises:
-        HookConfigurationError: A value is no integer, out of range, or no step is in the range.
+        HookConfigurationError: A value is not an integer, out of range, or the range has no step.
     """
 
     __slots__ = ("_listed", "end_step", "save_interval", "save_steps", "start_step")
@@ -78,7 +78,7 @@ class SaveConfigMode:
         return step_num % self.save_interval == 0
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields as the collections file has them."""
+        """Return the fields in the format of the collections file."""
         return {
             "save_interval": self.save_interval,
             "save_steps": list(self.save_steps),
@@ -90,10 +90,11 @@ class SaveConfigMode:
     def from_dict(
         cls, params: Mapping[str, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfigMode | None:
-        """Build from a mapping of the four fields; None gives None.
+        """Create from a mapping of the four fields; None gives None.
 
         Raises:
-            HookConfigurationError: `params` is no mapping, has an unknown field, or a bad value.
+            HookConfigurationError: `params` is no mapping, or has an unknown field or invalid
+                value.
         """
         if params is None:
             return None
@@ -119,12 +120,12 @@ class SaveConfigMode:
 class SaveConfig:
     """When to save, for every mode.
 
-    Either the same for all modes, through the four plain arguments, or `mode_save_configs` with one
-    `SaveConfigMode` a mode; modes that it lacks take the hook's default, and the four arguments
-    have no effect then.
+    Pass either the four plain arguments, for all modes, or `mode_save_configs` with one
+    `SaveConfigMode` per mode. Missing modes use the hook's default, and the four arguments then
+    have no effect.
 
     Raises:
-        HookConfigurationError: A key is no mode, a value no `SaveConfigMode`, or a number is bad.
+        HookConfigurationError: A mode, a `SaveConfigMode` or a number is invalid.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class SaveConfig:
         """Return the configuration of a mode.
 
         Raises:
-            HookConfigurationError: This mode was not given, and no default was merged in.
+            HookConfigurationError: This mode is missing, and no default was merged.
         """
         config = self.mode_save_configs[mode]
         if config is None:
@@ -176,14 +177,14 @@ class SaveConfig:
         return self.get_save_config(mode).should_save_step(step_num)
 
     def merge_default_save_config(self, default_save_config: SaveConfig) -> None:
-        """Fill the modes that were not given from `default_save_config`."""
+        """Fill missing modes from `default_save_config`."""
         for mode, config in self.mode_save_configs.items():
             if config is None:
                 default = default_save_config.mode_save_configs[mode]
                 self.mode_save_configs[mode] = default or SaveConfigMode()
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return one entry per mode name, as the collections file has them."""
+        """Return one entry per mode name, in the format of the collections file."""
         return {
             mode.name: config.to_json_dict() if config else None
             for mode, config in self.mode_save_configs.items()
@@ -197,10 +198,10 @@ class SaveConfig:
     def from_dict(
         cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfig | None:
-        """Build from a mapping of modes (or their names) to configurations (or dicts).
+        """Create from a mapping of modes (or their names) to configurations (or dicts).
 
         Raises:
-            HookConfigurationError: It is none.
+            HookConfigurationError: The mapping is invalid.
         """
         if params is None:
             return None
@@ -213,12 +214,12 @@ class SaveConfig:
 
     @classmethod
     def from_json(cls, json_str: str) -> SaveConfig | None:
-        """Build from the string that `to_json` gives."""
+        """Create from the result of `to_json`."""
         return cls.from_dict(load_json("json_str", json_str))
 
     @classmethod
     def parse(cls, obj: object) -> SaveConfig:
-        """Build from None, a SaveConfig, a SaveConfigMode, or a mapping of modes.
+        """Create from None, a SaveConfig, a SaveConfigMode, or a mapping of modes.
 
         Raises:
             HookConfigurationError: `obj` is something else.

@@ -1,8 +1,8 @@
-"""Messages between the processes of one watched command: small files in their own folder.
+"""Messages between the processes of one watched command: small files in a folder.
 
-The command may be anything that starts Python in the end: a shell script, a launcher, a search that
-trains in a pool. Each training that begins takes the next number here and so becomes a run of the
-session. Anyone who watches the command reads which runs there are, and asks all of them to stop.
+The command may be anything that eventually starts Python: a shell script, a launcher, a search that
+trains in a pool. Each new training takes the next number here, and becomes a run of the session.
+The watcher of the command reads the runs, and can ask all of them to stop.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = [
 logger = logging.getLogger("stepwatch")
 
 NOTES_VARIABLE: Final = "STEPWATCH_RUN_NOTES"
-"""Variable that names the folder."""
+"""Variable with the folder."""
 FRAMEWORKS_FILE: Final = "frameworks"
-"""Names of the packages that train, for a Python in which this package is not installed."""
+"""Names of packages for training, for Python environments without this package."""
 LACKING_FILE: Final = "lacking"
-"""Such a Python, once it imported one of these."""
+"""Path of such a Python that imported one of these packages."""
 
 _SESSION_FILE: Final = "session"
 _IMPORTED: Final = "imported-"
@@ -57,7 +57,7 @@ _RUN: Final = re.compile(r"run-([1-9][0-9]*)")
 
 
 def is_watched() -> bool:
-    """Return whether `stepwatch run` watches this process, and so prints each finding itself."""
+    """Return whether `stepwatch run` watches this process, and so prints findings itself."""
     return bool(os.environ.get(NOTES_VARIABLE))
 
 
@@ -68,11 +68,11 @@ def now_text() -> str:
 
 @dataclass(frozen=True)
 class NotedRun:
-    """A run as the notes know it.
+    """A run in the notes.
 
     Attributes:
         run: The run.
-        is_over: Whether it has ended, or its process has.
+        is_over: Whether the run or its process has ended.
     """
 
     run: SessionRun
@@ -83,7 +83,7 @@ class SessionNotes:
     """The notes of one session."""
 
     _locks: ClassVar[dict[str, FileLock]] = {}
-    """By path: held until the run or the process ends, however it ends."""
+    """Locks by path; held until the run or the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,13 +93,13 @@ class SessionNotes:
     def make(
         cls, folder: Path, frameworks: Iterable[str], *, root: str = "", max_runs: int = 1
     ) -> SessionNotes:
-        """Return the notes in a new folder.
+        """Create the notes in a new folder.
 
         Args:
             folder: The folder.
-            frameworks: Names of the packages that train.
-            root: URI of the session, ending in "/"; each run gets a folder in it.
-            max_runs: How many runs are watched.
+            frameworks: Names of packages for training.
+            root: URI of the session, ending in "/"; each run gets a subfolder.
+            max_runs: Maximum number of watched runs.
         """
         folder.mkdir()
         (folder / FRAMEWORKS_FILE).write_text("\n".join(frameworks))
@@ -114,22 +114,22 @@ class SessionNotes:
 
     @property
     def root(self) -> str:
-        """URI of the session, ending in "/"; empty where there is none."""
+        """URI of the session, ending in "/"; empty if there is none."""
         return str(self._session.get("Root", ""))
 
-    # What watched processes say ------------------------------------------------------------------
+    # Written by watched processes -----------------------------------------------------------------
 
     def imported(self, framework: str) -> None:
-        """Note that a package that trains was imported."""
+        """Record that a package for training was imported."""
         with suppress(OSError):
             (self._folder / (_IMPORTED + framework)).touch(exist_ok=False)
 
     def process_trains(self) -> None:
-        """Note that this process trains, until it ends."""
+        """Record that this process trains, until it ends."""
         path = self._folder / f"{_TRAINING}{os.getpid()}"
         if str(path) not in self._locks:
             with suppress(OSError):
-                path.unlink(missing_ok=True)  # of a process that had this number before
+                path.unlink(missing_ok=True)  # of an earlier process with this id
                 self._create(path.name, b"")
 
     def begin_run(self, run_id: str, started_at: str, uri: str | None = None) -> SessionRun | None:
@@ -137,11 +137,11 @@ class SessionNotes:
 
         Args:
             run_id: The run's id.
-            started_at: When it begins, ISO 8601 in UTC.
-            uri: The trial's root, where it is not a folder of the session's own.
+            started_at: Start, ISO 8601 in UTC.
+            uri: The trial's root, if it is outside of the session's folder.
 
         Returns:
-            The run; None where as many are watched as may be, or the notes are gone.
+            The run; None if the maximum of watched runs is reached, or the notes were removed.
         """
         try:
             program = _program()
@@ -162,12 +162,12 @@ class SessionNotes:
         return None
 
     def note_reason(self, reason: str) -> None:
-        """Note why nothing is captured of this process."""
+        """Record why nothing of this process is captured."""
         with suppress(OSError):
             self._replace(f"{_REASON}{os.getpid()}", reason.encode())
 
     def end_run(self, name: str, end: str, details: str | None = None) -> None:
-        """Note how a run of this process has ended; the process may continue."""
+        """Record the end of a run of this process; the process may continue."""
         said = {"EndedAt": now_text(), "End": end, "Details": details}
         with suppress(OSError):
             self._replace(f"{name}{_ENDED}", json.dumps(said).encode())
@@ -177,30 +177,30 @@ class SessionNotes:
 
     @property
     def stop_request(self) -> StopFile | None:
-        """Why no run of this session trains any more; None while they may."""
+        """Request to stop all runs of this session; None without one."""
         try:
             return parse_stop_file((self._folder / STOP_FILE).read_bytes(), file=STOP_FILE)
         except (OSError, JobFileError):
             return None
 
-    # What the watcher says and reads -------------------------------------------------------------
+    # Written and read by the watcher --------------------------------------------------------------
 
     def request_stop(self, request: StopFile) -> None:
-        """Let no run of this session train any more.
+        """Stop all runs of this session.
 
         Raises:
-            OSError: It cannot be noted.
+            OSError: The request cannot be written.
         """
         self._replace(STOP_FILE, replace(request, run_id=None).encode())
 
     @property
     def frameworks(self) -> list[str]:
-        """Names of the packages that train and were imported."""
+        """Names of imported packages for training."""
         return sorted(path.name[len(_IMPORTED) :] for path in self._folder.glob(f"{_IMPORTED}*"))
 
     @property
     def imported_at(self) -> float | None:
-        """When the first of them was imported, seconds since 1970; None for none."""
+        """Time of the first such import, seconds since 1970; None without any."""
         with suppress(OSError):
             times = (path.stat().st_mtime for path in self._folder.glob(f"{_IMPORTED}*"))
             return min(times, default=None)
@@ -208,7 +208,7 @@ class SessionNotes:
 
     @property
     def reason(self) -> str | None:
-        """Why nothing is captured, as a process said; None if none did."""
+        """Why nothing is captured, as reported by a process; None without a report."""
         for path in sorted(self._folder.glob(f"{_REASON}*")):
             with suppress(OSError, UnicodeDecodeError):
                 return path.read_text(encoding="utf-8")[:4096]
@@ -216,7 +216,7 @@ class SessionNotes:
 
     @property
     def lacking(self) -> str | None:
-        """A Python that imported one, and in which this package is not installed."""
+        """A Python that imported a package for training but lacks this package; or None."""
         try:
             return (self._folder / LACKING_FILE).read_text()[:4096]
         except (OSError, UnicodeDecodeError):
@@ -224,21 +224,21 @@ class SessionNotes:
 
     @property
     def trainings(self) -> list[int]:
-        """Ids of the processes that train and have not ended."""
+        """Ids of running processes that train."""
         paths = sorted(self._folder.glob(f"{_TRAINING}*"))
         return [int(path.name[len(_TRAINING) :]) for path in paths if is_locked(path)]
 
     @property
     def runs(self) -> list[NotedRun]:
-        """The runs in the order in which they began."""
+        """The runs in order of their start."""
         return [run for path in self._run_paths() if (run := self._noted(path)) is not None]
 
     @property
     def num_not_watched(self) -> int:
-        """How many more runs began than are watched."""
+        """Number of further runs that are not watched."""
         return sum(path.stat().st_size for path in self._folder.glob(f"{_UNWATCHED}*"))
 
-    # How -----------------------------------------------------------------------------------------
+    # Implementation -------------------------------------------------------------------------------
 
     @property
     def _session(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class SessionNotes:
     def _noted(self, path: Path) -> NotedRun | None:
         try:
             content = _read(path)
-            is_over = HAS_LOCKS and not is_locked(path)  # read before what it says of the end
+            is_over = HAS_LOCKS and not is_locked(path)  # before the end is read
             ended = _read(_ended_path(path)) if _ended_path(path).exists() else {}
             run = SessionRun.from_json(
                 {**content, **ended}, Document(path.name, SessionFileError), ""
@@ -266,22 +266,22 @@ class SessionNotes:
         return NotedRun(run, is_over or bool(ended))
 
     def _num_ended(self, program: list[str]) -> int:
-        """Return how many processes of the same program trained and have ended."""
+        """Return the number of ended processes that trained with the same program."""
         processes = set()
         for path in self._run_paths():
             content = _read(path)
-            # This process may have ended a run and train again; a run that it left is from before
-            # it replaced its program by `exec`.
+            # This process may have ended a run and train again. A run without an end is from before
+            # `exec` replaced the program of this process.
             is_ours = content["Process"] == os.getpid() and _ended_path(path).exists()
             if content[_PROGRAM] == program and not is_ours and not is_locked(path):
                 processes.add(content["Process"])
         return len(processes)
 
     def _create(self, name: str, content: bytes) -> bool:
-        """Make a file that nobody sees before it is whole and locked; False if there is one.
+        """Create a file atomically, with content and lock; return False if it exists.
 
         Raises:
-            OSError: It cannot be made, or there are no locks on this file system.
+            OSError: It cannot be created, or this file system has no locks.
         """
         path = self._folder / name
         hidden = path.with_name(f".{name}-{os.getpid()}-{threading.get_ident()}")
@@ -318,7 +318,7 @@ def _ended_path(run: Path) -> Path:
 
 
 def _program() -> list[str]:
-    """Return what makes a process the same program again; each process of a pool is its own."""
+    """Return the identity of this process's program; processes of a pool have their own."""
     processes: Any = sys.modules.get("multiprocessing.process")
     is_of_pool = processes is not None and processes.parent_process() is not None
     return [*sys.orig_argv, *([str(os.getpid())] if is_of_pool else [])]

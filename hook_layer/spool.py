@@ -1,14 +1,13 @@
-"""Deliver what a training left in its spool because the store was away.
+"""Deliver data that a training left in its spool because the store was unavailable.
 
 python -m hook_layer.spool FOLDER [--to URI]
 
-Steps are stored in their order, one at a time, and removed from the spool once they are; the end
-marker comes last, when nothing else is left, and then the folder is removed. What fails stays: the
-command can be given again.
+Steps are stored in order, one at a time, and removed from the spool afterwards. The end marker
+comes last, and then the folder is removed. Data that fails stays: you can run the command again.
 
 **The command overwrites no file of a run that was resumed since.** Such a run numbers its steps
-from where it resumed, and its files name the numbers that never come. So the first step that the
-run saved again or gave up, and all later ones, stay in the spool.
+from where it resumed, and its files list the numbers of lost steps. So the first step that the run
+saved again or gave up, and all later ones, stay in the spool.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ _MAX_FOREIGN_FILES: Final = 100
 
 
 class ForeignRunError(RuntimeError):
-    """Where the files belong is another run by now."""
+    """The destination contains another run."""
 
 
 @dataclass
 class Delivered:
-    """What was delivered.
+    """Results of a delivery.
 
     Attributes:
-        steps: Number of steps.
-        files: Number of other files.
-        has_end_marker: Whether the end marker was among them.
-        steps_left: Number of steps that stay, since the store holds newer ones.
+        steps: Number of delivered steps.
+        files: Number of other delivered files.
+        has_end_marker: Whether the end marker was delivered.
+        steps_left: Number of steps that stay, because the store has newer ones.
         files_left: Number of other files that stay for the same reason.
-        reason: Why they stay, None if nothing does.
+        reason: Why they stay; None if all is delivered.
     """
 
     steps: int = 0
@@ -57,10 +56,10 @@ class Delivered:
 
 
 def deliver(spool: SpoolFolder, store: Store, delivered: Delivered) -> None:
-    """Store what is in a spool, and remove it from there; the folder, too, when it is empty.
+    """Store the content of a spool and remove it there; remove the empty folder.
 
     Raises:
-        ForeignRunError: The store holds the files of another run.
+        ForeignRunError: The store contains another run.
         StorageError: The store failed.
         FormatError: A file in the spool is damaged.
     """
@@ -104,7 +103,7 @@ def _deliver_steps(spool: SpoolFolder, store: Store, delivered: Delivered) -> No
 
 
 class _NewerSteps:
-    """The index files that a store holds of the worker and run of a spool, from some step on."""
+    """Index files in the store from a spool's worker and run, from a step on."""
 
     def __init__(self, store: Store, target: SpoolTarget) -> None:
         self._store = store
@@ -113,13 +112,13 @@ class _NewerSteps:
         self._next: tuple[str, IndexFile] | None = None
 
     def objection(self, number: int, files: StepFiles) -> str | None:
-        """Return why a step must not be stored; None: it may be.
+        """Return why a step must not be stored; None if it may be.
 
-        Steps come in their order.
+        Call this in the order of the steps.
         """
         key = files.index_key
         if self._found is None:
-            # Behind what sorts right before the key itself.
+            # The greatest key that sorts before the key itself.
             self._found = self._index_files(after=key[:-1])
             self._next = next(self._found, None)
         while self._next is not None and self._next[0] < key:
@@ -157,7 +156,7 @@ class _NewerSteps:
 
 
 def _content(index: IndexFile) -> bytes:
-    """Return what must be equal in two files of one step: all but what was lost before it."""
+    """Return the part that two files of one step share: all except the number of lost steps."""
     return replace(index, skipped=None).encode()
 
 
@@ -165,11 +164,11 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     """Run the command.
 
     Args:
-        arguments: Arguments of the command line; None: those of this process.
+        arguments: Command-line arguments; None: those of this process.
         out: Output stream of the report.
 
     Returns:
-        Exit status: 0 when all was delivered, else 1.
+        Exit status: 0 if everything was delivered, else 1.
     """
     parser = argparse.ArgumentParser(
         prog="python -m hook_layer.spool",
@@ -212,10 +211,10 @@ def _left_out(delivered: Delivered, folder: str) -> str:
 
 
 def _is_run_there(store: Store, run_id: str) -> bool:
-    """Return whether the store has the run's `job.json`; refuse to mix the files of two runs.
+    """Return whether the store has the run's `job.json`; never mix the files of two runs.
 
     Raises:
-        ForeignRunError: The store's `job.json` is of another run.
+        ForeignRunError: The store's `job.json` belongs to another run.
     """
     found = run_in(store)
     if found is None:

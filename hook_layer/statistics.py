@@ -1,17 +1,16 @@
-"""The summary of a tensor that goes into the index: its definition, and how it is computed.
+"""Defines and computes the statistics of a tensor in the index.
 
-One row of `STATISTICS_COLUMNS` per tensor: `size`, `nan` and `inf` count elements; the others are
-of the finite elements, with `std` of the population.
+One row of `STATISTICS_COLUMNS` per tensor: `size`, `nan` and `inf` count elements; the others cover
+the finite elements, with the population `std`.
 
-Short arrays are computed many at a time, in float64. A long array is read once from memory, in
-chunks that stay in the cache while all reductions run over them. Its sums are float32 within rows
-of 1,024 elements and float64 beyond, so the error of a mean is below 1e-7 of the mean absolute
-value. What neither does well is done again in float64 and several passes: NaN and Inf among the
-elements, squares that overflow or vanish, and a std that would be the difference of two nearly
-equal numbers.
+Short arrays are computed together, in float64. A long array is read once from memory, in chunks
+that stay in the cache during all reductions. Its sums are float32 within rows of 1,024 elements and
+float64 beyond, so the error of a mean is below 1e-7 of the mean absolute value. Difficult arrays
+are computed again in float64 with several passes: those with NaN or Inf, with squares that overflow
+or underflow, or with a std that suffers from cancellation.
 
-All of this runs in one thread. BLAS and OpenMP would divide long vectors among theirs, which then
-wait for each other on cores that training keeps busy; batches of short products stay in one.
+All of this runs in one thread. BLAS and OpenMP would divide long vectors among their threads, which
+then wait for each other on cores that training uses; batches of short products use one thread.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ __all__ = [
 ]
 
 Chunks: TypeAlias = Callable[[], Iterable[NDArray[Any]]]
-"""Returns the elements of a tensor as arrays [n] of at most `CHUNK` each, anew at every call."""
+"""Returns the elements of a tensor as arrays [n] of at most `CHUNK` each, again at every call."""
 
 CHUNK: Final = 1 << 17
 _ROW: Final = 1024
-_SHORT: Final = 8192  # elements: up to here the number of calls matters, not that of elements
+_SHORT: Final = 8192  # elements; below, the number of calls dominates the time
 _NUMERIC_KINDS: Final = "fiub"
-_SHORT_BYTES: Final = 2  # types of that size have their values in float32, too
+_SHORT_BYTES: Final = 2  # types of at most this size fit into float32
 SMALLEST_SQUARED: Final = 1e-15
-"""Where the largest element is as large, squares in float32 that vanish do not count."""
-# var / mean(x^2) below which the difference of squares has lost too many digits.
+"""If the largest element is at least this, squares that underflow in float32 do not matter."""
+# Below this ratio of var and mean(x^2), the difference of squares loses too many digits.
 _CANCELLATION: Final = 0.1
 
 NO_STATISTICS: Final[tuple[float, ...]] = (math.nan,) * len(STATISTICS_COLUMNS)
-"""Row of a tensor without statistics (complex numbers, strings): only its checksum counts."""
+"""Row of a tensor without statistics (complex numbers, strings), which has only a checksum."""
 
 
 def has_statistics(dtype: np.dtype[Any]) -> bool:
@@ -69,13 +68,13 @@ def array_statistics(array: NDArray[Any]) -> tuple[float, ...]:
         array: Values, [...]; bool counts as 0 and 1.
 
     Returns:
-        One number for each of `STATISTICS_COLUMNS`; NaN where there is none.
+        One number per column of `STATISTICS_COLUMNS`; NaN if undefined.
     """
     if not has_statistics(array.dtype):
         return NO_STATISTICS
     if array.size == 1:
         return number_statistics(float(array.item()))
-    flat = array.ravel(order="K")  # any order of the elements will do
+    flat = array.ravel(order="K")  # any order of the elements
     return chunked_statistics(flat.size, lambda: _split(flat))
 
 
@@ -103,10 +102,10 @@ def segment_statistics(flat: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.f
 
     Args:
         flat: Real numbers or booleans, [n].
-        sizes: Numbers of elements of the segments; n together.
+        sizes: Numbers of elements of the segments; their sum is n.
     """
     rows = np.empty((len(sizes), len(STATISTICS_COLUMNS)))
-    first = begin = end = 0  # of the short segments that are computed together
+    first = begin = end = 0  # of short segments that are computed together
     for position, size in enumerate(sizes):
         if 0 < size <= _SHORT and end + size - begin <= CHUNK:
             end += size
@@ -124,7 +123,7 @@ def segment_statistics(flat: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.f
 
 
 def _short_segments(flat: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.float64]:
-    """Return the statistics of segments that are computed together, none of them empty."""
+    """Return the statistics of non-empty segments that are computed together."""
     lengths = np.array(sizes)
     starts = np.cumsum(lengths) - lengths
     values = flat.astype(np.float64)
@@ -149,11 +148,11 @@ def _short_segments(flat: NDArray[Any], sizes: Sequence[int]) -> NDArray[np.floa
 
 
 def chunked_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
-    """Return the statistics of a tensor that comes in pieces, of real numbers or booleans.
+    """Return the statistics of a tensor in chunks, of real numbers or booleans.
 
     Args:
         size: Number of its elements.
-        chunks: Returns them.
+        chunks: Returns the chunks.
     """
     if size == 0:
         return statistics_row(0, 0, 0)
@@ -208,18 +207,18 @@ def statistics_row(
 ) -> tuple[float, ...]:
     """Return the numbers in the order of `STATISTICS_COLUMNS`.
 
-    Without a finite element all but the counts are missing (NaN).
+    Without a finite element, all except the counts are NaN.
     """
     count = size - num_nan - num_inf
     abs_mean = l1 / count if count else math.nan
     return (float(size), float(num_nan), float(num_inf), low, high, mean, std, abs_mean, l1, l2)
 
 
-# The fast way -------------------------------------------------------------------------------------
+# Fast computation ---------------------------------------------------------------------------------
 
 
 class _Scratch(threading.local):
-    """Memory of each thread that needs some: new memory for every chunk would cost page faults."""
+    """Scratch memory per thread; allocating it for every chunk would cost page faults."""
 
     def __init__(self) -> None:
         self.float64 = np.empty(CHUNK, np.float64)
@@ -259,7 +258,7 @@ class _Sums:
             self.squares += float(rest.dot(rest))
 
     def are_sound(self) -> bool:
-        """Return whether all elements are finite, and their squares are neither Inf nor lost."""
+        """Return whether all elements are finite, and no square overflows or underflows."""
         magnitude = max(-self.low, self.high)
         return (
             math.isfinite(self.total)
@@ -274,7 +273,7 @@ def _total(values: NDArray[Any]) -> float:
 
 
 def _deviations(chunks: Chunks, mean: float) -> tuple[float, float]:
-    """Return the sums of x - mean, which is 0 but for rounding errors, and of (x - mean)^2."""
+    """Return the sums of x - mean, which is 0 except for rounding errors, and of (x - mean)^2."""
     total = squares = 0.0
     for chunk in chunks():
         values = _scratch.float64[: chunk.size]
@@ -290,13 +289,13 @@ def _split(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _computable(chunk: NDArray[Any]) -> NDArray[Any]:
-    """Return the chunk as float32 if that has its values, else as float64."""
+    """Return the chunk as float32 if that is exact, else as float64."""
     if chunk.dtype in _ones:
         return chunk
     return chunk.astype(np.float32 if chunk.dtype.itemsize <= _SHORT_BYTES else np.float64)
 
 
-# The exact way ------------------------------------------------------------------------------------
+# Exact computation --------------------------------------------------------------------------------
 
 
 def _exact_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
@@ -305,7 +304,7 @@ def _exact_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
     count = size - num_nan - num_inf
     if count == 0:
         return statistics_row(size, num_nan, num_inf)
-    # Scaled, so that neither the squares of huge values overflow nor those of tiny ones vanish.
+    # Scaling prevents overflow and underflow of squares.
     scale = max(abs(low), abs(high)) or 1.0
     total = absolute = squares = 0.0
     for chunk in chunks():
@@ -332,7 +331,7 @@ def _exact_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
 
 
 def _count_and_bound(chunks: Chunks) -> tuple[int, int, float, float]:
-    """Return the number of NaN and of Inf, and the least and greatest finite value."""
+    """Return the counts of NaN and Inf, and the minimum and maximum of finite values."""
     num_nan = num_inf = 0
     low, high = math.inf, -math.inf
     for chunk in chunks():

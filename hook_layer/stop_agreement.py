@@ -1,23 +1,22 @@
-"""Several workers stop together, before the same training step.
+"""Lets several workers stop together, before the same training step.
 
-A worker that leaves alone lets the others wait for it for ever, in the next collective operation.
-So they agree, through the key-value store that they share:
+If one worker stops alone, the others wait for it forever in the next collective operation. So they
+agree through their shared key-value store:
 
-1. Anyone who is asked to stop publishes the request; a thread of every worker looks for it.
-2. On seeing it each thread holds its worker: it publishes the number of the training step that the
-   worker has begun, and the worker promises to begin no other one until there is a decision.
-3. Once all have published, the largest of these numbers is the decision: all are behind the end of
-   that step or will get there, and stop where the next one would begin. A worker that waits in a
-   collective operation for a held one does not stand in the way, for it is its thread that answers.
+1. A worker with a stop request publishes it. A thread of every worker polls for it.
+2. The thread then holds its worker: it publishes the number of the training step that the worker
+  has begun, and the worker begins no other step before the decision.
+3. When all have published, the largest number is the decision: all workers finish that step, and
+  stop before the next one. Workers that wait in a collective operation do not block this, because
+  their threads respond.
 
-Who reads that it need not stop yet continues into the next step; so such an answer is a promise,
-too.
+A worker that is told not to stop yet continues into the next step; so this is a promise, too.
 
-There is one decision, made by an atomic operation of the store. If not all workers answer in time
-it is to train on, for all. A worker without a hook, a hook that is closed and a store that is gone
-have the same effect: nobody stops, which is logged, and training continues.
+There is a single decision, made by an atomic operation of the store. If not all workers respond in
+time, the decision is that all continue. The same happens with a worker without a hook, a closed
+hook, or an unavailable store: nobody stops, which is logged.
 
-Only training steps are counted, for workers may differ in how often they evaluate.
+Only training steps are counted, because workers may evaluate different numbers of times.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ _NOBODY: Final = "nobody"
 
 
 class KeyValueStore(Protocol):
-    """The part of a `torch.distributed.Store` that is needed; each call answers at once."""
+    """The required part of `torch.distributed.Store`; calls return at once."""
 
     def set(self, key: str, value: str) -> None:
         """Write a value."""
         ...
 
     def get(self, key: str) -> bytes:
-        """Return a value that is there."""
+        """Return an existing value."""
         ...
 
     def check(self, keys: list[str]) -> bool:
-        """Return whether all keys are there."""
+        """Return whether all keys exist."""
         ...
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        """Write a value if the key is not there (`expected` is empty); return what is there."""
+        """Write a value unless the key exists (`expected` is empty); return the current value."""
         ...
 
 
@@ -70,12 +69,12 @@ class StopGroup:
     """The workers that stop together.
 
     Attributes:
-        store: What they share.
-        key: Beginning of all keys; the same in all workers, and in no other group.
+        store: Their shared store.
+        key: Prefix of all keys; the same in all workers, and unique to the group.
         rank: This worker.
         size: Number of workers.
-        name: What the workers train; they agree only if it is the same in all.
-        is_alive: Returns whether the store may still be used.
+        name: Identifies the training; workers agree only if it is the same in all.
+        is_alive: Returns whether the store is still usable.
     """
 
     store: KeyValueStore
@@ -86,11 +85,11 @@ class StopGroup:
     is_alive: Callable[[], bool] = lambda: True
 
     def key_of(self, kind: str, rank: int | None = None) -> str:
-        """Return the key of what the group, or one worker, says."""
+        """Return the key of a value of the group, or of one worker."""
         return f"{self.key}/{kind}" if rank is None else f"{self.key}/{kind}/{rank}"
 
     def keys_of(self, kind: str) -> list[str]:
-        """Return the keys of what all workers say."""
+        """Return the keys of a value of all workers."""
         return [self.key_of(kind, rank) for rank in range(self.size)]
 
 
@@ -99,9 +98,9 @@ class StopAgreement:
 
     Args:
         group: The workers.
-        asked: Returns what asks this worker to stop, None while nothing does.
-        poll_s: Time between two looks for a request, seconds.
-        timeout_s: How long workers are held at most for a decision, seconds.
+        asked: Returns the stop request for this worker, or None.
+        poll_s: Interval of checks for a request, seconds.
+        timeout_s: Maximum time that workers are held for a decision, seconds.
     """
 
     def __init__(
@@ -127,15 +126,15 @@ class StopAgreement:
         with suppress(RuntimeError):  # the interpreter is shutting down
             self._thread.start()
 
-    # What the training thread calls --------------------------------------------------------------
+    # Called by the training thread ----------------------------------------------------------------
 
     def begin_step(self) -> StopFile | None:
-        """Begin a training step, unless it is the one before which all stop.
+        """Begin a training step, unless all workers stop before it.
 
-        Waits while the workers make their decision.
+        Waits while the workers decide.
 
         Returns:
-            The request to stop here, None where the step begins.
+            The stop request; None if the step begins.
         """
         with self._changed:
             self._wait_if_held()
@@ -146,11 +145,11 @@ class StopAgreement:
         return None
 
     def stop_now(self) -> StopFile | None:
-        """Return the request to stop once this worker has begun the last step, else None.
+        """Return the stop request if this worker has begun its last step, else None.
 
-        Waits while the workers make their decision. None promises to begin another step.
+        Waits while the workers decide. None promises to begin another step.
         """
-        if os.getpid() != self._pid:  # the lock may have been held when this process was forked
+        if os.getpid() != self._pid:  # a fork may copy a held lock
             return None
         with self._changed:
             self._wait_if_held()
@@ -160,11 +159,11 @@ class StopAgreement:
         return None
 
     def leave(self) -> None:
-        """Take no more part; the others get to know."""
+        """Leave the agreement, and notify the others."""
         self._closed.set()
 
     def close(self) -> None:
-        """Leave, and wait until the other ranks know it."""
+        """Leave, and wait until the other ranks are notified."""
         self.leave()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_S)
@@ -176,12 +175,12 @@ class StopAgreement:
     def _wait_if_held(self) -> None:
         if not self._is_held or self._promised > self._begun:
             return
-        # The thread makes a decision in time, or fails; only the store may keep it from either.
+        # The thread decides in time or fails, unless the store blocks it.
         if not self._changed.wait_for(lambda: not self._is_held, self._timeout_s + _STORE_S):
             self._is_held = False
             logger.warning("training continues, because the store of the ranks does not answer")
 
-    # What its own thread does --------------------------------------------------------------------
+    # Called by its own thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -189,7 +188,7 @@ class StopAgreement:
             request = self._awaited_request()
             if request is not None and self._all_take_part():
                 self._agree(request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, training continues
+        except Exception as error:  # noqa: BLE001 - training continues after any error
             if self._group.is_alive() and not self._closed.is_set():
                 logger.warning(
                     "the ranks can no longer agree on a stop, and training continues: %s", error
@@ -198,7 +197,7 @@ class StopAgreement:
             self._release(None)
 
     def _awaited_request(self) -> StopFile | None:
-        """Return the request that a worker published; None if one closed its hook before."""
+        """Return the request that a worker published; None if a worker closed its hook before."""
         store, key, found = self._group.store, self._group.key_of("request"), b""
         while not self._closed.wait(self._poll_s):
             if not self._group.is_alive():
@@ -220,7 +219,7 @@ class StopAgreement:
         return None
 
     def _all_take_part(self) -> bool:
-        """Wait until every worker has a hook of the same name; True once they have."""
+        """Wait until every worker has a hook of the same name; return whether they have."""
         store, has_warned = self._group.store, False
         while not store.check(self._group.keys_of("member")):
             if not has_warned:
@@ -246,7 +245,7 @@ class StopAgreement:
         return others == self._group.name
 
     def _agree(self, request: StopFile) -> None:
-        """Hold this worker until the decision is made."""
+        """Hold this worker until the decision."""
         group = self._group
         with self._changed:
             self._is_held = True

@@ -1,6 +1,6 @@
-"""The way back: `stop.json` beside the tensors asks this run to stop.
+"""Polls for `stop.json` beside the tensors, which requests a stop of this run.
 
-A background thread looks for the file; the training loop only reads a flag.
+A background thread polls for the file; the training loop only reads a flag.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ DEFAULT_STOP_POLL_S: Final = 5.0
 
 
 class StopSignal:
-    """Looks for a `stop.json` that means this run.
+    """Polls for a `stop.json` that applies to this run.
 
-    A file with another RunId is not for us. One without a RunId counts unless it was there before
+    A file with another RunId is ignored. A file without a RunId applies unless it existed before
     the run began.
 
     Args:
         store: The trial's root.
         run_id: Id of this run.
-        poll_s: Time between two looks, seconds.
+        poll_s: Polling interval, seconds.
 
     Attributes:
-        requested: The request, once it was seen.
-        num_errors: How many looks failed.
+        requested: The request, once seen.
+        num_errors: Number of failed polls.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class StopSignal:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start looking, in a thread of its own."""
+        """Start polling in a thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._poll, name="stepwatch-stop", daemon=True)
             try:
@@ -65,7 +65,7 @@ class StopSignal:
                 self._thread = None
 
     def close(self) -> None:
-        """End the thread at its next look; does not wait for it."""
+        """End the thread at its next poll, without waiting for it."""
         self._closed.set()
 
     def check(self) -> StopFile | None:  # noqa: PLR0911 - one return a case

@@ -1,9 +1,9 @@
-"""A signal that reaches a main thread which does not get round to handling it.
+"""Handles a signal when the main thread is stuck and cannot.
 
 Python handles signals in the main thread, between two instructions. While that thread is inside a
-library, e.g. in a collective operation whose other workers are gone, a process with a handler does
-not react to SIGTERM at all, whereas one without a handler ends at once. So another thread, which
-Python tells of signals by a pipe, acts when the main thread does not.
+library, e.g. in a collective operation with missing workers, a process with a handler ignores
+SIGTERM; without a handler it would end at once. So another thread, which Python notifies through a
+pipe, acts instead.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _PendingCall: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class StuckThreadWatch:
-    """Acts on a signal that the main thread does not handle; to be made in the main thread.
+    """Acts on a signal that the main thread does not handle; create it in the main thread.
 
-    Without effect where another listener, such as an event loop, already gets the signals.
+    It has no effect if another listener, such as an event loop, already receives the signals.
 
     Args:
         number: The signal.
-        act: What is done then, in another thread.
-        grace_s: How long the main thread may do nothing before it counts as stuck, seconds.
+        act: The action, called in another thread.
+        grace_s: Time without activity after which the main thread counts as stuck, seconds.
     """
 
     def __init__(self, number: int, act: Callable[[], None], *, grace_s: float) -> None:
@@ -56,7 +56,7 @@ class StuckThreadWatch:
         self._handled.set()
 
     def stop(self) -> None:
-        """Watch no more; in the main thread, also that of a forked child."""
+        """Stop watching; call it in the main thread, also in a forked child."""
         if self._writer < 0:
             return
         with suppress(ValueError):
@@ -66,7 +66,7 @@ class StuckThreadWatch:
         self._close()
 
     def _close(self) -> None:
-        # Closing the other end lets the thread come to its end, which closes this one.
+        # Closing the write end lets the thread finish, which then closes the read end.
         writer, self._writer = self._writer, -1
         os.close(writer)
 
@@ -78,10 +78,10 @@ class StuckThreadWatch:
         os.close(reader)
 
     def _is_main_stuck(self) -> bool:
-        """Return whether the main thread does nothing that Python asks of it.
+        """Return whether the main thread executes no Python code.
 
-        If it does something else than to handle the signal, it was not meant: a child of this
-        process was, which for a moment shares the pipe.
+        If it executes other code than the handler, the signal was for a child of this process,
+        which shares the pipe briefly.
         """
         is_alive = threading.Event()
 
@@ -97,12 +97,12 @@ class StuckThreadWatch:
         while time.monotonic() < deadline and not is_alive.wait(_CHECK_S):
             if self._handled.is_set():
                 return False
-        # What is pending is done behind the handling of signals.
+        # Pending calls run after signal handlers.
         return not (is_alive.is_set() or self._handled.is_set())
 
 
 def end_by_signal(number: int) -> None:
-    """End this process by a signal as if nothing handled it; in any thread."""
+    """End this process by a signal as if it had no handler; works in any thread."""
     with suppress(Exception):
         library = ctypes.CDLL(None)
         library.signal.argtypes, library.signal.restype = (ctypes.c_int, ctypes.c_void_p), None

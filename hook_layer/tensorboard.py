@@ -1,23 +1,22 @@
-"""TensorBoard's files: scalars and histograms of every saved step, on the writer's thread.
+"""Writes TensorBoard files: scalars and histograms of every saved step, on the writer's thread.
 
-Every mode has a folder, and so is a run of its own in TensorBoard: `TRAIN/`, `EVAL/`, ... Where
-several workers write, the first one's files lie there and those of the others in folders below
-(`TRAIN/worker_1/`): what different workers say of one step must not mix. The x axis is the global
-step.
+Each mode has a folder, which is a run in TensorBoard: `TRAIN/`, `EVAL/`, ... With several workers,
+the first one's files are there, and those of the others in subfolders (`TRAIN/worker_1/`), so that
+values of different workers do not mix. The x axis is the global step.
 
-**How many files?** The original writes one for each saved step. TensorBoard's data server keeps all
-files of all runs open, and fails where a process may open no more than 1,024; its Python reader
-lists and sorts a folder's names again for every file, which is quadratic. Both take a folder's
-files in the order of their names, and none looks again at a file that was replaced. So
+**Number of files.** The original writes one file per saved step. TensorBoard's data server keeps
+all files of all runs open, and fails if a process may open at most 1,024; its Python reader lists
+and sorts a folder again for every file, which is quadratic. Both read a folder's files in the order
+of their names, and neither reads a replaced file again. So
 
-* where a store can append (a folder), every mode has one file, and a step can be seen at once;
-* elsewhere (S3) steps are gathered, and an object once put is never touched again. The first step
-  is put at once, the next after 10 seconds, and later a 50th of the run's age passes between two
-  objects: a run of ten hours has some 260 a mode. What is gathered is put by `close`; if the
-  process is killed, TensorBoard lacks it.
+* if a store can append (a folder), every mode has one file, and a step is visible at once;
+* otherwise (S3), steps are batched, and an object is never rewritten. The first step is stored at
+  once, the next after 10 seconds. Later intervals are a 50th of the run's age: a run of ten hours
+  has about 260 objects per mode. `close` stores the rest; TensorBoard lacks it if the process is
+  killed.
 
-Names begin with the first step in the file. What cannot be stored stays in memory, up to a bound,
-and is tried again, but not often: the writer's thread has the steps themselves to store.
+Names begin with the first step in the file. Data that cannot be stored stays in memory, up to a
+limit, and is retried rarely, because the writer's thread must store the steps themselves.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ _writers_lock = threading.Lock()
 
 
 class TensorBoardExporter:
-    """Writes what TensorBoard shows of the steps that it is called with.
+    """Writes summaries of steps for TensorBoard.
 
-    A step's errors are raised when all that can be done of it is done; what could not be stored is
-    kept for the next call. For one thread at a time.
+    Errors of a step are raised after everything else of it is done. Data that could not be stored
+    is kept for the next call. Not thread-safe.
 
     Args:
         store: Root of the folders of the modes.
-        worker: Name of the worker whose files go into folders of their own; None: the first one.
-        clock: Returns a time that only grows, seconds.
+        worker: Name of a worker whose files go into subfolders; None: the first one.
+        clock: Monotonic time, seconds.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class TensorBoardExporter:
         """Export a step.
 
         Raises:
-            Exception: The first of what went wrong; nothing else of the step is lost by it.
+            Exception: The first error; everything else of the step is exported.
         """
         events, error = self._encoded(record)
         if events:
@@ -116,16 +115,16 @@ class TensorBoardExporter:
             raise error
 
     def close(self) -> None:
-        """Store what waits.
+        """Store pending data.
 
         Raises:
-            StorageError: That failed.
+            StorageError: Storing failed.
         """
         if self.steps_lost:
             logger.warning("%s lacks %d steps", self._store.uri, self.steps_lost)
         self._put()
 
-    # What of a step is shown ---------------------------------------------------------------------
+    # Content of a step ----------------------------------------------------------------------------
 
     def _encoded(self, record: StepRecord) -> tuple[list[bytes], Exception | None]:
         """Return a step's events, and the first error."""
@@ -136,7 +135,7 @@ class TensorBoardExporter:
                 continue
             try:
                 events += self._events_of(name, tensor, record)
-            except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            except Exception as error:  # noqa: BLE001 - one bad tensor must not affect the others
                 first_error = first_error or error
         return events, first_error
 
@@ -159,7 +158,7 @@ class TensorBoardExporter:
                 events += [encode_histogram(tag, histogram, step, wall_time) for tag in tags]
         return events
 
-    # When it is stored ---------------------------------------------------------------------------
+    # Storing --------------------------------------------------------------------------------------
 
     def _keep(self, record: StepRecord, events: list[bytes]) -> None:
         num_bytes = sum(map(len, events))
@@ -186,10 +185,10 @@ class TensorBoardExporter:
         return sum(run.waiting_bytes for run in self._runs.values()) >= _MAX_GATHERED_BYTES
 
     def _put(self) -> None:
-        """Store what waits.
+        """Store pending data.
 
         Raises:
-            StorageError: That failed.
+            StorageError: Storing failed.
         """
         waiting = [run for run in self._runs.values() if run.waiting_bytes]
         if not waiting:
@@ -198,7 +197,7 @@ class TensorBoardExporter:
         for run in waiting:
             try:
                 run.put()
-            except Exception as error:  # noqa: BLE001, PERF203 - one folder must not cost the others
+            except Exception as error:  # noqa: BLE001, PERF203 - one folder must not affect the others
                 first_error = first_error or error
         if first_error is not None:
             self._breaker.failed()
@@ -212,7 +211,7 @@ class TensorBoardExporter:
 
 
 class _Run:
-    """The files of one folder, and what waits to be stored there."""
+    """The files of one folder, and its pending data."""
 
     def __init__(self, store: Store, folder: str, writer: str) -> None:
         self._store = store
@@ -220,7 +219,7 @@ class _Run:
         self._writer = writer
         self._waiting: list[bytes] = []
         self.num_waiting = 0
-        self._first: tuple[int, float] = (0, 0.0)  # step and wall time of what waits
+        self._first: tuple[int, float] = (0, 0.0)  # step and wall time of the oldest pending data
         self._is_restart = True
         self._growing: tuple[str, int] | None = None  # key and size
         self.waiting_bytes = 0
@@ -234,10 +233,10 @@ class _Run:
         self.waiting_bytes += sum(map(len, events))
 
     def put(self) -> None:
-        """Store what waits, behind what is stored.
+        """Store pending data after the stored data.
 
         Raises:
-            StorageError: That failed, and everything waits on.
+            StorageError: Storing failed; everything stays pending.
         """
         step, wall_time = self._first
         key = summary_file_key(self._folder, step, self._writer)
@@ -251,9 +250,9 @@ class _Run:
         self.waiting_bytes = self.num_waiting = 0
 
     def _append(self, store: AppendStore, key: str, head: bytes) -> None:
-        """Append to the file that grows; where there is none, begin this one."""
+        """Append to the growing file; create it if there is none."""
         if self._growing is not None:
-            # One that fails, or that somebody removed, is left as it is.
+            # A file that fails, or was removed by others, is left unchanged.
             (grown, size), self._growing = self._growing, None
             with suppress(ObjectNotFoundError):
                 store.append(grown, self._waiting, size)
@@ -264,7 +263,7 @@ class _Run:
 
 
 def _writer_name(uri: str, worker: str | None) -> str:
-    """Return a name that no other writer to this place has."""
+    """Return a name that no other writer of this store has."""
     host = re.sub(r"[^\w.-]", "_", socket.gethostname())
     name = f"{os.getpid()}_{host}"
     with _writers_lock:

@@ -1,12 +1,13 @@
-"""SIGTERM and SIGHUP: a spot interruption, StopTrainingJob, Kubernetes, or a terminal that closes.
+"""Handles SIGTERM and SIGHUP, as from spot interruptions, StopTrainingJob or closed terminals.
 
-Training has not ended then, but is interrupted: no end marker is written, whatever follows. Where
-nobody else handles the signal, the process stores what was captured before it ends, by the signal,
-as it would have. Where the training script has a handler of its own that one is called and decides.
+Training is then interrupted, not ended: no end marker is written. If no other handler exists, the
+process stores captured data, and then ends by the signal. If the training script has its own
+handler, that one is called and decides.
 
-A handler that is installed after the first step replaces this one; it may call this one, or close
-the hook with `end_of_training=False`. The first step of the next hook installs one again, and so
-does the next training with a trainer: Lightning puts back behind each what it found before.
+A handler that is installed after the first step replaces this one. It may call this one, or close
+the hook with `end_of_training=False`. The first step of the next hook installs this handler again,
+and so does the next training with a trainer, because Lightning restores the previous handler after
+each.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["HANDLERS", "Interruptible", "TerminationHandler"]
 
 _Handler = Callable[[int, "FrameType | None"], Any]
 _GRACE_S: Final = 2.0
-"""How long the main thread may stay at one place before another one acts."""
+"""Time that the main thread may spend at one place before another thread acts."""
 _STUCK_TIMEOUT_S: Final = 30.0
 
 
 class Interruptible(Protocol):
-    """Receives such a signal."""
+    """An object that is notified of such a signal."""
 
     def note_termination(self, number: signal.Signals) -> None:
-        """Note that training is interrupted; in the midst of anything, so only by setting flags.
+        """Note that training is interrupted. It may run at any point, so it must only set flags.
 
         Args:
             number: The signal.
@@ -43,12 +44,12 @@ class Interruptible(Protocol):
         ...
 
     def store_before_termination(self) -> None:
-        """Store what there is, and return within a short time: the process ends behind this."""
+        """Store captured data within a short time; the process ends afterwards."""
         ...
 
 
 class _Installed:
-    """A handler of ours, and the one that it found."""
+    """An installed handler, and the handler that it replaced."""
 
     def __init__(self, owner: TerminationHandler, previous: _Handler | int) -> None:
         self.owner = owner
@@ -64,7 +65,7 @@ class TerminationHandler:
 
     Args:
         number: The signal.
-        watches_main_thread: Whether another thread acts where the main thread is stuck.
+        watches_main_thread: Whether another thread acts if the main thread is stuck.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class TerminationHandler:
             os.register_at_fork(after_in_child=self._forked)
 
     def add(self, hook: Interruptible) -> None:
-        """Notify a hook of the signal from now on; without effect outside of the main thread.
+        """Notify a hook of the signal from now on; no effect outside of the main thread.
 
-        A signal that the process ignores stays ignored. Where the handler was replaced, one is
-        installed again, which calls what it finds.
+        A signal that the process ignores stays ignored. If the handler was replaced, a new one is
+        installed, which calls the replacement.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -104,12 +105,12 @@ class TerminationHandler:
             self._uninstall()
 
     def handle(self, installed: _Installed, number: int, frame: FrameType | None) -> None:
-        """Handle a signal, once where handlers call each other.
+        """Handle a signal, only once if handlers call each other.
 
         Args:
-            installed: The handler that is called.
+            installed: The called handler.
             number: The signal.
-            frame: What it interrupted; handlers hand it on.
+            frame: The interrupted frame, which handlers pass on.
         """
         if self._watch is not None:
             self._watch.handled()
@@ -127,7 +128,7 @@ class TerminationHandler:
                 self._handling.pop()
 
     def _installed(self) -> _Installed | None:
-        """Return the handler that the process has, if it is ours."""
+        """Return the process's handler, if it is Stepwatch's."""
         now = signal.getsignal(self._number)
         return now if isinstance(now, _Installed) and now.owner is self else None
 
@@ -153,7 +154,7 @@ class TerminationHandler:
             watch.stop()
 
     def _forked(self) -> None:
-        """Leave the signal in a forked child as it was without us."""
+        """Restore the previous handler in a forked child."""
         self._hooks.clear()
         with suppress(ValueError):
             self._uninstall()
@@ -161,17 +162,17 @@ class TerminationHandler:
     def _end(self, number: int) -> None:
         if not self._is_ending:
             self._store_all()
-        elif self._stores_elsewhere:  # once; otherwise somebody is impatient
+        elif self._stores_elsewhere:  # only once: a repeated signal ends the process
             self._stores_elsewhere = False
             self._has_stored.wait(_STUCK_TIMEOUT_S)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     def _end_from_elsewhere(self) -> None:
-        """Do what the main thread does not come to do."""
+        """Do the work of the stuck main thread."""
         installed = self._installed()
         if installed is None or callable(installed.previous):
-            return  # somebody else's
+            return  # a handler of others
         for hook in list(self._hooks):
             hook.note_termination(self._number)
         self._stores_elsewhere = True
@@ -182,7 +183,7 @@ class TerminationHandler:
     def _store_all(self) -> None:
         self._is_ending = True
         for hook in list(self._hooks):
-            # Whatever breaks in the midst of a thread that was doing something else.
+            # Another thread may have been interrupted at any point.
             with suppress(Exception):
                 hook.store_before_termination()
         self._has_stored.set()
@@ -191,9 +192,9 @@ class TerminationHandler:
 def _handlers() -> Iterator[TerminationHandler]:
     yield TerminationHandler(signal.SIGTERM)
     if hasattr(signal, "SIGHUP"):
-        # One thread can watch for one signal.
+        # A process can watch only one signal this way.
         yield TerminationHandler(signal.SIGHUP, watches_main_thread=False)
 
 
 HANDLERS: Final = (*_handlers(),)
-"""The process's handlers of all signals that interrupt a training."""
+"""The process's handlers of all signals that interrupt training."""

@@ -1,7 +1,7 @@
-"""The number of this process, known without asking the system each time.
+"""Caches the id of this process.
 
-Hooks ask in every call of theirs whether they are in a forked child. The system's answer takes a
-microsecond or more where system calls are watched, as in many containers.
+Hooks check in every call whether they run in a forked child. A system call takes a microsecond, or
+more in containers that trace system calls.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class _ThisProcess:
     """This process.
 
     Attributes:
-        pid: Its number; also right in a child that Python forked.
+        pid: Its id; also correct in a child that Python forked.
     """
 
     pid: int = field(default_factory=os.getpid)
 
     def renew(self) -> None:
-        """Ask the system."""
+        """Update the id."""
         self.pid = os.getpid()
 
 

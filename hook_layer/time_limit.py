@@ -1,4 +1,4 @@
-"""Waiting for something no longer than a given time, whatever it waits for itself."""
+"""Runs a function with a time limit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _R = TypeVar("_R")
 
 
 def within(timeout_s: float, action: Callable[[], _R]) -> _R:
-    """Return what `action` returns, if it takes no longer than `timeout_s` seconds.
+    """Return the result of `action`, if it takes at most `timeout_s` seconds.
 
-    It continues in a thread of its own when it does, and its result is lost.
+    Otherwise it continues in a thread, and its result is lost.
 
     Raises:
         TimeoutError: It took longer.
-        Exception: Whatever it raises.
+        Exception: Any error of `action`.
     """
     results: list[_R] = []
     errors: list[Exception] = []

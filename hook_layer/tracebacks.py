@@ -1,4 +1,4 @@
-"""Keeps frames of ours out of the tracebacks of a script's errors."""
+"""Removes Stepwatch's frames from tracebacks of a script's errors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ __all__ = ["hide_frame"]
 
 
 def hide_frame(error: BaseException) -> None:
-    """Leave the caller's frame out of the traceback of an error that it is about to `raise` again.
+    """Remove the caller's frame from the traceback of an error that it is about to re-raise.
 
-    Up to Python 3.10 the frame stays.
+    The frame stays in Python 3.10 and earlier.
 
     Args:
-        error: An error of something that the caller called.
+        error: An error of a function that the caller called.
     """
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next

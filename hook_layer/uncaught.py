@@ -1,6 +1,6 @@
-"""What Python prints of errors that leave a script, where Stepwatch has more to say of them.
+"""Adds explanations to uncaught errors of a script.
 
-`sys.excepthook` stays the script's until there is such an error.
+It replaces `sys.excepthook` only when such an error is about to be raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["STOPPED", "about_to_stop", "end_with_a_line_when_stopped", "name_the
 _ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], None]
 
 STOPPED: Final = 3
-"""Exit status where a rule asked for the end of the training, and the error left the script."""
+"""Exit status if a rule requested the end of the training, and the error was not caught."""
 
 _ALIAS: Final = (
     "Stepwatch has the original client's names where the script is started by `python -m "
@@ -39,7 +39,7 @@ _state = _State()
 
 
 def end_with_a_line_when_stopped() -> None:
-    """Let a stop that nobody catches end this process in a line, with the status `STOPPED`."""
+    """Let an uncaught stop end this process with a one-line message and the status `STOPPED`."""
     _state.is_watched = True
 
 
@@ -51,7 +51,7 @@ def about_to_stop() -> None:
 
 @cache
 def name_the_alias(originals: Collection[str]) -> None:
-    """Let the error of a package of the original client that is missing say what to do."""
+    """Explain the error for a missing package of the original client."""
 
     def add_advice(error: BaseException) -> None:
         if isinstance(error, ModuleNotFoundError) and error.name in originals:
@@ -64,7 +64,7 @@ def _end_if_stopped(error: BaseException) -> None:
     if isinstance(error, TrainingStoppedError):
         is_reported = error.rule is not None and is_watched()
         text = f"training was stopped by the rule {error.rule}" if is_reported else str(error)
-        # A process group of torch keeps what is written to the other one, and forgets it here.
+        # A process group of torch buffers `sys.stderr`, and loses text that is written here.
         (sys.__stderr__ or sys.stderr).write(f"stepwatch: {text}\n")
         raise SystemExit(STOPPED)
 

@@ -1,9 +1,9 @@
-"""A method whose owner is known weakly, without a callback at its end.
+"""A weak reference to a method's owner, without a callback.
 
 `weakref.WeakMethod` adds a weak reference with a callback to its owner. Up to Python 3.11, an owner
 with many of these can crash the process: while the interpreter calls them, an allocation can start
-the garbage collector, which frees them. Weak references without a callback are one shared object
-and do not have this problem.
+the garbage collector, which frees them. Weak references without a callback share one object and do
+not have this problem.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ class WeakMethod(Generic[_Method]):
         self._function = bound.__func__
 
     def __call__(self) -> _Method | None:
-        """Return the method; None if its owner is gone."""
+        """Return the method; None if its owner was deleted."""
         owner = self._owner()
         return None if owner is None else cast("_Method", MethodType(self._function, owner))

@@ -1,9 +1,8 @@
-"""Takes over what the training thread captured; background threads encode, checksum and store it.
+"""Takes over captured data from the training thread; background threads encode and store it.
 
-Training is never held up for long. Memory is bounded; when it is full, training waits or the step
-is dropped, as asked. A wait ends after a while even if nothing moves, and then training waits no
-more until a step left the memory again. `hook_layer.delivery.step_delivery` says what becomes of a
-step that cannot be stored.
+Memory is limited. When it is full, training waits or the step is dropped, as configured. If nothing
+is stored for a while, training stops waiting until a step has left the memory.
+`hook_layer.delivery.step_delivery` handles steps that cannot be stored.
 """
 
 from __future__ import annotations
@@ -39,18 +38,17 @@ class StepWriter:
     """Writes steps in the order in which they are handed over.
 
     Args:
-        store: Where to.
+        store: Destination.
         identity: Run and worker.
-        options: How much it may hold, and where.
+        options: Limits of memory and disk.
         sequence: Number of this worker's next index file.
-        exporter: Called on a writer's thread with every step, also while the store is away; an
-            error is counted, and logged once.
-        clock: Returns a time that only grows, seconds.
+        exporter: Called on a writer's thread with every step, even while the store is unavailable;
+            errors are counted, and logged once.
+        clock: Monotonic time, seconds.
 
     Attributes:
-        counters: What became of the steps so far.
-        submitted_sequence: Number of the newest step handed over, written, lost or waiting; 0
-            before the first.
+        counters: Results so far.
+        submitted_sequence: Number of the newest step handed over; 0 before the first.
     """
 
     def __init__(
@@ -84,7 +82,7 @@ class StepWriter:
         self._changed = self._threads.changed
 
     def submit(self, record: StepRecord) -> None:
-        """Hand a step over; waits for memory, or drops the step, as `on_full` says."""
+        """Hand a step over; wait for memory or drop the step, depending on `on_full`."""
         if os.getpid() != self._pid or not record.num_tensors:
             record.release()  # a fork has neither the thread nor a free lock
             return
@@ -107,7 +105,7 @@ class StepWriter:
             )
 
     def skip(self, num_steps: int) -> None:
-        """Leave out the numbers of steps that were lost elsewhere, before the next one."""
+        """Skip the numbers of steps that were lost elsewhere."""
         with self._changed:
             self.submitted_sequence += num_steps
 
@@ -116,9 +114,9 @@ class StepWriter:
 
         Args:
             key: Its key.
-            data: Its content, or what returns it: called when the file's turn has come.
-            is_last: Whether it comes at the end, behind everything else; it is left out, and put
-                into the spool, when steps are left there.
+            data: Its content, or a function that returns it when the file is stored.
+            is_last: Whether to store it after everything else. If steps stay in the spool, it goes
+                there, too.
         """
         files = self._delivery.files
         with self._changed:
@@ -129,18 +127,18 @@ class StepWriter:
                 self._threads.enqueue(Task(put, owe))
 
     def housekeep(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may fail without harm, in the order of the other calls."""
+        """Run an action whose failure does no harm, in the order of the other calls."""
         files = self._delivery.files
         with self._changed:
             now, later = partial(files.housekeep, what, action), partial(files.defer, what, action)
             self._threads.enqueue(Task(now, later))
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Write what waits and end the threads.
+        """Write pending data and end the threads.
 
-        What cannot be stored in time stays in the spool, and the log says where, and how it is
-        delivered later. What was refused (no bucket, no rights) is tried once more and not waited
-        for.
+        Data that cannot be stored in time stays in the spool; the log says where, and how to
+        deliver it later. Refused data (missing bucket or permissions) is retried once, without
+        waiting.
 
         Returns:
             Whether everything was stored, refused or lost in time.
@@ -157,10 +155,10 @@ class StepWriter:
         return in_time
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything handed over so far was stored.
+        """Wait until everything handed over so far is stored.
 
         Returns:
-            False if it took too long, or steps wait on local disk for a store that is away.
+            False on timeout, or if steps wait on local disk for an unavailable store.
         """
         if os.getpid() != self._pid:
             return True  # the process that handed it over waits for it
@@ -170,7 +168,7 @@ class StepWriter:
         return is_idle and not self._delivery.has_backlog
 
     def _make_room(self, nbytes: int) -> bool:
-        """Wait until `nbytes` fit; False if the step must be dropped."""
+        """Wait until `nbytes` fit; return False if the step must be dropped."""
         if self._fits(nbytes):
             return True
         limit_s = 0.0 if self._options.on_full == "drop" else self._patience.left_s()
@@ -182,7 +180,7 @@ class StepWriter:
         left_s = limit_s
         while left_s > 0 and not self._fits(nbytes):
             if not self._threads.are_alive():
-                return False  # nobody will ever make room
+                return False  # memory will never be freed
             self._changed.wait(min(left_s, _ALIVE_CHECK_S))
             left_s = limit_s - (self._clock() - started)
         self._patience.waited(self._clock() - started)
@@ -194,8 +192,8 @@ class StepWriter:
             logger.error("a step came after the hook was closed and is dropped, as are later ones")
 
     def _fits(self, nbytes: int) -> bool:
-        # A step that is stuck at the store is not counted: those behind it go to local disk, and
-        # the thread that puts them there is not begun before one waits.
+        # A step that hangs at the store is not counted: later ones go to local disk, and the thread
+        # for that starts only when a step waits.
         held = self._threads.held_bytes - self._threads.stuck_bytes
         return held == 0 or held + nbytes <= self._options.queue_bytes
 
@@ -206,7 +204,7 @@ class StepWriter:
     ) -> None:
         try:
             store(record, number)
-            self._export(record)  # afterwards: nobody waits for this
+            self._export(record)  # last, because nobody waits for it
         finally:
             record.release()
 
@@ -214,7 +212,7 @@ class StepWriter:
         exporter = self._exporter
         if exporter is None:
             return
-        if not self._exporting.acquire(blocking=False):  # the other thread is stuck in the exporter
+        if not self._exporting.acquire(blocking=False):  # the other thread hangs in the exporter
             self.counters.export_errors += 1
             return
         try:
@@ -229,7 +227,7 @@ class StepWriter:
 
     def _finish_exporting(self) -> None:
         exporter = self._exporter
-        if exporter is None or not self._exporting.acquire(timeout=_ALIVE_CHECK_S):  # stuck
+        if exporter is None or not self._exporting.acquire(timeout=_ALIVE_CHECK_S):  # it hangs
             self.counters.export_errors += 1
             return
         try:
