@@ -1,1 +1,1 @@
-"""The functions of the pipeline: a thin handler each, and the service that it calls."""
+"""The Lambda functions of the pipeline: each has a thin handler that calls a service."""

@@ -1,4 +1,4 @@
-"""Where the AWS console is."""
+"""Domains of the AWS console."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ CONSOLE_DOMAINS: Final[Mapping[str, str]] = {
     "aws-cn": "console.amazonaws.cn",
     "aws-us-gov": "console.amazonaws-us-gov.com",
 }
-"""By partition; a region's name and a dot stand before it."""
+"""By partition; region and a dot come before the domain."""

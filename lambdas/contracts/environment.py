@@ -1,4 +1,4 @@
-"""Environment variables of the functions: written by infra, read by the functions."""
+"""Environment variables that infra writes and the functions read."""
 
 from __future__ import annotations
 
@@ -33,65 +33,64 @@ __all__ = [
 ]
 
 RULE_CONFIGURATION_NAME: Final = "STEPWATCH_RULE_CONFIGURATION_NAME"
-"""evaluate_rule: name under which this function's rule is configured, e.g. `VanishingGradient`.
+"""evaluate_rule: configuration name of the function's rule, e.g. `VanishingGradient`.
 
-`#job-rules` for the function that evaluates what jobs configure themselves, `#custom-rules` for the
-one that runs the deployer's own files.
+`#job-rules` for the function that evaluates rules that jobs configure, `#custom-rules` for the one
+that runs the deployer's own files.
 """
 
 RULE_PARAMETERS: Final = "STEPWATCH_RULE_PARAMETERS"
-"""evaluate_rule: JSON object of strings.
+"""evaluate_rule: JSON object of strings, for functions with a rule of their own.
 
-For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`. Only where the function
-has a rule of its own.
+For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`.
 """
 
 DEPLOYED_RULES: Final = "STEPWATCH_DEPLOYED_RULES"
-"""evaluate_rule, for what jobs configure themselves: comma-separated names of the rules that have
-functions of their own. stop_job: the same."""
+"""evaluate_rule (for rules that jobs configure) and stop_job: comma-separated names of the rules
+with functions of their own."""
 
 CUSTOM_RULE_BUCKET: Final = "STEPWATCH_CUSTOM_RULE_BUCKET"
 """evaluate_rule, likewise: the bucket of the deployer's own rules; not set: jobs can use none."""
 
 CUSTOM_RULES: Final = "STEPWATCH_CUSTOM_RULES"
-"""evaluate_rule, likewise: JSON object, key of a file in that bucket -> SHA-256 that it must have.
+"""evaluate_rule, likewise: JSON object, key of a file in that bucket -> its required SHA-256.
 
-A job chooses among these files; it cannot add one.
+A job can select these files, but not add one.
 """
 
 METRICS_NAMESPACE: Final = "POWERTOOLS_METRICS_NAMESPACE"
-"""All functions: namespace of the metrics that they write, see `lambdas.contracts.metrics`."""
+"""All functions: namespace of their metrics, see `lambdas.contracts.metrics`."""
 
 STATE_TABLE_NAME: Final = "STEPWATCH_STATE_TABLE_NAME"
 """All functions: the DynamoDB table of evaluation states and registrations."""
 
 TENSOR_BUCKET_NAMES: Final = "STEPWATCH_TENSOR_BUCKET_NAMES"
-"""All functions: comma-separated names of the buckets that this deployment watches."""
+"""All functions: comma-separated names of the watched buckets."""
 
 EVENT_BUS_NAME: Final = "STEPWATCH_EVENT_BUS_NAME"
-"""evaluate_rule: the bus that status events go to; native events only arrive at `default`."""
+"""evaluate_rule: the bus for status events; native events only arrive at `default`."""
 
 STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 """stop_job: which jobs may be stopped, a policy of `lambdas.contracts.stopping`; `opt_in`."""
 
 STOP_RULES: Final = "STEPWATCH_STOP_RULES"
-"""stop_job: comma-separated names of the rules, SageMaker's own too, whose finding stops a job;
+"""stop_job: comma-separated names of rules, including SageMaker's, whose finding stops a job;
 empty: all."""
 
 STOP_CONFIRM_S: Final = "STEPWATCH_STOP_CONFIRM_S"
-"""stop_job: seconds that a job may take to end once it was asked to; more raises an alarm."""
+"""stop_job: seconds that a stopped job may take to end before an alarm is raised."""
 
 QUEUE_URL: Final = "STEPWATCH_QUEUE_URL"
-"""evaluate_rule: URL of the function's own queue, which takes what one call had no time for.
+"""evaluate_rule: URL of the function's own queue, for work that one call has no time for.
 
-Where it is not set, the records themselves are delivered again.
+If it is not set, the records themselves are delivered again.
 """
 
 WORKER_WAIT_S: Final = "STEPWATCH_WORKER_WAIT_S"
-"""evaluate_rule: seconds that a step waits for a worker before it may be judged without it."""
+"""evaluate_rule: seconds that a step waits for a worker before it may be evaluated without it."""
 
 WORKER_WAIT_STEPS: Final = "STEPWATCH_WORKER_WAIT_STEPS"
-"""evaluate_rule: later steps of other workers that must wait too before a worker is given up."""
+"""evaluate_rule: later steps of other workers that must wait, too, before a worker is given up."""
 
 RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
 """sweep, finish_job: JSON object of the evaluators' queues by rule configuration name.
@@ -103,28 +102,27 @@ MAX_SILENCE_S: Final = "STEPWATCH_MAX_SILENCE_S"
 """sweep: seconds without output after which a run without an end marker counts as ended."""
 
 TOPIC_ARN: Final = "STEPWATCH_TOPIC_ARN"
-"""notify: ARN of the topic that messages about findings go to."""
+"""notify: ARN of the topic for messages about findings."""
 
 STOP_OBSERVED_RULES: Final = "STEPWATCH_STOP_OBSERVED_RULES"
 """stop_job: comma-separated names of the deployed rules whose finding never stops a job."""
 
 STOP_MIN_RULES: Final = "STEPWATCH_STOP_MIN_RULES"
-"""stop_job: how many different rules must have found an issue before a job is stopped; 1."""
+"""stop_job: number of different rules that must have found an issue to stop a job; 1."""
 
 STOP_PLATFORMS: Final = "STEPWATCH_STOP_PLATFORMS"
-"""stop_job: comma-separated, of `batch` and `ecs`: where jobs are stopped by the platform's API
-too. Empty: there the stop signal beside the tensors is all."""
+"""stop_job: comma-separated, of `batch` and `ecs`: platforms whose API stops jobs. Empty: jobs
+there get only the stop signal beside the tensors."""
 
 STOP_TAG: Final = "STEPWATCH_STOP_TAG"
-"""stop_job: the tag by which a job of SageMaker, Batch or ECS names the folder whose findings may
+"""stop_job: the tag with which a job of SageMaker, Batch or ECS names the folder whose findings may
 stop it."""
 
 NOTIFY_STATUSES: Final = "STEPWATCH_NOTIFY_STATUSES"
-"""notify: comma-separated statuses of rules that are worth a message."""
+"""notify: comma-separated statuses of rules that cause a message."""
 
 NOTIFY_NOT_JUDGED: Final = "STEPWATCH_NOTIFY_NOT_JUDGED"
-"""notify: `true` sends a message also where a rule that the job did not ask for found nothing to
-judge."""
+"""notify: `true` also sends a message if a rule that the job did not request was not evaluated."""
 
 RULE_LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
 """notify: JSON object, rule configuration name -> name of the log group of its evaluator."""

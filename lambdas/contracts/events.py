@@ -1,4 +1,4 @@
-"""The events that pass between the parts: names, patterns and keys of the state table."""
+"""Events between the parts: names, patterns and keys of the state table."""
 
 from __future__ import annotations
 
@@ -42,41 +42,41 @@ NATIVE_SOURCE: Final = "aws.sagemaker"
 STATUS_DETAIL_TYPE: Final = "SageMaker Training Job State Change"
 STATUS_SCHEMA_VERSION: Final = 1
 STOP_OVERDUE_DETAIL_TYPE: Final = "Stepwatch Stop Overdue"
-"""Reports that a job continues although it was asked to stop twice."""
+"""Reports that a job continues after two stop requests."""
 STOP_CONFIRMATION_DETAIL_TYPE: Final = "Stop Confirmation Due"
 """Makes stop_job check the jobs that it asked to stop."""
 WAKE_DETAIL_TYPE: Final = "Evaluation Due"
-"""Messages of ours in an evaluator's queue, beside the bucket's events."""
+"""Stepwatch's messages in an evaluator's queue, besides the bucket's events."""
 
 STATE_PARTITION_KEY: Final = "run"
-"""State items: `<trial root URI>#<RunId>`; registrations: `job#<TrainingJobName>`; notes of
-attempts: `attempts#<trial root URI>`."""
+"""State items: `<trial root URI>#<RunId>`; registrations: `job#<TrainingJobName>`; attempts:
+`attempts#<trial root URI>`."""
 STATE_SORT_KEY: Final = "rule"
 STATE_TTL_ATTRIBUTE: Final = "expires_at"
 REGISTRATION_RULE: Final = "#registration"
-"""Begins the sort key of a registration item, its trial root URI follows; no rule configuration
-name begins with `#`."""
+"""Prefix of the sort key of a registration item, before its trial root URI; rule configuration
+names never begin with `#`."""
 LIFE_SIGN_RULE: Final = "#life-sign"
-"""Sort key, in the partition of a job's registrations, of what SageMaker last said of the job."""
+"""Sort key of SageMaker's latest report on a job, in the partition of its registrations."""
 
 JOB_RULES: Final = "#job-rules"
-"""Stands for a rule's name where the evaluator is meant that evaluates what jobs configure
-themselves; no rule configuration name begins with `#`."""
+"""Placeholder for a rule's name: the evaluator of rules that jobs configure. Rule configuration
+names never begin with `#`."""
 CUSTOM_RULES: Final = "#custom-rules"
-"""The same for the evaluator that runs the files of the deployer's bucket of rules."""
+"""The same for the evaluator that runs the files in the deployer's bucket of rules."""
 
 MAX_ROOT_BYTES: Final = 900
-"""Longest trial root in bytes: it is part of keys of the table, which hold 1,024."""
+"""Maximum size of a trial root, bytes: table keys contain it, and are limited to 1,024."""
 
 ACTIVE_ATTRIBUTE: Final = "active"
-"""On evaluations that somebody has to come back to: not final, not ended, or not announced."""
+"""Set on evaluations that are not final, not ended or not announced."""
 ACTIVE: Final = "1"
 UPDATED_AT_ATTRIBUTE: Final = "updated_at"
-"""On evaluations: when files of the run were last taken in, milliseconds since the epoch."""
+"""On evaluations: time when files of the run were last processed, milliseconds since the epoch."""
 ACTIVE_INDEX: Final = "active-updated_at"
 """The sparse index of the active evaluations, the longest silent first."""
 ACTIVE_INDEX_ATTRIBUTES: Final = ("status", "transition", "announced_transition", "ended")
-"""What the index has beside the keys of the table and its own."""
+"""Attributes of the index besides the keys of the table and of the index."""
 
 
 def registration_partition(training_job_name: str) -> str:
@@ -85,7 +85,7 @@ def registration_partition(training_job_name: str) -> str:
 
 
 def attempts_partition(root_uri: str) -> str:
-    """Return the partition key of the notes of unfinished attempts at the job below a root."""
+    """Return the partition key of unfinished attempts at the job below a root."""
     return f"attempts#{root_uri}"
 
 
@@ -95,15 +95,15 @@ def stop_partition(training_job_name: str) -> str:
 
 
 def notice_partition(digest: str) -> str:
-    """Return the partition key of the note that a message was sent; its digest names it."""
+    """Return the partition key of the record of a sent message, by its digest."""
     return f"notice#{digest}"
 
 
 def tensor_object_pattern(bucket_names: list[str]) -> dict[str, Any]:
-    """Return the event pattern of the objects that make an evaluator look again at a job.
+    """Return the event pattern of objects that require an evaluation of a job.
 
     Args:
-        bucket_names: The watched buckets; CloudFormation tokens are passed through.
+        bucket_names: The watched buckets; CloudFormation tokens stay unchanged.
     """
     return {
         "source": ["aws.s3"],
@@ -116,7 +116,7 @@ def tensor_object_pattern(bucket_names: list[str]) -> dict[str, Any]:
 
 
 def issues_found_pattern() -> dict[str, Any]:
-    """Return the event pattern of findings, native and ours, on jobs that still run."""
+    """Return the event pattern of findings, native and Stepwatch's, on running jobs."""
     return {
         "source": [NATIVE_SOURCE, STATUS_SOURCE],
         "detail-type": [STATUS_DETAIL_TYPE],
@@ -128,7 +128,7 @@ def issues_found_pattern() -> dict[str, Any]:
 
 
 def judged_pattern() -> dict[str, Any]:
-    """Return the event pattern of our own news that a rule has come to a verdict."""
+    """Return the event pattern of Stepwatch's verdicts."""
     verdicts = ["IssuesFound", "NoIssuesFound", "Error"]
     return {
         "source": [STATUS_SOURCE],
@@ -138,16 +138,16 @@ def judged_pattern() -> dict[str, Any]:
 
 
 def training_job_changed_pattern() -> dict[str, Any]:
-    """Return the event pattern of SageMaker's own news of a training job, whatever its status.
+    """Return the event pattern of SageMaker's state changes of training jobs, with any status.
 
-    A job that ends has a terminal `TrainingJobStatus`; interruption and resumption of spot training
-    are told by the `SecondaryStatus` of one in progress.
+    An ended job has a terminal `TrainingJobStatus`. Interruption and resumption of spot training
+    change the `SecondaryStatus` of a job in progress.
     """
     return {"source": [NATIVE_SOURCE], "detail-type": [STATUS_DETAIL_TYPE]}
 
 
 def notable_statuses_pattern(statuses: list[str]) -> dict[str, Any]:
-    """Return the event pattern of the statuses of rules, native and ours, that cause messages.
+    """Return the event pattern of rule statuses, native and Stepwatch's, that cause messages.
 
     Args:
         statuses: The statuses, such as `IssuesFound`.
@@ -160,5 +160,5 @@ def notable_statuses_pattern(statuses: list[str]) -> dict[str, Any]:
 
 
 def stop_overdue_pattern() -> dict[str, Any]:
-    """Return the event pattern of jobs that did not end although they were asked to stop twice."""
+    """Return the event pattern of jobs that continue after two stop requests."""
     return {"source": [STATUS_SOURCE], "detail-type": [STOP_OVERDUE_DETAIL_TYPE]}

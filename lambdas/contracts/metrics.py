@@ -1,4 +1,4 @@
-"""Where the functions' own metrics are: written by the functions, shown by infra."""
+"""Namespace of the functions' own metrics, which infra's dashboards show."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 __all__ = ["DEFAULT_NAMESPACE", "namespace_of"]
 
 DEFAULT_NAMESPACE: Final = "Stepwatch"
-"""Default of a function without the setting, as in calls by hand."""
+"""Default for functions without the setting, as in manual calls."""
 
 
 def namespace_of(stage: str) -> str:
-    """Return the namespace of a deployment's metrics, so that two stages never mix."""
+    """Return the metrics namespace of a deployment; different stages do not mix."""
     return f"{DEFAULT_NAMESPACE}/{stage}"

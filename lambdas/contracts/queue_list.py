@@ -1,4 +1,4 @@
-"""Resolves the list of the rules' queues that a deployed function has in its environment."""
+"""Resolves the list of the rules' queues in a function's environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def resolve_queue_urls(listed: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         listed: Queues by rule: the URL of the first one, and names of other queues of the same
-            account and Region. Whole URLs, as older stacks list them, are returned as they are.
+            account and Region. Full URLs, as in older stacks, stay unchanged.
     """
     first = next(iter(listed.values()), "")
     return {rule: urljoin(first, queue) for rule, queue in listed.items()}

@@ -1,4 +1,4 @@
-"""Which jobs a deployment may stop: the stop policies, and the tag by which a job gives consent."""
+"""Stop policies, and the tag with which a job gives consent to be stopped."""
 
 from __future__ import annotations
 

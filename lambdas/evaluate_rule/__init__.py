@@ -1,1 +1,1 @@
-"""The function that evaluates one rule over the steps that arrive."""
+"""The function that evaluates one rule over new steps."""

@@ -1,8 +1,8 @@
-"""Attempts at jobs that never came to an end, because the process died in between.
+"""Records attempts at jobs, to detect jobs that make the process die.
 
-Anyone who is about to look at a job notes it first, and takes the note back afterwards, whatever
-came of it. A remaining note shows that a process ran out of memory or of time. The
-notes are only kept for records that come back, so that an ordinary batch costs nothing.
+Each attempt at a job is recorded before it begins, and removed after it ends, with any result. A
+remaining record shows that a process ran out of memory or time. Only records for repeated
+deliveries are kept, so that a normal batch costs nothing.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 __all__ = ["Attempts", "DynamoAttempts"]
 
 _RETENTION_S: Final = 24 * 3600
-"""A note that nobody renewed for so long is deleted by the table, in seconds."""
+"""Seconds after the last write when the table deletes a record."""
 
 
 class Attempts(Protocol):
-    """The notes of one function's evaluators."""
+    """The attempts of one function's evaluators."""
 
     def num_unfinished(self, root_uri: str) -> int:
-        """Return how many attempts at the job below a root were begun and not ended."""
+        """Return the number of unfinished attempts at the job below a root."""
         ...
 
     def begin(self, root_uri: str) -> None:
-        """Note that an attempt begins."""
+        """Record the beginning of an attempt."""
         ...
 
     def end(self, root_uri: str) -> None:
-        """Take back all notes about a root: the process is alive."""
+        """Remove all records of a root, because the process is alive."""
         ...
 
 
 class DynamoAttempts:
-    """The notes in the table of evaluation states.
+    """The attempts in the table of evaluation states.
 
     Args:
         client: DynamoDB client.
         table_name: Name of the table.
-        rule: Name under which the function's rule is configured, or what stands for it.
+        rule: Configuration name of the function's rule, or its placeholder.
         clock: Seconds since the epoch.
     """
 
@@ -64,12 +64,12 @@ class DynamoAttempts:
         self._clock = clock
 
     def num_unfinished(self, root_uri: str) -> int:
-        """Return how many attempts at the job below a root were begun and not ended."""
+        """Return the number of unfinished attempts at the job below a root."""
         item = self._items.get(self._key(root_uri))
         return int(item["unfinished"]["N"]) if "unfinished" in item else 0
 
     def begin(self, root_uri: str) -> None:
-        """Note that an attempt begins."""
+        """Record the beginning of an attempt."""
         expires_at = round(self._clock()) + _RETENTION_S
         self._items.update(
             self._key(root_uri),
@@ -78,7 +78,7 @@ class DynamoAttempts:
         )
 
     def end(self, root_uri: str) -> None:
-        """Take back all notes about a root: the process is alive."""
+        """Remove all records of a root, because the process is alive."""
         self._items.update(self._key(root_uri), "REMOVE unfinished")
 
     def _key(self, root_uri: str) -> dict[str, Any]:

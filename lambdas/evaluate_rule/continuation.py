@@ -1,4 +1,4 @@
-"""What becomes of the work that one call of an evaluator has no time for."""
+"""Passes on work that an evaluator call has no time for."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 __all__ = ["MAX_HOPS", "Continuations", "OutOfTimeError"]
 
 MAX_HOPS: Final = 1000
-"""Calls in a row that may pass their work on; what is left then waits for the next sweep."""
+"""Maximum consecutive calls that pass on work; further work waits for the next sweep."""
 
 
 class OutOfTimeError(Exception):
-    """The function's time is nearly over; the record must be delivered again."""
+    """The function's time is almost over; the record must be delivered again."""
 
 
 class Continuations:
     """Passes work on to a later call, through the function's own queue.
 
     Args:
-        queue_name: Name of the function's queue: its rule's, or what stands for one.
-        queue: The function's queue; None where records must be delivered again instead.
+        queue_name: Name of the function's queue: its rule's, or a placeholder.
+        queue: The function's queue; None if records must be delivered again instead.
         telemetry: Logs and metrics.
     """
 
@@ -34,16 +34,16 @@ class Continuations:
         self._telemetry = telemetry
 
     def pass_on(self, wake: Wake, *, has_advanced: bool) -> None:
-        """Have a later call go on with a run.
+        """Let a later call continue with a run.
 
         Args:
-            wake: Which run, and how many calls before this one passed their work on.
-            has_advanced: Whether this call saved a state that is nearer to the end.
+            wake: The run, and the number of earlier calls that passed on work.
+            has_advanced: Whether this call saved progress.
 
         Raises:
-            OutOfTimeError: There is no queue, or nothing was done that a later call could go on
-                with; the record itself must be delivered again.
-            WakeNotSentError: The queue did not take the message.
+            OutOfTimeError: There is no queue, or no progress to continue from; the record itself
+                must be delivered again.
+            WakeNotSentError: The queue did not accept the message.
         """
         if not has_advanced:
             raise OutOfTimeError(f"no time to take {wake.root_uri} any further")

@@ -38,7 +38,7 @@ __all__ = ["lambda_handler"]
 
 _FUNCTION: Final = "evaluate_rule"
 _LONGEST_MS: Final = 900_000.0
-"""The time that Lambda gives at most, for calls by hand, in milliseconds."""
+"""Lambda's maximum timeout, for manual calls, milliseconds."""
 _IN_LAMBDA: Final = "AWS_LAMBDA_INITIALIZATION_TYPE"
 
 _processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -129,6 +129,6 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
 
 
 if _IN_LAMBDA in os.environ:
-    # Lambda's first phase runs at full speed: make the clients there, not in the first call.
+    # Create the clients during Lambda's init phase, which runs at full speed.
     _service()
     clients.s3()

@@ -1,4 +1,4 @@
-"""Finds the runs that messages are about, the new files of each, and the rules to evaluate."""
+"""Finds the runs of messages, the new files of each run, and the rules to evaluate."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
 __all__ = ["JobLook"]
 
 _MAX_PORTION_BYTES: Final = 16 << 20
-"""Length of the index files that are in memory at a time; parsed, they take about thrice that."""
+"""Maximum size of index files in memory at a time; parsed, they take about three times that."""
 _MAX_PORTION_FILES: Final = 1000
 _FAREWELL_S: Final = 600.0
-"""How long the last files of a run may take until they are seen, in seconds."""
+"""Maximum delay until the last files of a run are visible, seconds."""
 _RANK: Final = {
     WakeReason.CONTINUE: 0,
     WakeReason.SWEEP: 1,
     WakeReason.SILENT: 2,
     WakeReason.ENDED: 3,
 }
-"""Which of several reasons to look at a run counts."""
+"""Priority of reasons to check a run."""
 
 
 @dataclass(frozen=True)
 class JobLook:
-    """Looks at jobs for the rules of a function.
+    """Evaluates jobs for the rules of a function.
 
     Attributes:
         duty: Which rules these are.
-        jobs: Which job writes below a root.
+        jobs: Registrations of the jobs by root.
         evaluation: Evaluates a rule over a run.
         telemetry: Logs and metrics.
-        order: Chooses which of several rules is looked at first.
+        order: Chooses which of several rules is evaluated first.
     """
 
     duty: Duty
@@ -68,23 +68,23 @@ class JobLook:
         wakes: Sequence[Wake],
         turn: Turn,
     ) -> None:
-        """Bring the rules' states of a job up to date.
+        """Update the rules' states of a job.
 
         Args:
             store: The trial's root.
-            objects: Objects that were created there.
-            wakes: Calls to look at its runs again.
-            turn: The time that there is.
+            objects: New objects in it.
+            wakes: Wakes for its runs.
+            turn: The time budget.
 
         Raises:
-            OutOfTimeError: Not all objects, or not all rules, had their turn.
+            OutOfTimeError: Some objects or rules had no turn.
         """
         has_marker = any(found.is_end_marker for found in objects)
         has_ended = has_marker or any(wake.reason is WakeReason.ENDED for wake in wakes)
         if not self.jobs.asks(store, self.duty.names, has_ended=has_ended):
             if objects:
                 self.telemetry.count("MessagesNotAskedFor", len(objects))
-            # Anyone who sweeps or continues knows a state: that run did ask for that rule.
+            # Wakes for a sweep or a continuation refer to a state, so the run requested that rule.
             objects = ()
             wakes = [wake for wake in wakes if wake.reason is not WakeReason.ENDED]
             if not wakes:
@@ -124,17 +124,17 @@ class JobLook:
                     self.evaluation.look_at(rule, due.completed(found, rule) if is_last else found)
 
     def _rules(self, job: Registration, due: _Due, *, has_files: bool) -> list[str]:
-        """Return the rules that are due, in another order each time: none is always the last."""
+        """Return the due rules in varying order, so that none is always the last."""
         rules: set[str] = set()
         if has_files or due.is_for_all_rules(job.run_id):
-            rules.update(self.duty.names(job))  # a run that began since may ask for none
+            rules.update(self.duty.names(job))  # a newer run may request none
         rules.update(rule for rule in due.rules(job.run_id) if self.duty.includes(rule, job))
         ordered = sorted(rules)
         self.order.shuffle(ordered)
         return ordered
 
     def _told_of_successor(self, store: Store, wake: Wake) -> Wake:
-        """Return a wake; a run is over once it is silent and a newer one of the job has begun."""
+        """Return a wake; mark a silent run as ended if the job has a newer run."""
         is_quiet = wake.reason is WakeReason.SWEEP and wake.silent_s >= _FAREWELL_S
         if not is_quiet or not self.jobs.has_successor(store, wake.run_id):
             return wake
@@ -142,9 +142,9 @@ class JobLook:
         return replace(wake, reason=WakeReason.SILENT)
 
     def _files_by_run(self, store: Store, files: Iterable[StepFile]) -> dict[str, list[StepFile]]:
-        """Return the files by run; files of the original client are the run "".
+        """Return the files by run; files of the original client belong to the run "".
 
-        A file that cannot be parsed does not say its run, and counts for the current one.
+        A file that cannot be parsed counts for the current run.
         """
         runs: dict[str, list[StepFile]] = defaultdict(list)
         for file in files:
@@ -158,10 +158,10 @@ class JobLook:
         return runs
 
     def _end_marker(self, store: Store) -> EndMarker | None:
-        """Return the end marker with the run that it speaks of; None when it ends none.
+        """Return the end marker and its run; None if it does not end a run.
 
-        A marker that cannot be read still says what the original's says by being there, that the
-        current run ended; what that run wrote is then found by listing.
+        Like the original's, an unreadable marker ends the current run; its files are then found by
+        listing.
         """
         try:
             marker = read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)
@@ -181,14 +181,14 @@ class JobLook:
 
 @dataclass(frozen=True)
 class _Due:
-    """What must be done once all files of a job's messages were taken in.
+    """Work that is due after all files of a job's messages are processed.
 
     Attributes:
-        marker: The end marker, if it was looked for and there is one.
+        marker: The end marker, if it was read and exists.
         tells_end: Whether a message is about the end marker, so that its run is due.
-        wakes: What calls for another look at runs.
-        created_at: When the newest of the objects was created, seconds since the epoch.
-        turn: The time that there is.
+        wakes: Wakes for runs.
+        created_at: Creation time of the newest object, seconds since the epoch.
+        turn: The time budget.
     """
 
     marker: EndMarker | None
@@ -199,23 +199,23 @@ class _Due:
 
     @property
     def runs(self) -> Iterable[str]:
-        """The runs that must be looked at, whether or not there are files of them."""
+        """The runs that must be evaluated, with or without files."""
         runs = {wake.run_id for wake in self.wakes}
         if self.tells_end and self.marker is not None and self.marker.run_id is not None:
             runs.add(self.marker.run_id)
         return runs
 
     def is_for_all_rules(self, run: str) -> bool:
-        """Return whether every rule of a run is due without any file, for it has ended."""
+        """Return whether every rule of a run is due without files, because the run has ended."""
         is_marked = self.tells_end and self.marker is not None and self.marker.run_id == run
         return is_marked or any(w.run_id == run and not w.rule for w in self.wakes)
 
     def rules(self, run: str) -> Iterable[str]:
-        """Return the rules of a run that are called for by name."""
+        """Return the rules of a run that wakes name."""
         return {wake.rule for wake in self.wakes if wake.run_id == run and wake.rule}
 
     def completed(self, found: RunFiles, rule: str) -> RunFiles:
-        """Return what is new of a run, with its end and what calls for a look at a rule."""
+        """Return the new files of a run, with its end and the wake for a rule."""
         run = found.registration.run_id
         wake = _merged(w for w in self.wakes if w.run_id == run and w.rule in ("", rule))
         is_marked = self.marker is not None and self.marker.run_id == run
@@ -229,18 +229,18 @@ class _Due:
 
 
 def _newest(objects: Iterable[TensorObject]) -> float | None:
-    """Return when the newest object was created, None if unknown."""
+    """Return the creation time of the newest object; None if unknown."""
     return max((at for found in objects if (at := found.created_at) is not None), default=None)
 
 
 def _may_have_ended(wakes: Iterable[Wake]) -> bool:
-    """Return whether the marker is worth a request; a run whose end was begun knows of it."""
+    """Return whether to read the marker; not for a run whose end is already being processed."""
     return any(wake.reason is not WakeReason.CONTINUE for wake in wakes)
 
 
 def _merged(wakes: Iterable[Wake]) -> Wake | None:
-    """Return one wake that stands for several of the same run, None if there is none."""
-    # Of several calls to go on only the latest knows of what the state is now.
+    """Merge several wakes of the same run into one; None if there are none."""
+    # Of several continuations, only the newest has the current state.
     ordered = sorted(wakes, key=lambda wake: (_RANK[wake.reason], wake.version))
     return replace(ordered[-1], hop=max(wake.hop for wake in ordered)) if ordered else None
 
@@ -248,7 +248,7 @@ def _merged(wakes: Iterable[Wake]) -> Wake | None:
 def _portions(files: Iterator[StepFile]) -> Iterator[tuple[list[StepFile], bool]]:
     """Yield the files in lists that fit into memory, and whether a list is the last one.
 
-    The last list is there even if it is empty.
+    The last list is yielded even if it is empty.
     """
     portion: list[StepFile] = []
     num_bytes = 0

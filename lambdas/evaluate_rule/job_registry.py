@@ -1,4 +1,4 @@
-"""The jobs whose tensors arrive: read from `job.json` once, and registered in the state table."""
+"""Reads the `job.json` of jobs whose tensors arrive, and registers them in the state table."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["JobRegistry"]
 
 _MAX_JOBS: Final = 1000
-"""Jobs that one process remembers."""
+"""Maximum cached jobs per process."""
 _MAX_READS: Final = 4
 _TRUST_IN_SILENCE_S: Final = 600.0
-"""Age in seconds up to which an entry says whether a silent run has a successor."""
+"""Maximum age of a cache entry that decides whether a silent run has a successor, seconds."""
 _TRUST_IN_GUESS_S: Final = 1.0
-"""Age in seconds up to which a run is believed to have no `job.json`."""
+"""Maximum age of a cache entry for a run without `job.json`, seconds."""
 _DISTRUST_AFTER_S: Final = 30.0
-"""Age in seconds at which an entry is read again before a rule is skipped because of it."""
+"""Maximum age of a cache entry that excludes a rule, seconds."""
 
 
 @dataclass
 class _Entry:
-    """What is known of the job below one root."""
+    """Cached data of the job below one root."""
 
     registration: Registration
     read_at: float
@@ -40,10 +40,10 @@ class _Entry:
 
 
 class JobRegistry:
-    """Knows which job writes below a root, with one read of `job.json` a run.
+    """Finds the job below a root, with one read of `job.json` per run.
 
     Args:
-        registrations: Where jobs are registered for the functions that act on them.
+        registrations: Registrations for the functions that act on jobs.
         telemetry: Logs and metrics.
         clock: Seconds, monotonic.
     """
@@ -60,24 +60,24 @@ class JobRegistry:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
     def current(self, store: Store) -> Registration:
-        """Return the job that writes below a root, as far as this process knows."""
+        """Return the job below a root, according to this process's cache."""
         entry = self._entries.get(store.uri)
         return self._read(store).registration if entry is None else entry.registration
 
     def asks(
         self, store: Store, wants: Callable[[Registration], object], *, has_ended: bool
     ) -> bool:
-        """Return whether the job below a root wants a rule of this function evaluated.
+        """Return whether the job below a root requests a rule of this function.
 
-        A run that began since `job.json` was read may ask for other rules. Where the rule is asked
-        for, the index files tell that such a run began; where it is not, nobody reads them, so a
-        "no" is only believed for half a minute, and never when training ended. What was skipped in
-        between is found by the listing that a gap in the sequence, or the end, leads to.
+        A newer run may request other rules. If the rule is requested, the index files show that a
+        newer run began. If not, nobody reads them, so a negative answer is valid only for half a
+        minute, and never at the end of training. Files that were skipped in between are found
+        later, when a gap in the sequence or the end causes a listing.
 
         Args:
             store: The trial's root.
-            wants: Decides it from the registration.
-            has_ended: True when the run's end marker was written.
+            wants: Decides from the registration.
+            has_ended: True if the run's end marker was written.
         """
         if wants(self.current(store)):
             return True
@@ -87,10 +87,10 @@ class JobRegistry:
         return False
 
     def has_successor(self, store: Store, run: str) -> bool:
-        """Return whether a newer run than this one writes below a root.
+        """Return whether a newer run writes below a root; for silent runs.
 
-        Asked about silent runs. Nobody may have told this process that another one began, so
-        `job.json` is read again if that was long ago.
+        This process may not know of a newer run, so `job.json` is read again if the cache entry is
+        old.
         """
         self.current(store)
         if self._clock() - self._entries[store.uri].read_at > _TRUST_IN_SILENCE_S:
@@ -98,13 +98,13 @@ class JobRegistry:
         return self.current(store).run_id != run
 
     def of_run(self, store: Store, run: str) -> Registration:
-        """Return the registration for a run; `job.json` is read again when the run is a new one.
+        """Return the registration for a run; read `job.json` again if the run is new.
 
-        An earlier run is no longer described anywhere: it is taken to be like the current one.
+        An earlier run is no longer described anywhere; it is treated like the current one.
         """
         registration = self.current(store)
         entry = self._entries[store.uri]
-        # The original client alone writes no `job.json`, and names no run: it is still to come.
+        # Only the original client never writes `job.json`, and names no run: it may still come.
         is_outdated = entry.is_guess and self._clock() - entry.read_at >= _TRUST_IN_GUESS_S
         is_unknown = run != registration.run_id and run not in entry.other_runs
         if run and (is_outdated or is_unknown):
@@ -115,9 +115,9 @@ class JobRegistry:
         return replace(registration, run_id=run)
 
     def _read(self, store: Store, hint: str = "") -> _Entry:
-        """Read `job.json` and register what it says.
+        """Read `job.json` and register the job.
 
-        Without the file the newest run that index files named, `hint`, is the current one.
+        Without the file, the newest run in index files, `hint`, is the current one.
         """
         earlier = self._entries.get(store.uri)
         if earlier is not None:
@@ -127,8 +127,8 @@ class JobRegistry:
         is_known = earlier is not None and earlier.registration == registration
         for _ in range(0 if is_known else _MAX_READS):
             self._registrations.put(registration)
-            # A slower evaluator may have put an older registration over a newer one: anyone who put
-            # one looks again, so the last one to do so leaves what is true.
+            # A slower evaluator may have replaced a newer registration by an older one. Each
+            # evaluator reads again after writing, so the last one leaves the correct registration.
             job = self._job(store)
             latest = self._registration(store.uri, job, hint)
             if latest == registration:
@@ -144,7 +144,7 @@ class JobRegistry:
         return entry
 
     def _job(self, store: Store) -> JobFile | None:
-        """Return `job.json`, None while there is none that can be used."""
+        """Return `job.json`; None if it is missing or invalid."""
         return usable_job_file(store, self._tell_unusable)
 
     def _tell_unusable(self, problem: str) -> None:

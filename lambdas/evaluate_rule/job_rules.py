@@ -1,8 +1,8 @@
-"""The rules that a job's `job.json` configures, and that have no function of their own.
+"""Rules that a job's `job.json` configures, and that have no function of their own.
 
-Two functions share them. One runs the files that the deployer pinned, and nothing else; the other
-evaluates the built-in rules, and reports every configuration that nobody can evaluate. Whose a
-configuration is follows from its name and parameters alone, so both always agree.
+Two functions share them. One runs only the files that the deployer pinned. The other evaluates the
+built-in rules, and reports all invalid configurations. Name and parameters of a configuration alone
+decide which function is responsible, so both always agree.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 __all__ = ["MAX_JOB_RULES", "JobRules"]
 
 MAX_JOB_RULES: Final = 40
-"""Rules of its own that a job may have, as many as CreateTrainingJob takes."""
+"""Maximum own rules of a job, as in CreateTrainingJob."""
 
 _SOURCE: Final = "source_s3_uri"
 _MAX_SHOWN: Final = 5
 
 
 class JobRules:
-    """The rules that jobs configure themselves.
+    """Rules that jobs configure themselves.
 
     Args:
-        deployed: Names of the rules that have functions of their own.
+        deployed: Names of rules with their own functions.
         custom: The files that jobs may use.
-        runs_files: Whether this is the function that runs those files; else it has all other rules.
+        runs_files: Whether this function runs those files; otherwise it has all other rules.
         open_store: Returns the store at a folder of the files.
     """
 
@@ -61,25 +61,25 @@ class JobRules:
         self._made = MadeRules()
 
     def names(self, job: Registration) -> Sequence[str]:
-        """Return the configuration names of the rules that a job has evaluated here."""
+        """Return the configuration names of a job's rules that this function evaluates."""
         found = [name for name in islice(self._own(job), MAX_JOB_RULES) if self._is_here(name, job)]
         if not self._runs_files and self._problems(job):
             found.append(PROBLEMS)
         return found
 
     def includes(self, name: str, job: Registration) -> bool:
-        """Return whether a rule that somebody calls for is evaluated here.
+        """Return whether this function evaluates a rule that a wake names.
 
         The function without files reports rules that no job configures any more.
         """
         return name not in self._deployed and self._is_here(name, job)
 
     def rule(self, name: str, job: Registration) -> Rule:
-        """Return a rule as the job configures it.
+        """Return a rule as configured by the job.
 
         Raises:
-            RuleConfigurationError: There is no such rule, or its parameters are wrong.
-            StorageError: Its file cannot be read now.
+            RuleConfigurationError: The rule does not exist, or its parameters are invalid.
+            StorageError: Its file is temporarily unreadable.
         """
         if name == PROBLEMS:
             raise RuleConfigurationError("; ".join(["job.json is not right", *self._problems(job)]))
@@ -89,7 +89,7 @@ class JobRules:
                 "judged to its end: deploy it again, or let the next run configure it"
             )
         wanted = usable_parameters(job.rules[name])
-        # The same parameters under two names are two rules where the name stands for the rule.
+        # The name is part of the identity: some configuration names select the rule.
         identity = {RULE_TO_INVOKE: name, **wanted}
         return self._made.rule(identity, lambda: self._make(name, wanted))
 

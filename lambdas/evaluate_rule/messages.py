@@ -1,7 +1,7 @@
-"""Parses messages of a queue: a created object of a trial, or a run that is due.
+"""Parses messages of a queue: a new object of a trial, or a wake for a run.
 
-A message that can never lead anywhere raises `IgnoredMessageError` here, before anything is read,
-so that it is logged and dropped instead of being delivered again and again.
+A message without effect raises `IgnoredMessageError` before any other request, so that it is logged
+and dropped instead of being delivered again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _OTHER_FILES: Final = (JOB_FILE, STOP_FILE)
 
 
 class IgnoredMessageError(ValueError):
-    """A message that no evaluation can come of; the text says why.
+    """A message that requires no evaluation; the text says why.
 
     Attributes:
-        is_expected: True for what the bucket's events bring along, False for what should not exist.
+        is_expected: True for normal side effects of the bucket's events, False for faulty messages.
     """
 
     def __init__(self, reason: str, *, is_expected: bool = False) -> None:
@@ -38,12 +38,12 @@ class IgnoredMessageError(ValueError):
 
 @dataclass(frozen=True)
 class TensorObject:
-    """An object that was created in a trial.
+    """A new object in a trial.
 
     Attributes:
         root_uri: The trial's root, ending in "/".
         key: The object's key inside it: an index file or the end marker.
-        created_at: When the object was created, seconds since the epoch; None if unknown.
+        created_at: Creation time of the object, seconds since the epoch; None if unknown.
     """
 
     root_uri: str
@@ -52,20 +52,20 @@ class TensorObject:
 
     @property
     def is_end_marker(self) -> bool:
-        """Return whether the object says that training ended."""
+        """Return whether the object is the end marker."""
         return self.key == END_MARKER
 
 
 def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject | Wake:
-    """Return the object, or the call to look at a run again, that a message's body is about.
+    """Parse a message's body into a new object or a wake.
 
     Args:
-        body: An EventBridge event of S3, JSON, or a wake of one of our functions. An event's object
+        body: An EventBridge event of S3 as JSON, or a wake from another function. An event's object
             key is not URL-encoded, unlike the keys in S3's own notifications.
-        bucket_names: Buckets that are watched.
+        bucket_names: Watched buckets.
 
     Raises:
-        IgnoredMessageError: Nothing must be evaluated for this message.
+        IgnoredMessageError: The message requires no evaluation.
     """
     event = _event(body)
     kind = event.get("detail-type")
@@ -112,7 +112,7 @@ def _text_at(detail: object, *path: str) -> str:
 
 def _check_path(root: str, relative: str) -> None:
     try:
-        # Where a part is empty or leads elsewhere, a store would not look at this object.
+        # A store rejects keys with empty or relative parts.
         check_key(root + relative)
     except ValueError as error:
         raise IgnoredMessageError(str(error)) from None

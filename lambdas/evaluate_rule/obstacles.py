@@ -1,4 +1,4 @@
-"""What prevents an evaluation, as its state reports it."""
+"""States of evaluations that cannot continue."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TEXT", "blocked", "given_up", "unblocked"]
 
 MAX_TEXT: Final = 1024
-"""Characters of a text in a state that has to be small; status details have no more either."""
+"""Maximum characters of a text in a small state, as in status details."""
 
 
 def blocked(state: EvaluationState, reason: str) -> EvaluationState:
-    """Return the state of an evaluation that cannot go on for now; a verdict stays as it is."""
+    """Return the state of an evaluation that cannot continue for now; a verdict stays."""
     if state.status.is_final and not state.blocked_by:
         return state
     return replace(state, blocked_by=reason[:MAX_TEXT]).with_status(RuleStatus.ERROR)
 
 
 def unblocked(state: EvaluationState) -> EvaluationState:
-    """Return the state of an evaluation that can go on again."""
+    """Return the state of an evaluation that can continue again."""
     if not state.blocked_by:
         return state
     return replace(state, blocked_by="").with_status(RuleStatus.IN_PROGRESS)
 
 
 def given_up(state: EvaluationState, reason: str) -> EvaluationState:
-    """Return the state of an evaluation that can never go on, small enough for any table."""
+    """Return the state of an evaluation that can never continue, small enough for the table."""
     counts = replace(
         state.counts,
         last_reason=state.counts.last_reason[:MAX_TEXT],
@@ -53,7 +53,7 @@ def given_up(state: EvaluationState, reason: str) -> EvaluationState:
 
 
 def _shortened(evidence: Evidence) -> Evidence:
-    """Return the evidence with texts that fit into an item; names come from files."""
+    """Return the evidence with texts short enough for an item; names come from files."""
     texts: dict[str, Any] = {
         item.name: value[:MAX_TEXT]
         for item in fields(evidence)

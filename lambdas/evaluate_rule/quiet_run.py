@@ -1,4 +1,4 @@
-"""A run without recent files: what the rule reports, and when the run counts as ended."""
+"""A run without recent files: its verdict, and when it counts as ended."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["QuietRun"]
 _logger: Final = logging.getLogger(__name__)
 
 _CLOCKS_S: Final = 5.0
-"""Seconds by which the clocks of two functions may differ."""
+"""Maximum difference between the clocks of two functions, seconds."""
 
 
 @dataclass(frozen=True)
 class QuietRun:
-    """How long a run has been quiet, as far as that matters.
+    """Silence of a run.
 
     Attributes:
-        silent_s: Seconds since files were last taken in; 0 where silence means nothing.
-        is_over: Whether the run is taken for ended because of it.
-        progress: How far the run was when it was looked at.
+        silent_s: Seconds since the last files were processed; 0 if silence is irrelevant.
+        is_over: Whether the run therefore counts as ended.
+        progress: Progress of the run when it was checked.
     """
 
     silent_s: float = 0.0
@@ -42,35 +42,35 @@ class QuietRun:
 
     @classmethod
     def of(cls, wake: Wake | None, stored: StoredState, now: float) -> QuietRun:
-        """Return how quiet a run is.
+        """Return the silence of a run.
 
-        The message may be old: what counts is whether files have come since it was sent.
+        The wake may be old, so files after it was sent count.
 
         Args:
-            wake: What calls for a look at the run; None if it has new files.
+            wake: The wake for the run; None if it has new files.
             stored: The run's state.
             now: Seconds since the epoch.
         """
         silent_s = now - stored.updated_at_ms / 1000
         if wake is None or not wake.silent_s or silent_s < wake.silent_s - _CLOCKS_S:
             return cls()
-        # The message knows of signs of life other than files.
+        # The wake includes signs of life other than files.
         silent_s = min(silent_s, wake.silent_s)
         return cls(silent_s, wake.reason is WakeReason.SILENT, stored.state.progress)
 
     @property
     def note(self) -> str:
-        """What must be said of a run that ends so; empty if it does not."""
+        """Explanation of an end by silence; empty if the run has not ended."""
         if not self.is_over:
             return ""
         return f"taken for ended, for nothing came for {self.silent_s:.0f} s and no end was told"
 
     def judged(self, rule: Rule, state: EvaluationState) -> EvaluationState:
-        """Return a state with the rule's word on the silence.
+        """Return a state with the rule's verdict on the silence.
 
         Args:
             rule: The rule.
-            state: The state after it was looked for files that no event told of.
+            state: The state after a listing of files without events.
         """
         is_decided = state.ended or state.progress.finishing is not None or state.counts.failure
         if not self.silent_s or self.is_over or is_decided or state.evidence is not None:
@@ -80,7 +80,7 @@ class QuietRun:
         last_step = _last_step(state.progress)
         try:
             outcome = rule.check_silence(self.silent_s, last_step)
-        except (Exception, SystemExit):  # rules may be anybody's code
+        except (Exception, SystemExit):  # custom rules may run any code
             name = type(rule).__name__
             _logger.warning("%s could not judge a silence", name, exc_info=True)
             return state
@@ -92,7 +92,7 @@ class QuietRun:
 
 
 def _last_step(progress: Progress) -> int:
-    """Return the last step that has a file, -1 if there is none."""
+    """Return the last step with a file; -1 if there is none."""
     steps = [progress.fed_step]
     for worker in progress.workers.values():
         steps += [worker.passed_step, *worker.pending]

@@ -1,4 +1,4 @@
-"""The verdict as a file beside the tensors, where the original's rule jobs leave their output."""
+"""Writes the verdict as a file beside the tensors, like the original's rule jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ResultFiles"]
 class ResultFiles:
     """Writes `rule-output/<RuleConfigurationName>/status.json` of jobs.
 
-    The event and the table are what counts; a file that cannot be written changes nothing.
+    The event and the table are authoritative; a failed write has no further effect.
 
     Args:
         open_store: Returns the store at a folder.

@@ -1,4 +1,4 @@
-"""Which rules a function evaluates for a job, and how they are made with the job's parameters."""
+"""Selects the rules that a function evaluates for a job, and creates them."""
 
 from __future__ import annotations
 
@@ -25,50 +25,50 @@ __all__ = [
 
 RULE_TO_INVOKE: Final = "rule_to_invoke"
 MAX_PARAMETERS_BYTES: Final = 64 << 10
-"""Longest parameters of a rule as JSON; CreateTrainingJob takes 100 of at most 512 characters."""
+"""Maximum parameters of a rule as JSON; CreateTrainingJob accepts 100 with 512 characters each."""
 _MAX_RULES: Final = 100
 
 
 class RuleConfigurationError(ValueError):
-    """A job's parameters, or the deployment's, from which no rule can be made."""
+    """No rule can be created from the parameters of a job or of the deployment."""
 
 
 class Duty(Protocol):
-    """What a function evaluates."""
+    """The rules that a function evaluates."""
 
     def names(self, job: Registration) -> Sequence[str]:
-        """Return the configuration names of the rules that a job has evaluated here."""
+        """Return the configuration names of a job's rules that this function evaluates."""
         ...
 
     def includes(self, name: str, job: Registration) -> bool:
-        """Return whether a rule that somebody calls for is evaluated here."""
+        """Return whether this function evaluates a rule that a wake names."""
         ...
 
     def rule(self, name: str, job: Registration) -> Rule:
-        """Return a rule as the job wants it.
+        """Return a rule with the job's parameters.
 
         Raises:
-            RuleConfigurationError: There is no such rule, or its parameters are wrong.
-            StorageError: Its file cannot be read now.
+            RuleConfigurationError: The rule does not exist, or its parameters are invalid.
+            StorageError: Its file is temporarily unreadable.
         """
         ...
 
 
 class MadeRules:
-    """Rules by what they were made of; only so many are kept."""
+    """Caches a limited number of rules by their parameters."""
 
     def __init__(self) -> None:
         self._made: dict[str, Rule] = {}
 
     def rule(self, parameters: Mapping[str, Any], make: Callable[[], Rule]) -> Rule:
-        """Return the rule of these parameters, made at the first call.
+        """Return the rule with these parameters, created at the first call.
 
         Args:
-            parameters: All that it depends on.
-            make: Makes it.
+            parameters: All parameters that it depends on.
+            make: Creates it.
 
         Raises:
-            RuleConfigurationError: They make no rule.
+            RuleConfigurationError: The parameters are invalid.
         """
         try:
             identity = _identity(parameters)
@@ -83,10 +83,10 @@ class MadeRules:
 
 
 def usable_parameters(asked: AskedRule) -> Mapping[str, Any]:
-    """Return the parameters that a job gives a rule.
+    """Return a job's parameters for a rule.
 
     Raises:
-        RuleConfigurationError: They cannot be used.
+        RuleConfigurationError: They are invalid.
     """
     if asked.problem:
         raise RuleConfigurationError(asked.problem)
@@ -107,8 +107,8 @@ class DeployedRule:
     """The one rule of a function, with the deployment's parameters.
 
     Args:
-        name: Name under which the rule is configured.
-        parameters: The deployment's parameters, `rule_to_invoke` among them.
+        name: Configuration name of the rule.
+        parameters: The deployment's parameters, including `rule_to_invoke`.
     """
 
     def __init__(self, name: str, parameters: Mapping[str, str]) -> None:
@@ -117,18 +117,18 @@ class DeployedRule:
         self._made = MadeRules()
 
     def names(self, job: Registration) -> Sequence[str]:
-        """Return the rule's name if the job wants it."""
+        """Return the rule's name if the job requests it."""
         return (self._name,) if job.asks_for(self._name) else ()
 
     def includes(self, name: str, job: Registration) -> bool:  # noqa: ARG002 - as others do
-        """Return whether it is this rule that somebody calls for."""
+        """Return whether a wake names this rule."""
         return name == self._name
 
     def rule(self, name: str, job: Registration) -> Rule:
-        """Return the rule; parameters of the job go before those of the deployment.
+        """Return the rule; parameters of the job override those of the deployment.
 
         Raises:
-            RuleConfigurationError: The parameters make no rule, or ask for another one.
+            RuleConfigurationError: The parameters are invalid, or name another rule.
         """
         wanted = usable_parameters(job.asked(name))
         return self._made.rule(wanted, lambda: self._make(wanted))

@@ -1,15 +1,15 @@
 """Evaluates one rule on one run of a job: advances the state, saves it, reports changes.
 
-The order matters. The state is written first, with its transition counted; then the event goes out;
-then the transition is noted as announced. A crash in between leaves the two counters apart, and
-anyone who sees them so announces again: nobody misses a verdict, and some see one twice.
+The order matters. First the state is written with its transition counted, then the event is sent,
+then the transition is marked as announced. After a crash in between, the counters differ, and the
+next call announces again: no verdict is missed, but one may be sent twice.
 
-A call that has no time for everything saves what it has done, and only then has a later call go on.
+A call without enough time saves its progress first, and then lets a later call continue.
 
-Three things can prevent an evaluation. Each ends as Error with its reason. When
-the parameters make no rule, all that was learned is kept, and every look tries again: somebody may
-have corrected the deployment. When the rule itself fails, or the state does not fit into the table,
-the run is given up for good. A verdict never turns back.
+Three errors prevent an evaluation, and end as Error with a reason. If the parameters are invalid,
+all progress is kept, and every check tries again, because the deployment may be corrected. If the
+rule itself fails, or the state is too large for the table, the run is given up permanently. A
+verdict is never reverted.
 """
 
 from __future__ import annotations
@@ -50,36 +50,36 @@ __all__ = ["Announcer", "ContendedStateError", "RunEvaluation", "RunFiles"]
 _MAX_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_S: Final = 2.0
 _UNCOUNTED_S: Final = 300.0
-"""By how much a state's time of the last output may be behind, in seconds."""
+"""Maximum delay of a state's time of the last output, seconds."""
 _FIRST_PAUSE_S: Final = 0.05
 
 
 class ContendedStateError(Exception):
-    """Other evaluators wrote the state first, each time; the records must be delivered again."""
+    """Other evaluators wrote the state first in every attempt; the records must come again."""
 
 
 class Announcer(Protocol):
     """Reports the status of an evaluation."""
 
     def announce(self, registration: Registration, stored: StoredState) -> None:
-        """Publish the status of `stored`; raises when that failed."""
+        """Publish the status of `stored`; raise an error on failure."""
         ...
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What is new of a run.
+    """New files of a run.
 
     Attributes:
         store: The trial's root.
-        registration: The job, with the run in hand.
-        files: The run's index files that events name.
-        has_ended: True when the run's end marker was seen.
-        last_sequences: Number of the last index file of each worker that the end marker names.
-        created_at: When the newest of the objects was created, seconds since the epoch.
-        wake: What calls for a look at the run, beside its files.
-        is_restart: True if the run is evaluated from its beginning again.
-        may_go_on: Whether there is time for more.
+        registration: The job, with the current run.
+        files: The run's index files in events.
+        has_ended: True if the run's end marker was read.
+        last_sequences: Number of each worker's last index file in the end marker.
+        created_at: Creation time of the newest object, seconds since the epoch.
+        wake: The wake for the run, besides its files.
+        is_restart: True if the evaluation starts over from the beginning of the run.
+        may_go_on: Returns whether time is left.
     """
 
     store: Store
@@ -94,14 +94,14 @@ class RunFiles:
 
     @property
     def reason(self) -> WakeReason | None:
-        """Why the run must be looked at without any new file; None if there are such."""
+        """Reason to evaluate the run without new files; None if there are new files."""
         return None if self.wake is None or self.files else self.wake.reason
 
     def heard_of(self, stored: StoredState) -> StoredState:
-        """Return what is stored, with the time of files that it does not count.
+        """Return the stored state with the time of files that it has not processed.
 
-        Those of a run whose parameters make no rule are not taken in, nor those for which there is
-        no room while a worker is waited for; it is not silent all the same.
+        Files are not processed if the parameters are invalid, or if there is no room while a step
+        waits for a worker; but the run is not silent.
         """
         if not self.files or self.created_at is None or stored.state.ended:
             return stored
@@ -110,10 +110,10 @@ class RunFiles:
         return replace(stored, updated_at_ms=round(self.created_at * 1000))
 
     def continuation(self, left: StoredState) -> Wake:
-        """Return the call to go on where this one ends.
+        """Return the wake that continues this call.
 
         Args:
-            left: The state that this one leaves.
+            left: The state after this call.
         """
         hop = 0 if self.wake is None else self.wake.hop
         key = left.key
@@ -123,12 +123,12 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class _Advance:
-    """What became of a state.
+    """Result of advancing a state.
 
     Attributes:
-        stored: The state as committed.
-        has_more: Whether there is more to be done that needs no further file.
-        has_advanced: Whether the state is another one than before.
+        stored: The committed state.
+        has_more: Whether work remains that needs no further file.
+        has_advanced: Whether the state has changed.
     """
 
     stored: StoredState
@@ -141,16 +141,16 @@ class RunEvaluation:
     """Evaluates rules over runs.
 
     Attributes:
-        make_rule: Makes a rule, by its configuration name, as a job wants it.
+        make_rule: Creates a rule with the job's parameters, by configuration name.
         states: The evaluation states.
         announcer: Publishes status events.
         results: Writes verdicts as files.
-        continuations: Passes on what one call has no time for.
+        continuations: Passes on work that one call has no time for.
         telemetry: Logs and metrics.
         patience: How long a step waits for a worker.
         clock: Seconds since the epoch.
         sleep: Waits for a number of seconds.
-        jitter: Spreads evaluators that met.
+        jitter: Spreads the retries of conflicting evaluators.
     """
 
     make_rule: Callable[[str, Registration], Rule]
@@ -165,20 +165,20 @@ class RunEvaluation:
     jitter: random.Random = field(default_factory=random.Random)
 
     def look_at(self, rule_name: str, run: RunFiles) -> None:
-        """Bring a rule's state for a run up to date, and announce what changed.
+        """Update a rule's state for a run, and announce changes.
 
-        When it returns, the committed state covers the files, anyone who wrote it, or a later call
-        will go on with those that it does not cover yet.
+        Afterwards, the committed state covers the files, no matter which call wrote it, or a later
+        call continues with the remaining files.
 
         Args:
-            rule_name: Name under which the rule is configured.
-            run: What is new of the run.
+            rule_name: Configuration name of the rule.
+            run: The new files of the run.
 
         Raises:
-            ContendedStateError: The state could not be written for other evaluators' writing.
-            OutOfTimeError: Nothing could be done in the time that was left.
+            ContendedStateError: Other evaluators wrote the state in every attempt.
+            OutOfTimeError: There was no time for any progress.
             StorageError: Tensors could not be read.
-            Exception: The table, the bus or the queue failed; the same call may be made again.
+            Exception: The table, the bus or the queue failed; the call may be repeated.
         """
         key = StateKey(run.registration.root_uri, run.registration.run_id, rule_name)
         try:
@@ -210,18 +210,18 @@ class RunEvaluation:
             return False
         if run.reason is not WakeReason.CONTINUE:
             return True
-        # Another call has written since: it has done what was left, or passes it on itself.
+        # A newer version means that another call did the remaining work, or passes it on.
         return run.wake.version in (0, stored.version)
 
     def _advance(self, run: RunFiles, key: StateKey, stored: StoredState | None) -> _Advance:
-        """Return the state as committed, covering the run's files as far as there was time."""
+        """Return the committed state, which covers the run's files as far as time allowed."""
         if stored is None:
             initial = EvaluationState.initial()
             stored = self.states.save(StoredState(key, initial), initial)
             stored = self._announce(run, stored)
         before = stored.state
         if before.is_given_up:
-            return _Advance(stored)  # given up; only a new run is judged again
+            return _Advance(stored)  # given up; only a new run is evaluated again
         quiet = QuietRun.of(run.wake if run.reason else None, stored, self.clock())
         reconciler, after = self._advanced(run, stored, quiet)
         has_more = reconciler is not None and reconciler.has_more
@@ -259,14 +259,14 @@ class RunEvaluation:
         return reconciler, quiet.judged(rule, after)
 
     def _tell(self, run: RunFiles, result: _Advance) -> None:
-        """Announce what changed, and pass on what is left."""
+        """Announce changes, and pass on remaining work."""
         stored = result.stored
         if result.has_advanced and stored.state.ended and stored.state.is_announced:
-            # Findings after the first change the evidence, not the status.
+            # Later findings change the evidence, not the status.
             self.results.write(run.registration, stored)
         stored = self._announce(run, stored)
         if run.reason is WakeReason.SWEEP and stored.state.ended:
-            self.states.mark_announced(stored)  # or it would be swept again and again
+            self.states.mark_announced(stored)  # otherwise every sweep would wake it
         if result.has_more:
             self.continuations.pass_on(run.continuation(stored), has_advanced=result.has_advanced)
 

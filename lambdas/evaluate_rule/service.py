@@ -1,10 +1,10 @@
 """Evaluates one rule for the jobs in a batch of messages, each job once.
 
-A job's files may be more than the process can take: it runs out of memory or of time, and all
-records of the batch come back, the innocent ones too. So an attempt at a job whose records were
-received before is noted, and the note taken back afterwards (`attempts.py`): each death of the
-process marks one job. Marked jobs are handed back untried while there are unmarked ones among those
-that came back, and are then tried one by one, the one with the fewest deaths first.
+A job's files may be too much for the process: it runs out of memory or time, and all records of the
+batch are delivered again, including those of other jobs. So attempts at jobs with repeated records
+are recorded, and removed afterwards (`attempts.py`): each death of the process marks one job.
+Marked jobs are returned unevaluated while the repeated records include unmarked jobs. Then they are
+evaluated one by one, the one with the fewest deaths first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _RESERVED_SHARE: Final = 0.25
 
 
 class PutBackError(Exception):
-    """The record was received before; it must be delivered again, with fewer others."""
+    """A repeated record must be delivered again, with fewer others."""
 
 
 @dataclass
 class _JobMessages:
-    """The messages of a batch about one trial."""
+    """The messages of a batch for one trial."""
 
     message_ids: list[str] = field(default_factory=list)
     objects: list[TensorObject] = field(default_factory=list)
@@ -50,9 +50,9 @@ class EvaluateRuleService:
     """Evaluates the configured rule for batches of messages.
 
     Attributes:
-        bucket_names: Buckets that are watched.
-        jobs: Looks at one job.
-        attempts: Which jobs the process died of.
+        bucket_names: Watched buckets.
+        jobs: Evaluates one job.
+        attempts: Records jobs that made the process die.
         open_store: Returns the store at a trial's root.
         telemetry: Logs and metrics.
     """
@@ -68,17 +68,17 @@ class EvaluateRuleService:
     ) -> dict[str, Exception]:
         """Evaluate the jobs in a batch of SQS records.
 
-        Jobs are taken one after the other, those whose records are all new first, while at least a
-        quarter of the time is left; every job's state is saved before the next one's turn. Each has
-        its share of the time, and one that is not through by then is gone on with by a later call.
-        The records of the jobs that had no turn fail, and are delivered again.
+        Jobs are evaluated one after another, those with only new records first, while at least a
+        quarter of the time is left. Each job's state is saved before the next one. Each has its
+        share of the time; a later call continues with an unfinished job. Records of jobs without a
+        turn fail, and are delivered again.
 
         Args:
             records: Records of an SQS event.
-            remaining_ms: Milliseconds that are left to the function, as it continues.
+            remaining_ms: Returns the function's remaining time, milliseconds.
 
         Returns:
-            What failed, by message id; all other records are done with.
+            Errors by message id; all other records are finished.
         """
         turn = Turn(remaining_ms, remaining_ms() * _RESERVED_SHARE)
         failures: dict[str, Exception] = {}
@@ -101,7 +101,7 @@ class EvaluateRuleService:
         return failures
 
     def _put_back(self, jobs: Mapping[str, _JobMessages]) -> set[str]:
-        """Return the roots that are not to be looked at now, for what they did to the process."""
+        """Return the roots that must not be evaluated now, because the process died of them."""
         returned = [root_uri for root_uri, messages in jobs.items() if messages.were_received]
         if len(returned) <= 1:
             return set()
@@ -114,7 +114,7 @@ class EvaluateRuleService:
     def _num_deaths(self, root_uri: str) -> int:
         try:
             return self.attempts.num_unfinished(root_uri)
-        except Exception as error:  # noqa: BLE001 - the evaluation, which needs the table too, tells
+        except Exception as error:  # noqa: BLE001 - the evaluation needs the table, too, and reports the error
             self.telemetry.warning("attempts not known", problem=str(error))
             return 0
 
@@ -132,7 +132,7 @@ class EvaluateRuleService:
             job.message_ids.append(record["messageId"])
             was_received = _receive_count(record) > 1
             if isinstance(found, Wake):
-                # The state may have been written by this very message's earlier delivery.
+                # An earlier delivery of this message may have written the state.
                 job.wakes.append(replace(found, version=0) if was_received else found)
             else:
                 job.objects.append(found)
@@ -140,7 +140,7 @@ class EvaluateRuleService:
         return dict(sorted(jobs.items(), key=lambda item: item[1].were_received))
 
     def _failure_of(self, root_uri: str, messages: _JobMessages, turn: Turn) -> Exception | None:
-        """Look at a job; return what kept it from being evaluated."""
+        """Evaluate a job; return the error, if any."""
         try:
             with self._attempt(root_uri) if messages.were_received else nullcontext():
                 store = self.open_store(root_uri)
@@ -148,7 +148,7 @@ class EvaluateRuleService:
         except OutOfTimeError as error:
             self.telemetry.count("JobsPutOff")
             return error
-        except Exception as error:  # noqa: BLE001 - one job's failure must not fail the others'
+        except Exception as error:  # noqa: BLE001 - one job must not affect the others
             self.telemetry.count("JobsFailed")
             self.telemetry.error("job not evaluated", exception=error, debug_output_uri=root_uri)
             return error
@@ -156,7 +156,7 @@ class EvaluateRuleService:
 
     @contextmanager
     def _attempt(self, root_uri: str) -> Iterator[None]:
-        """Note an attempt; the note stays when the process does not survive it."""
+        """Record an attempt; the record stays if the process dies."""
         self.attempts.begin(root_uri)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The time that a job, or one of its rules, has in a call of the function."""
+"""Time budget of a job, or of one of its rules, in a function call."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Turn:
     """A part of the time of one call.
 
     Attributes:
-        remaining_ms: Milliseconds that are left to the function, as it continues.
-        end_ms: What must be left of them when the turn is over.
+        remaining_ms: Returns the function's remaining time, milliseconds.
+        end_ms: Remaining time at which the turn ends, milliseconds.
     """
 
     remaining_ms: Callable[[], float]
     end_ms: float
 
     def may_go_on(self) -> bool:
-        """Return whether there is time for more."""
+        """Return whether time is left."""
         return self.remaining_ms() >= self.end_ms
 
     def share(self, num: int) -> Turn:
-        """Return the turn of the next of some who share what is left of this one.
+        """Return the next of several equal turns that share the rest of this one.
 
         Args:
-            num: How many have not had their turn yet.
+            num: Number of remaining turns.
         """
         left_ms = self.remaining_ms()
         if left_ms <= self.end_ms:

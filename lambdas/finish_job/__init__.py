@@ -1,1 +1,1 @@
-"""The function that has runs judged when SageMaker says that their training job has ended."""
+"""The function that finishes the evaluation of ended training jobs."""

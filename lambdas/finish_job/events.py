@@ -1,4 +1,4 @@
-"""Reads the events of the function: what became of a job, and that a rule has judged one."""
+"""Parses the function's events: state changes of jobs, and verdicts of rules."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MAX_NAME: Final = 256
 
 @dataclass(frozen=True)
 class JobEvent:
-    """What became of a job.
+    """A state change of a job.
 
     Attributes:
         training_job_name: Name of the job.
-        has_ended: True once it runs no more, whatever came of it.
-        is_interrupted: True when its spot instances were taken away; it is to go on.
-        at: When that was, seconds since the epoch.
+        has_ended: True if it no longer runs, with any result.
+        is_interrupted: True if its spot instances were taken away; it will continue.
+        at: Time of the change, seconds since the epoch.
     """
 
     training_job_name: str
@@ -35,7 +35,7 @@ class JobEvent:
 
 @dataclass(frozen=True)
 class StatusNews:
-    """The job that an event is about. What it says of statuses is not taken.
+    """The job of a verdict event. The event's statuses are ignored.
 
     Attributes:
         training_job_name: Name of the job.
@@ -47,13 +47,13 @@ class StatusNews:
 
 
 def parse_job_event(event: object, context: object = None) -> JobEvent | None:
-    """Return what an event says; None if it is none of SageMaker's about a training job.
+    """Parse an event; return None if it is not SageMaker's about a training job.
 
-    Events of any other source are not believed: our own have the same type, and nobody but
-    SageMaker can send with its source.
+    Events of other sources are not trusted: Stepwatch's have the same type, and only SageMaker can
+    send with its source.
 
     Args:
-        event: An EventBridge event; whatever JSON it is, nothing is raised.
+        event: An EventBridge event; any JSON, no error is raised.
         context: Lambda's context. Events of other accounts and Regions are ignored.
     """
     if not isinstance(event, Mapping) or not is_native_event(event, context):
@@ -71,10 +71,10 @@ def parse_job_event(event: object, context: object = None) -> JobEvent | None:
 
 
 def parse_status_news(event: object) -> StatusNews | None:
-    """Return which job an event of ours is about; None if it is none.
+    """Return the job of a Stepwatch event; None for other events.
 
     Args:
-        event: An EventBridge event; whatever JSON it is, nothing is raised.
+        event: An EventBridge event; any JSON, no error is raised.
     """
     if not isinstance(event, Mapping) or event.get("source") != STATUS_SOURCE:
         return None

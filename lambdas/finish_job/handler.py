@@ -1,4 +1,4 @@
-"""Entry point of the function that learns of ended training jobs."""
+"""Entry point of the function for ended training jobs."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def _service() -> FinishJobService:
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
-    """Have the runs of a training job judged, if it has ended; report on it once all are judged.
+    """Wake the evaluators of an ended training job; write its report when all have a verdict.
 
     Args:
-        event: A "SageMaker Training Job State Change" event of SageMaker, or one of ours.
+        event: A "SageMaker Training Job State Change" event of SageMaker or Stepwatch.
         context: Lambda's context.
 
     Returns:
-        An answer of status 200 that says what was done.
+        A response with status 200 that says what was done.
     """
     text = ""
     with _telemetry().invocation(context):

@@ -1,4 +1,4 @@
-"""The report of a job, written beside the results of its rules once all of them have judged."""
+"""Writes the report of a job beside its rules' results, when all rules have a verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_SECONDS: Final = 25.0
 class JobReports:
     """Writes `rule-output/report.html` of jobs.
 
-    The verdicts are what counts; a report that cannot be made changes nothing.
+    A report that fails has no effect on the verdicts.
 
     Args:
         states: The states of rules over runs.
@@ -49,7 +49,7 @@ class JobReports:
         states = self._states.load(job.root_uri, job.run_id)
         if not states or not all(state.status.is_final for state in states.values()):
             return False
-        # Only now: most events have no report to be written.
+        # Slow imports; most events require no report.
         from rule_runtime.reporting.html_report import report_of_store  # noqa: PLC0415
         from rule_runtime.reporting.job_verdicts import verdicts_of  # noqa: PLC0415
         from rule_runtime.reporting.run_reader import ReadLimits  # noqa: PLC0415

@@ -1,12 +1,11 @@
-"""Has the runs of a training job judged once SageMaker says that the job has ended, and reports.
+"""Wakes the evaluators of ended training jobs, and writes reports.
 
-A job that was killed, or that crashed hard, writes no end marker; SageMaker knows its end all the
-same. Whose registration speaks for a job of SageMaker is decided as for stopping it: only one that
-lies in a folder of the job's name.
+A job that was killed or crashed writes no end marker, but SageMaker reports its end. As for
+stopping, only a registration in a folder with the job's name represents a SageMaker job.
 
-The report is written when a rule has come to its verdict and no other is still judging, which our
-own events tell, and again when the job ends. Those events are not believed: the registration says
-where the job is, and the table what its rules found.
+The report is written when a rule has a verdict and all other rules have one, too, and again when
+the job ends. Stepwatch's events cause this but are not trusted: the registration has the job's
+location, and the table the findings.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ __all__ = ["FinishJobService"]
 
 @dataclass(frozen=True, kw_only=True)
 class FinishJobService:
-    """Wakes the evaluators of jobs that have ended, notes which are interrupted, has them reported.
+    """Wakes evaluators of ended jobs, records interruptions, and writes reports.
 
     Attributes:
-        bucket_names: Buckets that are watched.
+        bucket_names: Watched buckets.
         registrations: The registered jobs.
         queue: The evaluators' queues.
         reports: Writes the reports of jobs.
@@ -48,12 +47,12 @@ class FinishJobService:
     telemetry: Telemetry
 
     def handle(self, event: JobEvent) -> int:
-        """Do what an event asks for; return how many evaluations were woken.
+        """Process an event; return the number of woken evaluations.
 
-        The same event may come again: anyone who is woken twice finds nothing to do.
+        The same event may arrive again: an evaluation that is woken twice finds nothing to do.
 
         Raises:
-            WakeNotSentError: A queue did not take a message.
+            WakeNotSentError: A queue did not accept a message.
             ClientError: The table or a queue failed.
         """
         registrations = [
@@ -76,11 +75,11 @@ class FinishJobService:
         self.telemetry.count("JobsEnded")
         self.telemetry.info("the job has ended; its runs are judged", num_runs=len(wakes))
         for job in registrations:
-            self.reports.write_if_judged(job)  # who is woken, and judged before, has no news
+            self.reports.write_if_judged(job)  # woken rules that had a verdict before send no event
         return len(wakes) * len(self.queue.rules)
 
     def report(self, news: StatusNews) -> bool:
-        """Write the report of the job that an event is about, if all its rules have judged.
+        """Write the report of the job in an event, if all its rules have a verdict.
 
         Returns:
             Whether it was written.

@@ -1,1 +1,1 @@
-"""The function that sends messages about what the rules found."""
+"""The function that sends messages about findings."""

@@ -1,9 +1,8 @@
-"""Texts that somebody else wrote, made fit for a message to people.
+"""Sanitizes untrusted text for messages to people.
 
-Names of tensors, jobs and rules, and what a rule says of them, come from files that any training
-process may write. A message must not become somebody else's: no line of it may be forged, nothing
-in it may turn into a link or into markup where it is shown (an e-mail, a chat), and no characters
-may hide what it says.
+Names of tensors, jobs and rules, and findings about them, come from files that any training process
+may write. They must not forge lines of a message, become links or markup in an e-mail or chat, or
+hide text with special characters.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ _ELLIPSIS: Final = "..."
 _TAG: Final = re.compile(r"<(?=[\w/!?@#])")  # `<b>`, `<!channel>`, `<http://x|y>`; not `a < 1`
 _LINK: Final = re.compile(r"://")
 _MARKDOWN_LINK: Final = re.compile(r"\](?=\s*[\(\[])")
-# Within words too: what begins and ends a word may come of how the text is quoted later.
+# Also within words, because later quoting may change where a word begins.
 _HOST: Final = re.compile(r"(www)\.", re.IGNORECASE)
 _MENTION: Final = re.compile(r"@(?=here|channel|everyone)", re.IGNORECASE)
 
 
 def plain_line(text: str, max_length: int) -> str:
-    """Return a text as one line of plain words that no mail program takes for more.
+    """Return a text as one line of plain words that mail programs do not convert into links.
 
     Args:
-        text: What somebody else wrote.
-        max_length: Longest line, in characters.
+        text: Untrusted text.
+        max_length: Maximum length, in characters.
     """
-    # Categories C: control and format characters, among them those that turn the direction of
-    # writing, and surrogates. Categories Z: every kind of space, and the line separators.
+    # Categories C: control and format characters, including changes of writing direction, and
+    # surrogates. Categories Z: all spaces and line separators.
     kept = (" " if unicodedata.category(c)[0] in "CZ" else c for c in text[: 2 * max_length])
     line = " ".join("".join(kept).split())
     line = _TAG.sub("< ", line)
@@ -43,11 +42,11 @@ def plain_line(text: str, max_length: int) -> str:
 
 
 def ascii_line(text: str, max_length: int) -> str:
-    """Return a text as a line of plain words in ASCII, as a subject must be.
+    """Return a text as a line of plain ASCII words, for a subject.
 
     Args:
-        text: What somebody else wrote.
-        max_length: Longest line, in characters.
+        text: Untrusted text.
+        max_length: Maximum length, in characters.
     """
     line = plain_line(text, 4 * max_length).encode("ascii", "replace").decode("ascii")
     return _shortened(line, max_length)

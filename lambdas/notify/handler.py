@@ -1,4 +1,4 @@
-"""Entry point of the function that sends messages about what the rules found."""
+"""Entry point of the function that sends messages about findings."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def lambda_handler(event: Any, context: Any) -> None:
     """Send one message for each change in an event.
 
     Args:
-        event: A "SageMaker Training Job State Change" event of EventBridge, SageMaker's or ours, or
-            a "Stepwatch Stop Overdue".
+        event: A "SageMaker Training Job State Change" event of SageMaker or Stepwatch, or a
+            "Stepwatch Stop Overdue" event.
         context: Lambda's context.
     """
     with _telemetry().invocation(context):

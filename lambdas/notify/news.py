@@ -1,4 +1,4 @@
-"""Reads the events of the function: changed statuses of rules, and jobs that do not end."""
+"""Parses the function's events: changed statuses of rules, and jobs that do not end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _MAX_NAME: Final = 256
 _MAX_URI: Final = 1024
 _MAX_DETAILS: Final = 4096
 _MAX_STATUSES: Final = 50
-"""Statuses that are looked at; a job of SageMaker has at most 20 rules, our events tell of one."""
+"""Maximum parsed statuses; SageMaker jobs have at most 20 rules, Stepwatch's events one status."""
 
 
 @dataclass(frozen=True)
 class StatusChange:
-    """A rule's status, as an event reports it.
+    """A rule's status in an event.
 
     Attributes:
         training_job_name: Name of the job.
         rule: Configuration name of the rule.
         status: Its status.
-        details: `StatusDetails` of a native event; empty for ours, whose words are not taken.
-        changed_at: When the status changed, as a native event reports it.
-        root_uri: The trial's root that one of our events names; None for native events.
+        details: `StatusDetails` of a native event; empty for Stepwatch's untrusted events.
+        changed_at: Time of the change in a native event.
+        root_uri: The trial's root in a Stepwatch event; None for native events.
         run_id: The run, likewise.
     """
 
@@ -44,7 +44,7 @@ class StatusChange:
 
 @dataclass(frozen=True)
 class OverdueStop:
-    """A job that is said to go on although it was asked to stop."""
+    """A job that reportedly continues after a stop request."""
 
     training_job_name: str
     root_uri: str
@@ -52,16 +52,16 @@ class OverdueStop:
 
 
 def parse_news(event: object, context: object = None) -> list[StatusChange | OverdueStop]:
-    """Return what an event reports; nothing if it does not have the expected shape.
+    """Parse an event; return an empty list if its format is unexpected.
 
     Args:
-        event: An EventBridge event; whatever JSON it is, nothing is raised: an error would bring
-            the same event back twice, and then to the dead letters.
+        event: Any JSON. No error is raised, because it would deliver the event twice more, and then
+            to the dead-letter queue.
         context: Lambda's context. Native events must come from its account.
     """
     whole = event if isinstance(event, Mapping) else {}
     detail, is_native = whole.get("detail"), is_native_event(whole, context)
-    # A call without a source would be anybody's word, and nobody's but SageMaker's is taken.
+    # An event without a source is untrusted: only SageMaker's own events are trusted.
     is_ours = not is_native and whole.get("source") == STATUS_SOURCE
     if not isinstance(detail, Mapping) or not (is_native or is_ours):
         return []
@@ -107,11 +107,11 @@ def _time(entry: Mapping[Any, Any]) -> str:
 
 
 def _text(value: object, max_length: int) -> str:
-    """Return a text that can be part of a key or of a message, else nothing."""
+    """Return a string that can be part of a key or of a message; otherwise an empty one."""
     if not isinstance(value, str) or len(value) > max_length:
         return ""
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can encode
         return ""
     return value

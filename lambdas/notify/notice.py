@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["OVERDUE", "Notice", "StatusFacts", "overdue_notice", "status_notice"]
 
 OVERDUE: Final = "StopOverdue"
-"""Stands for the status in the attributes of a message about a job that does not end."""
+"""Status attribute of a message about a job that does not end."""
 
 _MAX_SUBJECT: Final = 99
-"""SNS takes subjects of less than 100 ASCII characters."""
+"""SNS limits subjects to less than 100 ASCII characters."""
 _MAX_RULE_IN_SUBJECT: Final = 35
 _MAX_NAME: Final = 256
 _MAX_LINE: Final = 600
@@ -39,7 +39,7 @@ _HEADLINES: Final = {
 _SCHEME: Final = "s3://"
 _OVERDUE_HEADLINE: Final = "{job} continues although it was asked to stop"
 _SILENT_HEADLINE: Final = "{job} does not say that it stopped"
-"""Where only the training loop was asked: it may have died without a word."""
+"""For jobs where only the training loop was asked, which may have died silently."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Notice:
     Attributes:
         subject: Its subject, at most 99 ASCII characters.
         body: Its text, lines of plain words.
-        attributes: What subscriptions can filter by, as Publish takes it.
+        attributes: Attributes for filters of subscriptions, in the format of Publish.
     """
 
     subject: str
@@ -59,17 +59,17 @@ class Notice:
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """What is known of a change of a rule's status.
+    """Facts about a change of a rule's status.
 
     Attributes:
         training_job_name: Name of the job.
         rule: Configuration name of the rule.
         status: Its status.
         details: `StatusDetails`.
-        evidence: What a finding rests on.
-        root_uri: Where the tensors are; empty when not known.
-        run_id: The run; empty when not known.
-        is_sagemaker_job: Whether there is a page of the job in the console.
+        evidence: Evidence of a finding.
+        root_uri: Location of the tensors; empty if unknown.
+        run_id: The run; empty if unknown.
+        is_sagemaker_job: Whether the console has a page for the job.
         emails: Addresses of the job's `Email` actions.
         phones: Numbers of the job's `SMS` actions.
     """
@@ -90,7 +90,7 @@ def status_notice(facts: StatusFacts, settings: NotifySettings) -> Notice:
     """Return the message about a change of a rule's status.
 
     Args:
-        facts: What is known of it.
+        facts: The facts.
         settings: The function's settings, for links.
     """
     headline = _HEADLINES[facts.status]
@@ -165,18 +165,18 @@ def _places(job: str, root_uri: str, run_id: str) -> list[str]:
     if run_id:
         lines.append(f"Run: {plain_line(run_id, _MAX_NAME)}")
     if root_uri:
-        # No mail program makes a link of this scheme, so it can stay as it is.
+        # No mail program converts this scheme into a link, so it can stay.
         place = plain_line(root_uri.removeprefix(_SCHEME), _MAX_LINE)
         lines.append(f"Tensors: {_SCHEME}{place}")
     return lines
 
 
 def _logs(facts: StatusFacts, settings: NotifySettings) -> list[str]:
-    """Return where a rule of ours has its log; one that a job configured has one of two."""
+    """Return the logs of a Stepwatch rule; one that a job configured may have either of two."""
     groups = settings.rule_log_groups
     names = (facts.rule,) if facts.rule in groups else (JOB_RULES, CUSTOM_RULES)
     if not facts.root_uri:
-        return []  # a rule of SageMaker's own
+        return []  # a rule of SageMaker
     pages = [log_group_page(settings.region, groups[name]) for name in names if name in groups]
     return [f"Log of the rule: {page}" for page in pages]
 
@@ -194,7 +194,7 @@ def _silencing(rule: str) -> list[str]:
 
 
 def _subject(headline: str, rule: str, job: str) -> str:
-    """Return the headline, of whose names the job's is shortened most."""
+    """Return the headline, and shorten the job's name first if it is too long."""
     short_rule = ascii_line(rule, _MAX_RULE_IN_SUBJECT)
     rest = "Stepwatch: " + headline.format(rule=short_rule, job="")
     return "Stepwatch: " + headline.format(
@@ -215,7 +215,7 @@ def _attributes(job: str, rule: str, status: str) -> dict[str, dict[str, str]]:
 
 
 def _attribute(text: Any) -> str:
-    """Return a text that an attribute can hold: not empty, and nothing that XML does not know."""
+    """Return a string that an attribute accepts: not empty, and valid in XML."""
     return "".join(c if c.isprintable() else " " for c in text) or "-"
 
 

@@ -1,8 +1,7 @@
-"""Which messages were sent, so that a repeated event sends no second message.
+"""Records sent messages, so that a repeated event sends no second message.
 
-A message is claimed before it is sent, and noted as sent after. One that was claimed by a process
-that died is sent by anyone who gets the event next, once the claim is too old to be of a live
-process.
+A message is claimed before it is sent, and marked as sent afterwards. If the process dies in
+between, the next call with the event sends the message when the claim has expired.
 """
 
 from __future__ import annotations
@@ -25,31 +24,31 @@ if TYPE_CHECKING:
 __all__ = ["NoticeKey", "SentNotices"]
 
 _RETENTION_S: Final = 90 * 24 * 3600
-"""A note is deleted by the table so many seconds after the message."""
+"""Seconds after the message when the table deletes its record."""
 _SORT_KEY: Final = "#notice"
 _MAX_ABOUT: Final = 1024
 _CLAIM_S: Final = 45.0
-"""Longer than the function may run, shorter than Lambda waits before it tries an event again."""
+"""Longer than the function's timeout, shorter than Lambda's delay before it retries an event."""
 
 
 @dataclass(frozen=True)
 class NoticeKey:
-    """What a message is about.
+    """Identifies a message.
 
     Attributes:
-        parts: Names of what changed, and which change it was; any texts, of any length.
+        parts: Names of the changed object, and of the change; strings of any length.
     """
 
     parts: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """A name that no other message has: names run into each other, their hashes do not."""
+        """A unique digest; joined names could be ambiguous."""
         return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
 
 
 class SentNotices:
-    """The notes in the table of evaluation states.
+    """The records in the table of evaluation states.
 
     Args:
         client: DynamoDB client.
@@ -60,7 +59,7 @@ class SentNotices:
         self._items = Items(client, table_name)
 
     def claim(self, key: NoticeKey) -> bool:
-        """Take a message; False when it was sent, or somebody else is about to send it."""
+        """Claim a message; return False if it was sent, or another call is sending it."""
         now = time.time()
         refusal = self._items.put(
             {
@@ -80,12 +79,12 @@ class SentNotices:
         return refusal is None
 
     def mark_sent(self, key: NoticeKey) -> None:
-        """Note that a claimed message was sent."""
+        """Record that a claimed message was sent."""
         yes = {":yes": {"BOOL": True}}
         self._items.update(_key(key), "SET is_sent = :yes", ExpressionAttributeValues=yes)
 
     def release(self, key: NoticeKey) -> None:
-        """Give a claimed message back: it could not be sent."""
+        """Release the claim on a message that could not be sent."""
         self._items.delete(_key(key))
 
 

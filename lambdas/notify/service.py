@@ -1,11 +1,12 @@
 """Sends one message for each change of a rule's status.
 
-An event of ours is only a hint, which anybody may send who may put events on the bus: what is told
-is what the table says. SageMaker's own events are taken as they are, for nobody else can send them.
+Stepwatch's own events are only hints, because everyone with access to the bus can send them:
+messages use the content of the table. SageMaker's events are trusted, because only SageMaker can
+send them.
 
-Some deployed rules have nothing to judge in most jobs, such as one of labels in a job without any.
-Nobody is told of that, unless the job asked for the rule by its name, and not only for a pack that
-has it, or the operator wants to hear of it.
+Some deployed rules do not apply to most jobs, such as a rule about labels to a job without any. By
+default, no message is sent if such a rule was not evaluated, unless the job requested the rule by
+name.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class NotifyService:
         states: The evaluation states.
         registrations: The registered jobs.
         stops: The requests to stop jobs.
-        sent: The messages that were sent.
+        sent: The sent messages.
         topic: Returns the client of SNS.
         open_store: Returns the store at a trial's root.
         telemetry: Logs and metrics.
@@ -71,11 +72,11 @@ class NotifyService:
     telemetry: Telemetry
 
     def tell(self, news: Sequence[StatusChange | OverdueStop]) -> None:
-        """Send a message for each change that is worth one and has none yet.
+        """Send a message for each change that requires one and has none yet.
 
         Raises:
             ClientError: A message could not be sent; all others were.
-            StorageError: A job's wishes could not be read; all other messages were sent.
+            StorageError: A `job.json` could not be read; all other messages were sent.
         """
         failures = [failure for change in news if (failure := self._try_to_tell(change))]
         if failures:
@@ -120,7 +121,7 @@ class NotifyService:
             return None
         state = stored.state
         if state.status is not change.status:
-            # Either forged, or overtaken by a later status, which has an event of its own.
+            # The event is forged, or older than a status with an event of its own.
             self._refuse(f"the status is {state.status.value} now", change)
             return None
         is_finding = state.status is RuleStatus.ISSUES_FOUND
@@ -148,7 +149,7 @@ class NotifyService:
 
     def _of_overdue(self, news: OverdueStop) -> _Message | None:
         item = self.stops.load(news.training_job_name, news.root_uri, news.run_id)
-        # The news goes out a moment before the request is noted as late.
+        # The event is sent shortly before the request is stored as late.
         if item is None or item.status == CONFIRMED or item.num_requests < 2:  # noqa: PLR2004
             self._refuse("no request to stop the job is overdue", news)
             return None
@@ -157,7 +158,7 @@ class NotifyService:
         return key, overdue_notice(item, self.settings)
 
     def _job_file(self, job: Registration) -> JobFile | None:
-        """Return what the job wants; a file that cannot be used keeps nobody uninformed."""
+        """Return the `job.json`; None if it is invalid, which must not suppress messages."""
         buckets = self.settings.tensor_bucket_names
         return watched_job_file(job.root_uri, buckets, self.open_store, self.telemetry)
 
@@ -190,13 +191,13 @@ class NotifyService:
 
 
 def _is_without_news(state: EvaluationState) -> bool:
-    """Return whether a rule was not evaluated, and all that is stored is readable."""
+    """Return whether a rule was not evaluated, and all stored files are readable."""
     counts = state.counts
     is_whole = not (counts.unreadable or counts.missing or counts.given_up)
     return state.has_found_nothing_to_judge and is_whole
 
 
 def _asks_by_name(file: JobFile | None, rule: str) -> bool:
-    """Return whether a job asks for this very rule, not only for a pack that has it."""
+    """Return whether a job requests this rule by name, not only a pack that contains it."""
     rules, _ = asked_rules((file and file.debug_rule_configurations) or ())
     return rule in rules and not rules[rule].pack

@@ -1,1 +1,1 @@
-"""What several functions use: settings, clients, logs and metrics, the state table, events."""
+"""Modules that several functions share: settings, clients, logs, metrics, state table, events."""

@@ -1,9 +1,8 @@
-"""AWS clients, made once a process and only when a function needs them.
+"""AWS clients, created once per process when a function first needs them.
 
-Importing the SDK and making clients cost more than anything else in a cold start. So each client is
-made on first use and kept (clients are safe to share between threads), and they come from botocore:
-boto3's clients are these very ones, but importing boto3 also loads its transfer manager, which no
-function here uses.
+Importing the SDK and creating clients dominate a cold start. So each client is created on first use
+and cached (clients are thread-safe). botocore creates them: boto3's clients are the same, but
+importing boto3 also loads its transfer manager, which no function needs here.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = [
 ]
 
 _MAX_PARALLEL_READS: Final = 16
-# Index files are small and near: what takes longer than this is lost, and a retry is quicker.
+# Index files are small and near: after this time a retry is faster than waiting.
 _CONFIG: Final = Config(
     connect_timeout=3,
     read_timeout=10,
@@ -47,42 +46,42 @@ _CONFIG: Final = Config(
 
 @cache
 def s3() -> S3Client:
-    """Return the client of the tensor buckets."""
+    """Return the client for the tensor buckets."""
     client: S3Client = _client("s3")
     return client
 
 
 @cache
 def dynamodb() -> DynamoDBClient:
-    """Return the client of the state table."""
+    """Return the client for the state table."""
     client: DynamoDBClient = _client("dynamodb")
     return client
 
 
 @cache
 def eventbridge() -> EventBridgeClient:
-    """Return the client of the event bus."""
+    """Return the client for the event bus."""
     client: EventBridgeClient = _client("events")
     return client
 
 
 @cache
 def sagemaker() -> SageMakerClient:
-    """Return the client that stops training jobs; evaluators never make it."""
+    """Return the client that stops training jobs; evaluators do not use it."""
     client: SageMakerClient = _client("sagemaker")
     return client
 
 
 @cache
 def sqs() -> SQSClient:
-    """Return the client of the evaluators' queues; most calls of an evaluator need none."""
+    """Return the client for the evaluators' queues; most evaluator calls do not need it."""
     client: SQSClient = _client("sqs")
     return client
 
 
 @cache
 def sns() -> Any:
-    """Return the client of the topic that messages are sent to."""
+    """Return the client for the topic of messages."""
     return _client("sns")
 
 
@@ -99,25 +98,25 @@ def ecs() -> Any:
 
 
 def num_requests() -> int:
-    """Return how many requests this process has sent so far, repeated ones counted."""
+    """Return the number of requests of this process so far, including retries."""
     return _counter.num
 
 
 def forget() -> None:
-    """Drop all clients, for tests that change credentials or endpoints within one process."""
+    """Drop all clients, for tests that change credentials or endpoints."""
     for function in (s3, dynamodb, eventbridge, sagemaker, sns, batch, ecs, sqs, _session):
         function.cache_clear()
 
 
 class _Counter:
-    """Counts requests; several threads send them."""
+    """Counts requests of all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.num = 0
 
     def count(self, **_: Any) -> None:
-        """Count the request that botocore is about to send; None lets it send it."""
+        """Count a request that botocore is about to send; return None to let it proceed."""
         with self._lock:
             self.num += 1
 

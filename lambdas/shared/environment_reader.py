@@ -1,4 +1,4 @@
-"""Typed access to environment variables, which collects all that is wrong with them."""
+"""Parses environment variables, and collects all mistakes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RULE_TO_INVOKE: Final = "rule_to_invoke"
 
 
 class SettingsError(ValueError):
-    """The environment lacks variables or holds values that cannot be used; the message has all."""
+    """Environment variables are missing or invalid; the message lists all."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class CustomRules:
     """The deployer's own files of rules, which jobs may use.
 
     Attributes:
-        bucket_name: The bucket that they lie in; empty where jobs can use none.
-        sha256_by_key: SHA-256 that each must have, by its key.
+        bucket_name: Their bucket; empty if jobs can use none.
+        sha256_by_key: Required SHA-256 of each file, by key.
     """
 
     bucket_name: str = ""
@@ -39,18 +39,18 @@ class CustomRules:
 
     @property
     def uri(self) -> str:
-        """The place that files may be loaded from."""
+        """The location from which files may be loaded."""
         return f"s3://{self.bucket_name}"
 
     def sha256_of(self, source: object) -> str | None:
-        """Return the SHA-256 that a file must have; None if it may not be used."""
+        """Return the required SHA-256 of a file; None if it must not be used."""
         if not isinstance(source, str) or not source.startswith(f"{self.uri}/"):
             return None
         return self.sha256_by_key.get(source.removeprefix(f"{self.uri}/"))
 
 
 class EnvironmentReader:
-    """Typed access to environment variables that collects what is wrong with them.
+    """Parses environment variables, and collects mistakes.
 
     Args:
         variables: The environment.
@@ -61,10 +61,10 @@ class EnvironmentReader:
         self._problems: list[str] = []
 
     def raise_problems(self) -> None:
-        """Report everything that was found to be wrong.
+        """Raise an error for all collected mistakes.
 
         Raises:
-            SettingsError: Something was.
+            SettingsError: There are mistakes.
         """
         if self._problems:
             raise SettingsError(
@@ -72,7 +72,7 @@ class EnvironmentReader:
             )
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a text; one without a default must be set."""
+        """Return a string; a variable without a default is required."""
         value = self._variables.get(name, "").strip() or default
         if value is None:
             self._problems.append(f"{name} is not set")
@@ -80,7 +80,7 @@ class EnvironmentReader:
         return value
 
     def rule_name(self, name: str, others: Sequence[str] = ()) -> str:
-        """Return the name of a configured rule, or one of the words that stand for others."""
+        """Return the name of a configured rule, or one of the placeholders for other rules."""
         value = self.text(name)
         if value and not is_rule_name(value) and value not in others:
             self._problems.append(
@@ -89,12 +89,12 @@ class EnvironmentReader:
         return value
 
     def names(self, name: str) -> frozenset[str]:
-        """Return names separated by commas, none when it is not set."""
+        """Return comma-separated names; empty if the variable is not set."""
         parts = self._variables.get(name, "").split(",")
         return frozenset(part.strip() for part in parts if part.strip())
 
     def bucket_names(self, name: str) -> frozenset[str]:
-        """Return the names of buckets, one at least."""
+        """Return the names of buckets, at least one."""
         if not self.text(name):
             return frozenset()
         names = self.names(name)
@@ -104,14 +104,14 @@ class EnvironmentReader:
         return names
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of some words, the first when it is not set."""
+        """Return one of several words; the first if the variable is not set."""
         value = self.text(name, default=choices[0]).lower()
         if value not in choices:
             self._problems.append(f"{name} is {value!r}: one of {', '.join(choices)} expected")
         return value
 
     def choices(self, name: str, choices: Sequence[str]) -> frozenset[str]:
-        """Return several of these words, comma-separated; empty where none is given."""
+        """Return several of these words, comma-separated; empty if the variable is not set."""
         found = self.names(name)
         if wrong := sorted(found.difference(choices)):
             self._problems.append(f"{name} has {wrong}: of {', '.join(choices)} expected")
@@ -125,7 +125,7 @@ class EnvironmentReader:
         return _FLAGS.get(value, default)
 
     def custom_rules(self, bucket: str, files: str) -> CustomRules:
-        """Return the files that two variables name and pin, none when neither is set."""
+        """Return the files that two variables name and pin; empty if neither is set."""
         if not (self._variables.get(bucket, "").strip() or self._variables.get(files, "").strip()):
             return CustomRules()
         found = CustomRules(self.text(bucket), self.texts(files))
@@ -155,7 +155,7 @@ class EnvironmentReader:
         return self._json_texts(name, self.text(name)) or {}
 
     def rule_parameters(self, name: str) -> dict[str, str]:
-        """Return a rule's parameters, `rule_to_invoke` among them."""
+        """Return a rule's parameters, including `rule_to_invoke`."""
         text = self.text(name)
         value = self._json_texts(name, text)
         if value is None:

@@ -1,4 +1,4 @@
-"""Items of the table, as DynamoDB takes and returns them."""
+"""Reads and writes items of a DynamoDB table."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _REFUSED: Final = "ConditionalCheckFailedException"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A write that was refused, because the item does not meet its condition.
+    """A write that was rejected, because the item does not meet its condition.
 
     Attributes:
-        item: The item as it is, if the write asked for it; None for one that does not exist.
+        item: The current item, if the write requested it; None if it does not exist.
     """
 
     item: Mapping[str, Any] | None
@@ -52,7 +52,7 @@ class Items:
         self._table_name = table_name
 
     def get(self, key: Mapping[str, Any], *, is_consistent: bool = True) -> dict[str, Any]:
-        """Return the attributes of an item; none of one that does not exist."""
+        """Return the attributes of an item; empty if it does not exist."""
         answer = self._client.get_item(
             TableName=self._table_name, Key=key, ConsistentRead=is_consistent
         )
@@ -60,7 +60,7 @@ class Items:
         return found
 
     def query(self, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield the items that a query finds, asking for more as they go."""
+        """Yield the items of a query, with further requests as needed."""
         query["TableName"] = self._table_name
         while True:
             answer = self._client.query(**query)
@@ -70,7 +70,7 @@ class Items:
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def active(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield what the index of active items has of a kind, the longest silent first."""
+        """Yield active items of a kind from the index, the longest silent first."""
         return self.query(
             IndexName=ACTIVE_INDEX,
             KeyConditionExpression="#active = :active",
@@ -79,11 +79,11 @@ class Items:
         )
 
     def put(self, item: Mapping[str, Any], **condition: Any) -> Refusal | None:
-        """Write a whole item; return the refusal if there is one."""
+        """Write a whole item; return the refusal if the write was rejected."""
         return self._written(self._client.put_item, Item=item, **condition)
 
     def update(self, key: Mapping[str, Any], expression: str, **more: Any) -> Refusal | None:
-        """Change an item; return the refusal if there is one."""
+        """Change an item; return the refusal if the write was rejected."""
         return self._written(self._client.update_item, Key=key, UpdateExpression=expression, **more)
 
     def delete(self, key: Mapping[str, Any]) -> None:

@@ -1,11 +1,11 @@
-"""What a job wants done on a finding, as its `job.json` says when it comes to that.
+"""Actions on a finding that a job lists in its `job.json`.
 
-The original gave each rule its actions in the parameter `action_json`; ours can also be listed for
-the whole job. Anyone who lists any has said all that is wanted: a rule without actions of its own
-then asks for nothing. A job that lists none leaves it to the deployment.
+The original lists actions per rule, in the parameter `action_json`; Stepwatch also accepts a list
+for the whole job. If a job lists any actions, a rule without actions requests none. If a job lists
+no actions, the deployment decides.
 
-An action only ever concerns the job that lists it. One that names another job's prefix, which the
-original would have stopped, asks for nothing here.
+An action always applies to the job that lists it. An action with another job's prefix, which the
+original would have stopped, is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["JobActions"]
 _ACTION_PARAMETER: Final = "action_json"
 _STOP: Final = "stoptraining"
 _MAX_ENDPOINT: Final = 320
-"""Longest address, in characters: 64 before the "@" and 255 behind it."""
+"""Maximum length of an address, in characters: 64 before the "@" and 255 after it."""
 _MAX_ENDPOINTS: Final = 10
 
 
@@ -35,8 +35,8 @@ class JobActions:
 
     Attributes:
         training_job_name: Name of the job.
-        of_job: Actions that are listed for the whole job; None when none are.
-        of_rules: Actions that rules have of their own, by the rule's configuration name.
+        of_job: Actions for the whole job; None if there are none.
+        of_rules: Actions of single rules, by the rule's configuration name.
     """
 
     training_job_name: str
@@ -45,11 +45,11 @@ class JobActions:
 
     @classmethod
     def of(cls, training_job_name: str, job: JobFile | None) -> JobActions:
-        """Return the actions that a `job.json` lists.
+        """Return the actions in a `job.json`.
 
         Args:
             training_job_name: Name of the job.
-            job: The file; None when there is none.
+            job: The file; None if there is none.
         """
         if job is None:
             return cls(training_job_name)
@@ -62,16 +62,16 @@ class JobActions:
         return cls(training_job_name, job.actions or None, found or None)
 
     def asks_to_stop(self, rule_configuration_name: str) -> bool | None:
-        """Return whether the job asks to be stopped on a finding of a rule.
+        """Return whether the job requests its stop on a finding of a rule.
 
         Returns:
-            None when the job lists no actions at all, so that the deployment's policy applies.
+            None if the job lists no actions, so that the deployment's policy applies.
         """
         actions = self._of_rule(rule_configuration_name)
         return None if actions is None else any(map(self._stops_this_job, actions))
 
     def endpoints(self, rule_configuration_name: str, action: str) -> list[str]:
-        """Return the addresses that the job names for a finding of a rule, at most 10.
+        """Return the job's addresses for a finding of a rule, at most 10.
 
         Args:
             rule_configuration_name: The rule.
@@ -92,7 +92,7 @@ class JobActions:
 
     def _stops_this_job(self, action: Mapping[str, Any]) -> bool:
         prefix = action.get("training_job_prefix") or ""
-        # The original wrote the prefix in small letters before it compared it.
+        # The original converts the prefix to lower case before it compares it.
         return (
             _name(action) == _STOP
             and isinstance(prefix, str)
@@ -101,10 +101,10 @@ class JobActions:
 
 
 def _parsed(text: object) -> tuple[Mapping[str, Any], ...]:
-    """Return the actions in a parameter; what cannot be read asks for nothing, as with others."""
+    """Parse the actions in a parameter; invalid ones count as none."""
     if not isinstance(text, str):
         return ()
-    for candidate in (text, text.replace('\\"', '"')):  # as the client's actions are serialised
+    for candidate in (text, text.replace('\\"', '"')):  # serialized like the client's actions
         try:
             content = json.loads(candidate)
         except (ValueError, RecursionError):
@@ -119,7 +119,7 @@ def _name(action: Mapping[str, Any]) -> str:
 
 
 def _endpoint(action: Mapping[str, Any]) -> str:
-    """Return an address or number that can be an attribute of a message, else nothing."""
+    """Return an address or number that can be a message attribute; empty otherwise."""
     value = action.get("endpoint")
     if not isinstance(value, str) or len(value) > _MAX_ENDPOINT or not value.isprintable():
         return ""

@@ -1,8 +1,7 @@
-"""Whether an event is SageMaker's own, and about this account; and when it happened.
+"""Checks whether an event is SageMaker's own, for this account and Region, and parses its time.
 
-Nobody but AWS can send with the source `aws.sagemaker`. But a bus may take events from other
-accounts and regions, where a job can have the name of one here. They keep the account and the
-region that they come from.
+Only AWS can send with the source `aws.sagemaker`. But a bus may receive events from other accounts
+and Regions, where a job can have the same name. They keep their account and Region.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _MIN_PARTS: Final = 5
 
 
 def is_native_event(event: Mapping[Any, Any], context: object) -> bool:
-    """Return whether an event is SageMaker's, of the account and region that a function runs in.
+    """Return whether an event is SageMaker's, from the function's account and Region.
 
     Args:
         event: An event of EventBridge.
-        context: Lambda's context, which names the function; other objects are taken, for calls by
-            hand, where only the source counts.
+        context: Lambda's context, which names the function. Other objects are accepted for manual
+            calls, which check only the source.
     """
     source = event.get("source")
     if not isinstance(source, str) or source != NATIVE_SOURCE:
@@ -37,7 +36,7 @@ def is_native_event(event: Mapping[Any, Any], context: object) -> bool:
 
 
 def event_time(event: Mapping[Any, Any]) -> float | None:
-    """Return when an event of EventBridge happened, seconds since the epoch; None if unknown."""
+    """Return the time of an EventBridge event, seconds since the epoch; None if unknown."""
     value = event.get("time")
     if not isinstance(value, str):
         return None

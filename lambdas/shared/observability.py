@@ -1,8 +1,8 @@
-"""Structured logs and embedded metrics of the functions, alike for all of them.
+"""Structured logs and embedded metrics, the same for all functions.
 
-Logs are JSON lines that carry the rule and, while one job is looked at, its name and run; metrics
-go out through the same lines (CloudWatch embedded metric format). There is no tracer: importing
-its SDK would take longer than a warm evaluation.
+Logs are JSON lines with the rule and, while a job is evaluated, its name and run. Metrics use the
+same lines (CloudWatch embedded metric format). There is no tracer, because importing its SDK would
+take longer than a warm evaluation.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["Telemetry"]
 
 _REQUESTS: Final = "Requests"
-"""Requests to AWS, repeated ones counted. Sent only with other metrics, as each metric costs."""
+"""Requests to AWS, including retries. Sent only with other metrics, because each metric costs."""
 
 
 class Telemetry:
     """The logger and the metrics of one function.
 
     Args:
-        function: Name of the function, the `service` of its lines and metrics.
+        function: Name of the function, which is `service` in its lines and metrics.
         **keys: Keys of every line and dimensions of every metric, such as the rule.
     """
 
     def __init__(self, function: str, **keys: str) -> None:
         self._logger = Logger(service=function)
         self._logger.append_keys(**keys)
-        # The ordinary class shares its metrics between all instances of a process.
+        # The default class shares metrics between all instances in a process.
         namespace = os.environ.get(METRICS_NAMESPACE) or DEFAULT_NAMESPACE
         self._metrics = EphemeralMetrics(namespace=namespace, service=function)
         self._keys = keys
@@ -46,10 +46,10 @@ class Telemetry:
 
     @contextmanager
     def invocation(self, context: object) -> Iterator[None]:
-        """Mark one invocation: its id is on every line, its metrics go out at its end.
+        """Mark one invocation: its id is on every line, and its metrics are sent at its end.
 
         Args:
-            context: Lambda's context; None and other objects are taken, for calls by hand.
+            context: Lambda's context; None and other objects are accepted, for manual calls.
         """
         self._logger.append_keys(function_request_id=getattr(context, "aws_request_id", None))
         num_requests = clients.num_requests()
@@ -65,7 +65,7 @@ class Telemetry:
 
     @contextmanager
     def job(self, name: str, run: str | None = None) -> Iterator[None]:
-        """Put job and run on the lines written inside."""
+        """Add job and run to the lines written inside."""
         with self._logger.append_context_keys(training_job_name=name, run_id=run):
             yield
 
@@ -85,13 +85,13 @@ class Telemetry:
         self._recorded = True
 
     def info(self, message: str, **extra: Any) -> None:
-        """Log what happened, with its particulars as keys."""
+        """Log an event, with details as keys."""
         self._logger.info(message, extra=extra, stacklevel=3)
 
     def warning(self, message: str, **extra: Any) -> None:
-        """Log what somebody may have to look at."""
+        """Log a condition that a person may have to check."""
         self._logger.warning(message, extra=extra, stacklevel=3)
 
     def error(self, message: str, *, exception: BaseException | None = None, **extra: Any) -> None:
-        """Log what went wrong."""
+        """Log an error."""
         self._logger.error(message, extra=extra, exc_info=exception, stacklevel=3)

@@ -1,13 +1,13 @@
-"""Registrations: the runs of jobs, their roots and what they request.
+"""Registrations: the runs of jobs, their roots and their requests.
 
-A job is registered by the evaluators from its `job.json`. Functions that act on a job, and must not
-believe the events that name it, look here. The items lie in the table of evaluation states, one for
-each root that names the job, because names are only unique among SageMaker's jobs.
+Evaluators register a job from its `job.json`. Functions that act on a job, and must not trust the
+events that name it, look here. The items are in the table of evaluation states, one per root that
+names the job, because only names of SageMaker jobs are unique.
 
-A `job.json` says whatever its writer likes, so a registration speaks for a job of SageMaker only if
-it lies where that job's tensors belong: in a folder with the job's name. Who may write there is for
-the permissions of the training roles to say. A role that can write to no folder of another job's
-name can neither have that job stopped nor keep it from being stopped.
+The content of a `job.json` is untrusted. So a registration represents a SageMaker job only if its
+root is where that job's tensors belong: in a folder with the job's name. The permissions of the
+training roles must control who can write there. A role without write access to other jobs' folders
+can neither stop those jobs nor keep them from being stopped.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = ["RUN_ID", "SAGEMAKER", "LifeSign", "Registration", "RegistrationTable
 
 SAGEMAKER: Final = "sagemaker"
 RETENTION_S: Final = 90 * 24 * 3600
-"""A registration that nobody renewed for so long is deleted by the table, in seconds."""
+"""Seconds after the last write when the table deletes a registration."""
 RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _UNKNOWN_PLATFORM: Final = "unknown"
 _PLATFORM: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _SAGEMAKER_OUTPUT: Final = "/debug-output/"
 _MAX_NAME: Final = 256
 _MAX_KEY_BYTES: Final = 1024
-"""Longest sort key that DynamoDB takes, in bytes."""
+"""Maximum size of a sort key in DynamoDB, bytes."""
 _ARN: Final = re.compile(
     r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:[0-9]{12}:training-job/(?P<name>[A-Za-z0-9-]{1,63})"
 )
@@ -54,19 +54,19 @@ _ARN: Final = re.compile(
 
 @dataclass(frozen=True)
 class Registration:
-    """One run of a job, as its `job.json` describes it.
+    """One run of a job, as described by its `job.json`.
 
     Attributes:
         root_uri: The trial's root, ending in "/".
         training_job_name: Name of the job.
-        run_id: The run that writes there now; empty for the original client.
-        platform: `sagemaker`, or what else runs the job.
-        training_job_arn: ARN of the job of SageMaker, where known.
-        rules: The rules that the job asks for, by their configuration names; None when the deployed
-            rules apply with their own parameters. They are not stored: anyone who evaluates reads
-            them from `job.json`, and there may be more of them than an item holds.
-        opt_out_of_stop: True when the job must never be stopped.
-        rule_problems: What is wrong with the list of rules; not stored either.
+        run_id: The current run; empty for the original client.
+        platform: `sagemaker`, or the name of another platform.
+        training_job_arn: ARN of the SageMaker job, if known.
+        rules: The job's rules, by configuration name; None to use the deployed rules with their own
+            parameters. They are not stored: evaluators read them from `job.json`, and an item may
+            be too small for them.
+        opt_out_of_stop: True if the job must never be stopped.
+        rule_problems: Errors in the list of rules; not stored either.
     """
 
     root_uri: str
@@ -80,10 +80,10 @@ class Registration:
 
     @classmethod
     def of_job_file(cls, root_uri: str, job: JobFile) -> Registration:
-        """Return the registration of the job that `job` describes.
+        """Return the registration of the job in a `job.json`.
 
-        What it says is taken as far as it can be true: a job counts as SageMaker's if the root and
-        the ARN, if there is one, carry its name, and as a job outside of SageMaker otherwise.
+        A job counts as SageMaker's if the root and the ARN, if there is one, contain its name;
+        otherwise as a job outside of SageMaker.
         """
         name = job.training_job_name
         if not (0 < len(name) <= _MAX_NAME and name.isprintable()):
@@ -107,9 +107,9 @@ class Registration:
 
     @classmethod
     def of_root(cls, root_uri: str) -> Registration:
-        """Return the registration of a job without `job.json`, from where its tensors are.
+        """Return the registration of a job without `job.json`, from its root.
 
-        Only SageMaker itself appends `debug-output` to the job's name.
+        Only SageMaker appends `debug-output` to the job's name.
         """
         on_sagemaker = root_uri.endswith(_SAGEMAKER_OUTPUT)
         return cls(
@@ -120,30 +120,30 @@ class Registration:
 
     @property
     def is_sagemaker_job(self) -> bool:
-        """Return whether SageMaker runs the job, so that StopTrainingJob can end it."""
+        """Return whether SageMaker runs the job, so that StopTrainingJob works."""
         return _is_sagemaker(self.platform) and self.lies_below_its_name
 
     @property
     def lies_below_its_name(self) -> bool:
-        """Return whether the root carries the job's name, so that it speaks for every such job."""
+        """Return whether the root contains the job's name, so that it represents every such job."""
         return job_name_of(self.root_uri) == self.training_job_name
 
     def asks_for(self, rule_configuration_name: str) -> bool:
-        """Return whether the job wants this rule evaluated."""
+        """Return whether the job requests this rule."""
         return self.rules is None or rule_configuration_name in self.rules
 
     def asked(self, rule_configuration_name: str) -> AskedRule:
-        """Return what the job asks of this rule; no parameters when it asks for nothing."""
+        """Return the job's parameters for this rule; none if the job does not list it."""
         return (self.rules or {}).get(rule_configuration_name, AskedRule({}))
 
 
 @dataclass(frozen=True)
 class LifeSign:
-    """What SageMaker last said of a job that has not ended.
+    """SageMaker's latest report on a running job.
 
     Attributes:
-        at: When, seconds since the epoch.
-        is_interrupted: True while its spot instances are taken away.
+        at: Time, seconds since the epoch.
+        is_interrupted: True while its spot instances are unavailable.
     """
 
     at: float
@@ -162,7 +162,7 @@ class RegistrationTable:
         self._items = Items(client, table_name)
 
     def put(self, registration: Registration) -> None:
-        """Store a registration instead of an earlier one of the same job and root."""
+        """Store a registration, replacing an earlier one of the same job and root."""
         now = time.time()
         item: dict[str, Any] = {
             **_key(registration.training_job_name, registration.root_uri),
@@ -179,7 +179,7 @@ class RegistrationTable:
         self._items.put(item)
 
     def get(self, training_job_name: str, root_uri: str) -> Registration | None:
-        """Return the registration of a job at a root, without its rules; None if there is none."""
+        """Return the registration of a job at a root, without rules; None if there is none."""
         key = _key(training_job_name, root_uri)
         if len(key[STATE_SORT_KEY]["S"].encode()) > _MAX_KEY_BYTES:
             return None
@@ -187,9 +187,9 @@ class RegistrationTable:
         return _registration(item) if item else None
 
     def note_life_sign(self, training_job_name: str, sign: LifeSign) -> None:
-        """Note what SageMaker said of a job, unless something later is known.
+        """Store SageMaker's report on a job, unless a later one is stored.
 
-        It is kept apart from the registrations, which are written anew whenever `job.json` is read.
+        It is separate from the registrations, which are replaced whenever `job.json` is read.
         """
         self._items.update(
             item_key(registration_partition(training_job_name), LIFE_SIGN_RULE),
@@ -204,7 +204,7 @@ class RegistrationTable:
         )
 
     def life_sign(self, training_job_name: str) -> LifeSign | None:
-        """Return what SageMaker last said of a job; None if it said nothing."""
+        """Return SageMaker's latest report on a job; None without any."""
         item = self._items.get(
             item_key(registration_partition(training_job_name), LIFE_SIGN_RULE), is_consistent=False
         )
@@ -213,7 +213,7 @@ class RegistrationTable:
         return LifeSign(int(item["at"]["N"]) / 1000, item["is_interrupted"]["BOOL"])
 
     def find(self, training_job_name: str) -> list[Registration]:
-        """Return every registration of a job's name, one a root, without their rules."""
+        """Return all registrations of a job's name, one per root, without rules."""
         found = self._items.query(
             ConsistentRead=True,
             KeyConditionExpression="#partition = :partition AND begins_with(#sort, :sort)",
@@ -231,7 +231,7 @@ def _is_sagemaker(platform: str) -> bool:
 
 
 def _is_place_of(training_job_name: str, root_uri: str, arn: str | None) -> bool:
-    """Return whether tensors below a root can be those of SageMaker's job of that name."""
+    """Return whether a root may contain tensors of the SageMaker job with that name."""
     match = _ARN.fullmatch(arn) if arn is not None else None
     is_arn_of_job = arn is None or (match is not None and match["name"] == training_job_name)
     return is_arn_of_job and job_name_of(root_uri) == training_job_name

@@ -1,9 +1,9 @@
 """Memories of rules that are too large for an item of the table, as objects beside the tensors.
 
-An object is named by the table, the evaluation, the version of its item and the SHA-256 of its
-content. The item holds the name, so what is read back is what an evaluator wrote, anyone who else
-may write to the bucket. Because the version is part of it, no two writes share an object: anyone
-who removes the one of an earlier version, or of a write that lost the race, removes nobody else's.
+An object's name contains the table, the evaluation, the version of its item and the SHA-256 of its
+content. The item contains the name, so evaluators detect content that others wrote. The version
+makes names unique per write: removing the object of an earlier version, or of a write that failed,
+never removes another one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NAME: Final = re.compile(
 
 
 class DamagedMemoryError(Exception):
-    """The object that holds a memory is gone, or holds something else than was written."""
+    """The object with a memory is missing, or has changed."""
 
 
 class RuleMemories:
-    """The objects that hold memories.
+    """The objects with memories.
 
     Args:
         open_store: Returns the store at a trial's root.
@@ -46,7 +46,7 @@ class RuleMemories:
         self._table_name = table_name
 
     def holds(self, name: str, data: bytes) -> bool:
-        """Return whether the object of this name has this content."""
+        """Return whether the object with this name has this content."""
         match = _NAME.fullmatch(name)
         return match is not None and match["sha256"] == hashlib.sha256(data).hexdigest()
 
@@ -54,12 +54,12 @@ class RuleMemories:
         """Store a memory; return the object's name below the root.
 
         Args:
-            key: Whose it is.
+            key: Key of its state.
             version: Version of the item that will name the object.
             data: The compressed memory.
 
         Raises:
-            MemoryTooLargeError: It is larger than any may be; nothing was stored.
+            MemoryTooLargeError: It exceeds the maximum; nothing was stored.
             StorageError: It could not be stored.
         """
         if len(data) > MAX_MEMORY_BYTES:
@@ -74,7 +74,7 @@ class RuleMemories:
         """Return the content of an object.
 
         Raises:
-            DamagedMemoryError: It is gone, or is not what was stored.
+            DamagedMemoryError: It is missing, or has changed.
             StorageError: The storage failed.
         """
         where = f"{key.root_uri}{name}"
@@ -89,6 +89,6 @@ class RuleMemories:
         return data
 
     def remove(self, key: StateKey, name: str) -> None:
-        """Remove an object that no item names any more; one that stays is only untidy."""
+        """Remove an object that no item names; failing does no harm."""
         with contextlib.suppress(StorageError, ValueError):
             self._open_store(key.root_uri).delete(name)

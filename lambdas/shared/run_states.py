@@ -1,4 +1,4 @@
-"""The states of all rules over a run, as the table has them, without what they remember."""
+"""Reads the states of all rules over a run from the table, without their memories."""
 
 from __future__ import annotations
 

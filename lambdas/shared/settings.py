@@ -1,4 +1,4 @@
-"""Settings of the functions: the environment, read once into frozen dataclasses."""
+"""Settings of the functions, parsed once from the environment into frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 DEFAULT_NOTIFY_STATUSES: Final = frozenset({"IssuesFound", "Error"})
 STOP_PLATFORMS: Final = ("batch", "ecs")
-"""Platforms beside SageMaker whose jobs an API can stop."""
+"""Other platforms than SageMaker whose API can stop jobs."""
 _REGION: Final = "AWS_REGION"  # set by Lambda
 _DEFAULT_REGION: Final = "AWS_DEFAULT_REGION"
 _MAX_SILENCE_S: Final = 24 * 3600.0
@@ -37,11 +37,11 @@ _MAX_SILENCE_S: Final = 24 * 3600.0
 
 @dataclass(frozen=True)
 class _Settings:
-    """What each function must know.
+    """Settings of every function.
 
     Attributes:
         state_table_name: The table of evaluation states and registrations.
-        tensor_bucket_names: Buckets that this deployment watches; objects of others are refused.
+        tensor_bucket_names: Watched buckets; objects of other buckets are rejected.
     """
 
     state_table_name: str
@@ -49,10 +49,10 @@ class _Settings:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Self:
-        """Return the settings in `variables`.
+        """Parse the settings in `variables`.
 
         Raises:
-            SettingsError: Variables are missing or invalid; all of them are named.
+            SettingsError: Variables are missing or invalid; the message lists all.
         """
         reader = EnvironmentReader(variables)
         settings = cls._read(reader)
@@ -61,26 +61,26 @@ class _Settings:
 
     @classmethod
     def _read(cls, reader: EnvironmentReader) -> Self:
-        """Return the settings; the order is that in which mistakes are reported."""
+        """Return the settings; mistakes are reported in this order."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class EvaluateRuleSettings(_Settings):
-    """What an evaluator must know.
+    """Settings of an evaluator.
 
     Attributes:
-        rule_configuration_name: Name under which the rule is configured; `#job-rules` or
-            `#custom-rules` for a function that evaluates what jobs configure themselves.
-        rule_parameters: The rule's parameters as strings, `rule_to_invoke` among them; none for
+        rule_configuration_name: Configuration name of the rule; `#job-rules` or `#custom-rules` for
+            a function that evaluates rules that jobs configure.
+        rule_parameters: The rule's parameters as strings, including `rule_to_invoke`; empty for
             such a function.
-        event_bus_name: The bus that status events go to.
-        deployed_rules: Names of the rules that have functions of their own; for such a function.
-        custom_rules: The files of rules that jobs may use; likewise.
-        queue_url: The function's own queue, which takes what one call had no time for; None where
-            the records themselves must be delivered again.
+        event_bus_name: The bus for status events.
+        deployed_rules: Names of rules with their own functions; for such a function.
+        custom_rules: Files of rules that jobs may use; likewise.
+        queue_url: The function's own queue, for work that one call has no time for; None if the
+            records themselves must be delivered again.
         worker_wait_s: Seconds that a step waits for a worker, see `Patience`.
-        worker_wait_steps: Later steps that wait too before a worker is given up, likewise.
+        worker_wait_steps: Number of later steps that must wait, too, before a worker is given up.
     """
 
     rule_configuration_name: str
@@ -113,18 +113,18 @@ class EvaluateRuleSettings(_Settings):
 
 @dataclass(frozen=True)
 class StopJobSettings(_Settings):
-    """What the function that stops jobs must know.
+    """Settings of the function that stops jobs.
 
     Attributes:
         policy: Which jobs may be stopped, a policy of `lambdas.contracts.stopping`.
-        stop_rules: Rules whose finding stops a job; empty means every rule.
+        stop_rules: Rules whose finding stops a job; empty for every rule.
         observed_rules: Rules whose finding never stops a job.
-        deployed_rules: Rules that have functions of their own; empty where jobs have no others.
-        min_rules: How many different rules must have found an issue before a job is stopped.
-        platforms: Platforms beside SageMaker whose API may be called, of `batch` and `ecs`.
-        tag: The tag by which a job names the folder whose findings may stop it.
-        confirm_s: Time in seconds that a job has to end before it is asked again.
-        event_bus_name: The bus that gets events about jobs that do not end.
+        deployed_rules: Rules with their own functions; empty if jobs cannot configure others.
+        min_rules: Number of different rules that must have found an issue to stop a job.
+        platforms: Further platforms whose API may be called: `batch`, `ecs`.
+        tag: The tag with which a job names the folder whose findings may stop it.
+        confirm_s: Seconds that a job has to end before the request is repeated.
+        event_bus_name: The bus for events about jobs that do not end.
     """
 
     policy: str = OPT_IN
@@ -153,7 +153,7 @@ class StopJobSettings(_Settings):
         )
 
     def stops(self, rule_configuration_name: str) -> bool:
-        """Return whether a finding of this rule is one that stops jobs."""
+        """Return whether a finding of this rule stops jobs."""
         name = rule_configuration_name
         return (not self.stop_rules or name in self.stop_rules) and name not in self.observed_rules
 
@@ -165,7 +165,7 @@ class StopJobSettings(_Settings):
 
 @dataclass(frozen=True)
 class FinishJobSettings(_Settings):
-    """What the function that learns of ended jobs must know.
+    """Settings of the function for ended jobs.
 
     Attributes:
         rule_queue_urls: The evaluators' queues by rule configuration name.
@@ -183,10 +183,10 @@ class FinishJobSettings(_Settings):
 
 @dataclass(frozen=True)
 class SweepSettings(FinishJobSettings):
-    """What the function that looks after quiet runs must know.
+    """Settings of the function that checks quiet runs.
 
     Attributes:
-        max_silence_s: Seconds without output after which a run is taken for ended.
+        max_silence_s: Seconds without output after which a run counts as ended.
     """
 
     max_silence_s: float = _MAX_SILENCE_S
@@ -204,11 +204,11 @@ class NotifySettings(_Settings):
     """Settings of the function that sends messages.
 
     Attributes:
-        topic_arn: The topic that messages go to.
+        topic_arn: The topic for messages.
         region: Region of the deployment, for links to the console.
-        statuses: Statuses that are worth a message.
-        tells_not_judged: True when it is worth one, too, that a rule which the job did not ask for
-            found nothing to judge.
+        statuses: Statuses that cause a message.
+        tells_not_judged: True to also send a message if a rule that the job did not request was not
+            evaluated.
         rule_log_groups: Names of the evaluators' log groups by rule configuration name.
     """
 

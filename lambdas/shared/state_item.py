@@ -1,4 +1,4 @@
-"""How an evaluation state is kept in one item of the table; pure, without any request."""
+"""Converts an evaluation state into an item of the table and back, without requests."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ __all__ = [
 ]
 
 MAX_ITEM_BYTES: Final = 400 * 1024
-"""Largest item that DynamoDB takes, in bytes."""
+"""Maximum size of an item in DynamoDB, bytes."""
 MAX_INLINE_MEMORY_BYTES: Final = 32 * 1024
-"""Longest compressed memory that is kept in the item; each write of the item pays for it."""
+"""Maximum compressed memory inside an item; each write of the item pays for it."""
 MAX_MEMORY_BYTES: Final = 4 << 20
-"""Longest compressed memory that is kept at all."""
+"""Maximum compressed memory."""
 MAX_MEMORY_JSON_BYTES: Final = 32 << 20
-"""Longest memory before it is compressed; it is copied at every step."""
+"""Maximum memory before compression; it is copied at every step."""
 RETENTION_S: Final = 90 * 24 * 3600
-"""An item that nobody wrote for so long is deleted by the table, in seconds."""
+"""Seconds after the last write when the table deletes an item."""
 
-_ITEM_MARGIN_BYTES: Final = 4 * 1024  # names of attributes, numbers and what DynamoDB adds
+_ITEM_MARGIN_BYTES: Final = 4 * 1024  # attribute names, numbers and DynamoDB's overhead
 _TEXTS: Final = ("blocked_by", "counts", "evidence")
 OPTIONAL_ATTRIBUTES: Final = ("evidence", ACTIVE_ATTRIBUTE, "memory", "memory_object", "note")
-"""Attributes that an item may lack."""
+"""Optional attributes of an item."""
 
 
 class DamagedStateError(ValueError):
@@ -61,12 +61,12 @@ class DamagedStateError(ValueError):
 
 
 class MemoryTooLargeError(ValueError):
-    """A rule's state does not fit where states are kept.
+    """A rule's state is too large to store.
 
     Args:
-        key: Whose it is.
-        size: How many bytes it takes.
-        allowed: How many it may take.
+        key: The state's key.
+        size: Its size in bytes.
+        allowed: Maximum size in bytes.
     """
 
     def __init__(self, key: StateKey, size: int, allowed: int = MAX_ITEM_BYTES) -> None:
@@ -78,7 +78,7 @@ class MemoryTooLargeError(ValueError):
 
 @dataclass(frozen=True)
 class StateKey:
-    """The run of a job and the rule that is evaluated over it."""
+    """The run of a job, and the rule that evaluates it."""
 
     root_uri: str
     run_id: str
@@ -86,23 +86,23 @@ class StateKey:
 
     @property
     def run(self) -> str:
-        """The partition key; a root ends in "/" and a run id has no "#", so it is unique."""
+        """The partition key; unique, because a root ends in "/" and a run id has no "#"."""
         return f"{self.root_uri}#{self.run_id}"
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """An evaluation state as the table has it.
+    """An evaluation state in the table.
 
     Attributes:
-        key: What is evaluated.
+        key: Run and rule.
         state: The evaluation's state.
-        version: Raised by each write; 0 means that nothing is stored yet.
+        version: Increased by each write; 0 means that nothing is stored yet.
         status_changed_at_ms: Time of the last transition, milliseconds since the epoch.
-        updated_at_ms: When files of the run were last taken in, likewise.
-        memory_object: Key below the root of the object that holds the memory; empty while the item
-            holds it.
-        note: What people should know of how the evaluation ended; empty for an ordinary end.
+        updated_at_ms: Time when files of the run were last processed, likewise.
+        memory_object: Key of the memory's object below the root; empty if the item contains the
+            memory.
+        note: Explanation for people of an unusual end; otherwise empty.
     """
 
     key: StateKey
@@ -115,11 +115,11 @@ class StoredState:
 
 
 def successor(stored: StoredState, state: EvaluationState, now: float) -> StoredState:
-    """Return what is stored when `state` is written instead of `stored`.
+    """Return the result of writing `state` over `stored`.
 
     Args:
-        stored: What the table holds.
-        state: The state to be written; its counter of announced transitions is not looked at.
+        stored: Content of the table.
+        state: The new state; its counter of announced transitions is ignored.
         now: Seconds since the epoch.
     """
     now_ms = round(now * 1000)
@@ -135,10 +135,10 @@ def successor(stored: StoredState, state: EvaluationState, now: float) -> Stored
 
 
 def compressed_memory(stored: StoredState) -> bytes:
-    """Return the rule's memory as it is kept.
+    """Return the rule's memory in stored form.
 
     Raises:
-        MemoryTooLargeError: It is larger than any may be.
+        MemoryTooLargeError: It exceeds the maximum size.
     """
     text = _json(stored.state.to_json()["memory"]).encode()
     if len(text) > MAX_MEMORY_JSON_BYTES:
@@ -147,10 +147,10 @@ def compressed_memory(stored: StoredState) -> bytes:
 
 
 def decompressed_memory(data: bytes) -> Any:
-    """Return the memory that `compressed_memory` wrote.
+    """Parse the result of `compressed_memory`.
 
     Raises:
-        ValueError: It did not write this.
+        ValueError: The data is invalid.
     """
     decompressor = zlib.decompressobj()
     try:
@@ -163,15 +163,15 @@ def decompressed_memory(data: bytes) -> Any:
 
 
 def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, Any]:
-    """Return the attributes of an item, all but its keys and its counter of announcements.
+    """Return the attributes of an item, except its keys and its counter of announcements.
 
     Args:
-        saved: What it is to hold.
-        memory: The compressed memory; only looked at while the item holds it.
+        saved: Content of the item.
+        memory: The compressed memory; ignored if an object contains it.
         now: Seconds since the epoch.
 
     Raises:
-        MemoryTooLargeError: No item holds so much.
+        MemoryTooLargeError: It exceeds the size of an item.
     """
     content = saved.state.to_json()
     attributes: dict[str, Any] = {
@@ -203,7 +203,7 @@ def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, An
 
 
 def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
-    """Return what an item holds; without its memory, if an object holds that."""
+    """Parse an item; without its memory if an object contains that."""
     return StoredState(
         key=key,
         state=state_of(item),
@@ -250,7 +250,7 @@ def key_attributes(key: StateKey) -> dict[str, Any]:
 
 
 def num_seen(progress: Progress) -> int:
-    """Return how many files of a run were taken in; those put off without room do not count."""
+    """Return the number of processed files of a run, without those postponed for lack of room."""
     ranges = sum(
         last - first + 1 for worker in progress.workers.values() for first, last in worker.seen
     )

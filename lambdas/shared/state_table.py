@@ -1,10 +1,10 @@
-"""Evaluation states in DynamoDB: read whole, written under the condition of their version.
+"""Evaluation states in DynamoDB, written with optimistic locking by version.
 
-One item is one rule's evaluation of one run of a job. Anyone who evaluates loads the item, advances
-the state, and writes it back only if nobody else did in between; the refusal carries the item as
-it is now. The counter of announced transitions is written apart from the rest and only ever rises,
-so that announcing and evaluating never stand in each other's way. A large memory is stored as an
-object before the item that names it, and the object of the item before is removed afterwards.
+One item is one rule's evaluation of one run of a job. An evaluator loads the item, advances the
+state, and writes it only if nobody else did in between; a rejected write returns the current item.
+The counter of announced transitions is written separately and only increases, so that announcing
+and evaluating do not conflict. A large memory is stored as an object before the item that names it,
+and the previous object is removed afterwards.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ __all__ = [
 
 
 class VersionConflictError(Exception):
-    """Somebody else wrote the state first.
+    """Another evaluator wrote the state first.
 
     Attributes:
-        current: The state as it is now; None when the item is gone.
+        current: The current state; None if the item was deleted.
     """
 
     def __init__(self, key: StateKey, current: StoredState | None) -> None:
@@ -62,10 +62,10 @@ class VersionConflictError(Exception):
 
 
 class MemoryLostError(Exception):
-    """The object that holds a rule's memory was removed or changed by somebody.
+    """The object with a rule's memory was removed or changed.
 
     Attributes:
-        restart: The state to go on from: the run from its beginning, with the verdict so far.
+        restart: The state to continue from: the beginning of the run, with the current verdict.
     """
 
     def __init__(self, stored: StoredState, reason: str) -> None:
@@ -76,27 +76,27 @@ class MemoryLostError(Exception):
 
 
 class StateTable(Protocol):
-    """What evaluators and the function that stops jobs need of the table."""
+    """The part of the table that evaluators and the function that stops jobs need."""
 
     def load(self, key: StateKey) -> StoredState | None:
-        """Return the stored state, None when there is none.
+        """Return the stored state; None if there is none.
 
         Raises:
-            MemoryLostError: The rule's memory is not there any more.
+            MemoryLostError: The rule's memory was removed.
         """
         ...
 
     def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
-        """Write `state` instead of `stored`, all but its counter of announced transitions.
+        """Replace `stored` by `state`, except its counter of announced transitions.
 
         Raises:
-            VersionConflictError: The table does not hold `stored` any more.
-            MemoryTooLargeError: The state does not fit; nothing was written.
+            VersionConflictError: The table no longer contains `stored`.
+            MemoryTooLargeError: The state is too large; nothing was written.
         """
         ...
 
     def mark_announced(self, stored: StoredState) -> StoredState:
-        """Note that the latest transition of `stored` was announced."""
+        """Record that the latest transition of `stored` was announced."""
         ...
 
 
@@ -107,8 +107,8 @@ class DynamoStateTable:
         client: DynamoDB client.
         table_name: Name of the table.
         clock: Seconds since the epoch.
-        memories: Where memories are that are too large for an item. Without it those are not
-            looked at, and states that need it cannot be saved.
+        memories: Stores memories that are too large for an item. Without it, they are not read, and
+            states with such memories cannot be saved.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class DynamoStateTable:
         self._memories = memories
 
     def load(self, key: StateKey) -> StoredState | None:
-        """Return the stored state, None when there is none."""
+        """Return the stored state; None if there is none."""
         stored = self._get(key)
         while stored is not None and stored.memory_object and self._memories is not None:
             try:
                 data = self._memories.get(key, stored.memory_object)
                 memory = decompressed_memory(data)
             except (DamagedMemoryError, ValueError) as error:  # noqa: PERF203 - rarely repeated
-                # Or another evaluator has just written the next one, and removed this one.
+                # Another evaluator may just have written the next state, and removed this memory.
                 again = self._get(key)
                 if again is not None and again.memory_object == stored.memory_object:
                     raise MemoryLostError(again, str(error)) from error
@@ -140,7 +140,7 @@ class DynamoStateTable:
         return stored
 
     def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
-        """Write `state` instead of `stored` if the table still holds that version."""
+        """Replace `stored` by `state` if the table still contains that version."""
         now = self._clock()
         saved = successor(stored, state, now)
         memory = compressed_memory(saved)
@@ -160,9 +160,9 @@ class DynamoStateTable:
         return saved
 
     def mark_announced(self, stored: StoredState) -> StoredState:
-        """Raise the counter of announced transitions, unless another evaluator already did.
+        """Increase the counter of announced transitions, unless another evaluator already did.
 
-        An evaluation that has ended is not active any more from then on.
+        After that, an ended evaluation is no longer active.
         """
         transition = {"N": str(stored.state.transition)}
         expression = "SET announced_transition = :transition"
@@ -198,7 +198,7 @@ class DynamoStateTable:
         return self._memories.put(saved.key, saved.version, memory)
 
     def _remove_unless(self, of: StoredState, kept: StoredState | None) -> None:
-        """Remove the memory of one state unless the other one has it too."""
+        """Remove the memory of one state, unless the other one uses it, too."""
         is_shared = kept is not None and kept.memory_object == of.memory_object
         if of.memory_object and not is_shared and self._memories is not None:
             self._memories.remove(of.key, of.memory_object)
@@ -206,9 +206,9 @@ class DynamoStateTable:
     def _write(
         self, saved: StoredState, attributes: Mapping[str, Any], expected_version: int
     ) -> Refusal | None:
-        """Write an item if it has the expected version; 0: if there is none."""
+        """Write an item if it has the expected version (0: if it does not exist)."""
         absent = [name for name in OPTIONAL_ATTRIBUTES if name not in attributes]
-        # Every name goes through a placeholder: `status` and `memory` are words of the language.
+        # All names use placeholders, because `status` and `memory` are reserved words.
         names = {f"#{name}": name for name in (*attributes, *absent)}
         values = {f":{name}": value for name, value in attributes.items()}
         values[":none"] = {"N": "0"}

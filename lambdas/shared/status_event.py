@@ -1,4 +1,4 @@
-"""Events with a rule's status, in the shape of SageMaker's own (frozen: see the tests)."""
+"""Events with a rule's status, in the format of SageMaker's own events (frozen: see the tests)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["AnnouncementError", "EventBridgeAnnouncer", "status_detail"]
 
 _MAX_TEXT: Final = 2048
-"""Longest text of the evidence that goes into an event, in characters (names come from files)."""
+"""Maximum length of the evidence in an event, in characters (names come from files)."""
 
 
 class AnnouncementError(Exception):
-    """The bus did not take a status event; it must be announced again."""
+    """The bus did not accept a status event; it must be announced again."""
 
 
 class EventBridgeAnnouncer:
     """Publishes status events.
 
     Args:
-        client: Returns the client of the bus; called at the first event, which most calls never
-            come to.
+        client: Returns the EventBridge client; called for the first event, which most calls do not
+            send.
         bus_name: Name of the bus.
     """
 
@@ -45,7 +45,7 @@ class EventBridgeAnnouncer:
         """Publish the status of `stored`.
 
         Raises:
-            AnnouncementError: The bus refused the event.
+            AnnouncementError: The bus rejected the event.
         """
         answer = self._client().put_events(
             Entries=[
@@ -69,10 +69,10 @@ class EventBridgeAnnouncer:
 def status_detail(registration: Registration, stored: StoredState) -> dict[str, Any]:
     """Return the detail of the event that reports the status of `stored`.
 
-    An event that is sent again for the same transition has the same status and time.
+    A repeated event for the same transition has the same status and time.
 
     Args:
-        registration: The job; its run is not looked at, `stored` says which one is meant.
+        registration: The job; `stored` identifies the run.
         stored: The state after the transition.
     """
     state = stored.state

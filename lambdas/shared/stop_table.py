@@ -1,7 +1,7 @@
-"""The requests to stop a job, kept until the job has ended.
+"""Requests to stop a job, kept until the job has ended.
 
-They lie in the table of evaluation states, and while nobody knows whether the job ended, in its
-index of active items too, in a partition of their own: the sweep over evaluations never reads them.
+They are in the table of evaluation states. Until the end of the job is confirmed, they are also in
+its index of active items, in a separate partition: the sweep over evaluations never reads them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 ON_SAGEMAKER: Final = "sagemaker"
 LOOP: Final = "loop"
-"""Where nothing can be asked but the training loop itself."""
+"""The platform if only the training loop can be asked."""
 
 REQUESTED: Final = "requested"
 CONFIRMED: Final = "confirmed"
@@ -46,14 +46,14 @@ LATE: Final = "late"
 
 _ACTIVE_STOP: Final = "stop"
 _RETENTION_S: Final = 90 * 24 * 3600
-"""A request is deleted by the table so many seconds after it was made."""
+"""Seconds after the request when the table deletes it."""
 _MAX_TEXT: Final = 1024
-_STATUS: Final = "status"  # a word of DynamoDB's language: only ever by a placeholder
+_STATUS: Final = "status"  # a reserved word of DynamoDB; always use a placeholder
 
 
 @dataclass(frozen=True)
 class StopReason:
-    """Why a job is stopped, as its stop signal will say it, in one line."""
+    """Why a job is stopped: one line, for its stop signal."""
 
     rule: str
     text: str
@@ -62,12 +62,12 @@ class StopReason:
 
 @dataclass(frozen=True)
 class StopTarget:
-    """One run that is to end.
+    """One run to stop.
 
     Attributes:
         training_job_name: Name of the job.
-        platform: Who is asked: `sagemaker`, `batch`, `ecs`, or `loop` for the signal alone.
-        root_uri: The registered root; empty for a job that is not registered.
+        platform: `sagemaker`, `batch`, `ecs`, or `loop` for the stop signal alone.
+        root_uri: The registered root; empty for an unregistered job.
         run_id: The run.
         arn: The job's ARN on Batch or ECS.
     """
@@ -87,9 +87,9 @@ class StopItem:
         target: The run.
         reason: Why; without the evidence.
         status: `requested`, `confirmed` or `late`.
-        num_requests: How often the run was asked to stop.
-        requested_at_ms: When it was asked first, milliseconds since the epoch.
-        asked_at_ms: When it was asked last.
+        num_requests: Number of stop requests sent to the run.
+        requested_at_ms: Time of the first request, milliseconds since the epoch.
+        asked_at_ms: Time of the last request.
     """
 
     target: StopTarget
@@ -112,7 +112,7 @@ class StopTable:
         self._items = Items(client, table_name)
 
     def note(self, target: StopTarget, reason: StopReason) -> None:
-        """Keep a request; the first one of a run stays, with its reason."""
+        """Store a request; the first one of a run stays, with its reason."""
         now_ms = self._now_ms()
         item: dict[str, Any] = {
             **_key(target),
@@ -131,21 +131,21 @@ class StopTable:
         self._items.put(item, ConditionExpression="attribute_not_exists(requested_at)")
 
     def load(self, training_job_name: str, root_uri: str, run_id: str) -> StopItem | None:
-        """Return the request to stop a run; None when there is none."""
+        """Return the request to stop a run; None if there is none."""
         item = self._items.get(_key(StopTarget(training_job_name, "", root_uri, run_id)))
         return _stop_item(item) if item else None
 
     def pending(self) -> Iterator[StopItem]:
-        """Yield the requests that are not confirmed, the one that waits longest first."""
+        """Yield the unconfirmed requests, the oldest first."""
         for key in self._items.active(_ACTIVE_STOP):
-            # The index lags behind, and does not hold everything.
+            # The index is eventually consistent, and does not contain all attributes.
             keys = (STATE_PARTITION_KEY, STATE_SORT_KEY)
             stored = self._items.get({name: key[name] for name in keys})
             if stored and stored[_STATUS]["S"] == REQUESTED:
                 yield _stop_item(stored)
 
     def ask_again(self, item: StopItem) -> bool:
-        """Note that the job is asked once more; False when somebody else came first."""
+        """Record a repeated request to the job; return False if another call was first."""
         now = str(self._now_ms())
         return self._update(
             item,
@@ -154,7 +154,7 @@ class StopTable:
         )
 
     def close(self, item: StopItem, status: str) -> bool:
-        """Note what became of a request; False when somebody else came first.
+        """Record the result of a request; return False if another call was first.
 
         Args:
             item: The request.

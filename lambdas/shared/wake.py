@@ -1,8 +1,8 @@
-"""Messages by which one function has an evaluator look at a run again, without any new object.
+"""Wake messages: one function asks an evaluator to check a run without a new object.
 
-They lie in the evaluators' queues beside the bucket's events. Nobody can send them through the
-event bus, whose rules only let events of S3 pass; anyone who may send to a queue is believed, but
-what a message names is checked all the same before it becomes part of a key.
+They are in the evaluators' queues, like the bucket's events. They cannot be sent through the event
+bus, whose rules accept only events of S3. Anyone with permission to send to a queue is trusted, but
+names in a message are validated before they become part of a key.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ __all__ = ["InvalidWakeError", "Wake", "WakeNotSentError", "WakeQueue", "WakeRea
 
 _MAX_COUNT: Final = 1 << 53
 _MAX_BATCH: Final = 10
-"""Messages that SQS takes in one request."""
+"""Maximum number of messages per SQS request."""
 _MAX_SILENCE_S: Final = 1e10
 
 
 class InvalidWakeError(ValueError):
-    """A message that is no wake, or one of a run that cannot be; the text says why."""
+    """A message is not a wake, or its run is impossible; the text says why."""
 
 
 class WakeNotSentError(Exception):
-    """A queue did not take a message; anyone who sent it is to try again."""
+    """A queue did not accept a message; the sender must retry."""
 
 
 class WakeReason(str, Enum):
-    """Why an evaluator is to look at a run again."""
+    """Why an evaluator must check a run again."""
 
     CONTINUE = "continue"
-    """One call had no time for all that is there."""
+    """One call had no time for all files."""
     SWEEP = "sweep"
-    """Nothing came for a while, or a status was not announced."""
+    """No file arrived for a while, or a status was not announced."""
     ENDED = "ended"
-    """The training job has ended, whether or not an end marker says so."""
+    """The training job has ended, with or without an end marker."""
     SILENT = "silent"
-    """Nothing came for so long that the run is taken for ended."""
+    """No file arrived for so long that the run counts as ended."""
 
 
 @dataclass(frozen=True)
 class Wake:
-    """A call to look at one run again.
+    """A request to check one run again.
 
     Attributes:
         root_uri: The trial's root, ending in "/".
         run_id: The run; empty for the original client.
         reason: Why.
-        hop: How many calls in a row have passed the rest of their work on.
-        silent_s: Seconds since files of the run were last taken in; 0 where silence means nothing.
-        version: The version of the state that was left with work to do. Anyone who has written
-            another one since has done that work, or passes it on itself. 0 for whichever version.
-        rule: Name under which the rule is configured that is due; empty for all that the evaluator
-            has for the job.
+        hop: Number of consecutive calls that passed on remaining work.
+        silent_s: Seconds since the last files of the run were processed; 0 if silence is
+            irrelevant.
+        version: The state version with remaining work. A later version means that another call did
+            that work, or passes it on. 0 for any version.
+        rule: Configuration name of the rule to evaluate; empty for all rules of the evaluator.
     """
 
     root_uri: str
@@ -92,10 +92,10 @@ class Wake:
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any], bucket_names: Collection[str]) -> Wake:
-        """Return what the decoded body of a message says.
+        """Parse the decoded body of a message.
 
         Raises:
-            InvalidWakeError: It is no wake, or what it names cannot be.
+            InvalidWakeError: It is not a wake, or has impossible names.
         """
         if event.get("source") != STATUS_SOURCE or event.get("detail-type") != WAKE_DETAIL_TYPE:
             raise InvalidWakeError("not an event that wakes an evaluation")
@@ -117,8 +117,8 @@ class WakeQueue:
     """The queues of the evaluators.
 
     Args:
-        client: Returns the client of the queues; called at the first message.
-        urls: The queue's URL of each rule, by the rule's configuration name.
+        client: Returns the SQS client; called for the first message.
+        urls: The queue URL of each rule, by the rule's configuration name.
     """
 
     def __init__(self, client: Callable[[], SQSClient], urls: Mapping[str, str]) -> None:
@@ -127,27 +127,27 @@ class WakeQueue:
 
     @property
     def rules(self) -> Collection[str]:
-        """The rules that have a queue."""
+        """The rules with a queue."""
         return self._urls.keys()
 
     def send(self, rule: str, wake: Wake) -> None:
         """Send one message.
 
         Args:
-            rule: Name under which the rule is configured.
-            wake: What it says.
+            rule: Configuration name of the rule.
+            wake: The message.
 
         Raises:
-            WakeNotSentError: The queue did not take it.
+            WakeNotSentError: The queue did not accept it.
             KeyError: The rule has no queue.
         """
         self.send_all(rule, [wake])
 
     def send_all(self, rule: str, wakes: Iterable[Wake]) -> None:
-        """Send messages, ten with one request.
+        """Send messages, ten per request.
 
         Raises:
-            WakeNotSentError: The queue did not take all of them; some may have been sent.
+            WakeNotSentError: The queue did not accept all of them; some may have been sent.
             KeyError: The rule has no queue.
         """
         url = self._urls[rule]

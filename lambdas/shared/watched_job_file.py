@@ -1,4 +1,4 @@
-"""The `job.json` of a registered job, for the functions that act on what it wants."""
+"""Reads the `job.json` of a registered job, for functions that act on its requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["bucket_of", "watched_job_file"]
 
 
 def bucket_of(root_uri: str) -> str:
-    """Return the bucket that a trial's root lies in."""
+    """Return the bucket of a trial's root."""
     return root_uri.removeprefix("s3://").partition("/")[0]
 
 
@@ -27,16 +27,16 @@ def watched_job_file(
     open_store: Callable[[str], Store],
     telemetry: Telemetry,
 ) -> JobFile | None:
-    """Return a registered job's `job.json`; None when it has none that can be used.
+    """Return a registered job's `job.json`; None if it is missing or invalid.
 
     Args:
         root_uri: The trial's root.
-        bucket_names: Buckets that are watched; nothing is read elsewhere.
+        bucket_names: Watched buckets; other buckets are not read.
         open_store: Returns the store at a root.
-        telemetry: Logs why one cannot be used.
+        telemetry: Logs why a file is invalid.
 
     Raises:
-        StorageError: It cannot be read now.
+        StorageError: It is temporarily unreadable.
     """
 
     def tell(problem: str) -> None:
@@ -47,5 +47,5 @@ def watched_job_file(
     try:
         return usable_job_file(open_store(root_uri), tell)
     except StoreRefusedError as error:
-        tell(str(error))  # a retry would not help
+        tell(str(error))  # retrying does not help
         return None

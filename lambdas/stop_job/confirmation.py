@@ -1,7 +1,7 @@
-"""Looks after the jobs that were asked to stop, until they have ended.
+"""Checks stopped jobs until they have ended.
 
-A job that continues is asked once more. If it still continues, an event reports it, and
-counted, for then a person has to end it.
+A job that continues gets a second request. If it still continues, an event and a metric report it,
+because then a person must end it.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ __all__ = [
 
 _MAX_REQUESTS: Final = 2
 _ENDING_TIMES: Final = 6
-"""A job that says that it ends has so many times as long for it."""
+"""Factor of the time limit for a job that reports that it is ending."""
 _RESERVE_MS: Final = 15_000
-"""Time of an invocation in milliseconds in which no further job is looked at."""
+"""Remaining time of an invocation below which no further job is checked, milliseconds."""
 
 
 def is_confirmation_due(event: object) -> bool:
-    """Return whether an event asks to look after the jobs, rather than to stop one.
+    """Return whether an event requests a check of stopped jobs, instead of a stop.
 
-    It names no job, so anyone who forges it gets no more than what the schedule does anyway.
+    The event names no job, so forging it has no other effect than the schedule.
     """
     return isinstance(event, dict) and event.get("detail-type") == STOP_CONFIRMATION_DETAIL_TYPE
 
 
 @dataclass(frozen=True)
 class StopConfirmation:
-    """Looks after the jobs that were asked to stop.
+    """Checks jobs that were asked to stop.
 
     Attributes:
         settings: The function's settings.
         stops: The requests.
-        stopper: Asks jobs to end, and whether they have.
-        events: Returns the client of the bus.
+        stopper: Sends stop requests, and checks whether jobs have ended.
+        events: Returns the EventBridge client.
         telemetry: Logs and metrics.
         clock: Seconds since the epoch.
     """
@@ -75,19 +75,19 @@ class StopConfirmation:
     clock: Callable[[], float] = time.time
 
     def check(self, remaining_ms: Callable[[], float]) -> None:
-        """Look after every job whose stop is not confirmed, as long as there is time.
+        """Check every job with an unconfirmed stop, while there is time.
 
         Args:
-            remaining_ms: Returns the milliseconds that are left.
+            remaining_ms: Returns the remaining milliseconds.
         """
         for item in self.stops.pending():
             if remaining_ms() < _RESERVE_MS:
-                return  # the schedule comes again; who waits longest is looked at first
+                return  # the next scheduled call continues with the oldest
             with self.telemetry.job(item.target.training_job_name, item.target.run_id):
                 try:
                     self._check(item)
                 except (ClientError, BotoCoreError, StorageError, AnnouncementError) as error:
-                    # One job's trouble must not keep the others from being looked at.
+                    # One job's error must not affect the others.
                     self.telemetry.count("StopChecksFailed")
                     self.telemetry.error("the stop could not be followed up", exception=error)
 
@@ -100,9 +100,9 @@ class StopConfirmation:
         elif now - item.asked_at_ms / 1000 < self.settings.confirm_s:
             return
         elif life is Life.ENDING and now - item.requested_at_ms / 1000 < self._longest_end_s:
-            return  # it was heard; to save a large model takes a while
+            return  # it has started to stop; saving a large model takes time
         elif item.num_requests < _MAX_REQUESTS:
-            # Counted first: a request that always fails must not keep the job from being late.
+            # Counted first: a job whose requests always fail must still become late.
             if self.stops.ask_again(item):
                 self.telemetry.warning("the job continues: it is asked to stop once more")
                 self.stopper.stop(item.target, item.reason)
@@ -125,7 +125,7 @@ class StopConfirmation:
             return Life.RUNNING
 
     def _tell(self, item: StopItem) -> None:
-        """Publish that a job continues; twice if the function dies before it notes that it did."""
+        """Publish that a job continues; twice if the function dies before it records that."""
         bus = self.settings.event_bus_name
         answer = self.events().put_events(
             Entries=[

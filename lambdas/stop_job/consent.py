@@ -1,7 +1,7 @@
-"""Whether the tag of a job gives consent to stop it.
+"""Checks whether the tag of a job gives consent to stop it.
 
 A `job.json` can name any job, but only the owner of a job can tag it. The role of the function has
-the same condition, so IAM refuses requests about jobs without consent.
+the same condition, so IAM denies requests about jobs without consent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SCHEME: Final = "s3://"
 
 
 class Consent(Enum):
-    """What the tag of a job says about a stop."""
+    """Content of a job's tag about stopping."""
 
     GIVEN = "findings below this root may stop the job"
     ABSENT = "the job has no tag"
@@ -27,7 +27,7 @@ class Consent(Enum):
 
 
 def consent_of(tag: str | None, root_uri: str, bucket_names: Collection[str]) -> Consent:
-    """Return what the tag of a job says about a stop.
+    """Parse the tag of a job about stopping.
 
     Args:
         tag: Value of the tag; None if the job has none.

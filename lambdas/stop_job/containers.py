@@ -26,12 +26,12 @@ _NO_SUCH_JOB: Final = frozenset(
 
 @dataclass(frozen=True)
 class ContainerJob:
-    """A job as its platform describes it.
+    """A job on its platform.
 
     Attributes:
         arn: Its ARN.
         tags: Its tags.
-        has_ended: True once it runs no more.
+        has_ended: True if it no longer runs.
     """
 
     arn: str
@@ -43,7 +43,7 @@ class ContainerJobs(Protocol):
     """The jobs of one platform."""
 
     def find(self, arn: str) -> ContainerJob | None:
-        """Return a job of this account and region; None when there is none."""
+        """Return a job of this account and Region; None if it does not exist."""
         ...
 
     def stop(self, arn: str, reason: str) -> None:
@@ -52,7 +52,7 @@ class ContainerJobs(Protocol):
 
 
 def platform_of(arn: str | None) -> str | None:
-    """Return the platform that an ARN is of: `batch`, `ecs`, or None for any other."""
+    """Return the platform of an ARN: `batch`, `ecs`, or None for others."""
     if arn is None:
         return None
     if _BATCH_ARN.fullmatch(arn):
@@ -71,7 +71,7 @@ class BatchJobs:
         self._client = client
 
     def find(self, arn: str) -> ContainerJob | None:
-        """Return a job of this account and region; None when there is none."""
+        """Return a job of this account and Region; None if it does not exist."""
         answer = _answer(lambda: self._client().describe_jobs(jobs=[_part(_BATCH_ARN, arn, "id")]))
         for job in answer.get("jobs", []):
             if job.get("jobArn") == arn:
@@ -81,7 +81,7 @@ class BatchJobs:
         return None
 
     def stop(self, arn: str, reason: str) -> None:
-        """Ask Batch to terminate a job; one that has ended stays as it is."""
+        """Terminate a job of Batch; no effect on an ended job."""
         job_id = _part(_BATCH_ARN, arn, "id")
         self._client().terminate_job(jobId=job_id, reason=reason[:_MAX_REASON])
 
@@ -97,7 +97,7 @@ class EcsTasks:
         self._client = client
 
     def find(self, arn: str) -> ContainerJob | None:
-        """Return a task of this account and region; None when there is none."""
+        """Return a task of this account and Region; None if it does not exist."""
         cluster = _part(_ECS_ARN, arn, "cluster")
         answer = _answer(
             lambda: self._client().describe_tasks(cluster=cluster, tasks=[arn], include=["TAGS"])
@@ -109,7 +109,7 @@ class EcsTasks:
         return None
 
     def stop(self, arn: str, reason: str) -> None:
-        """Ask ECS to stop a task."""
+        """Stop a task of ECS."""
         cluster = _part(_ECS_ARN, arn, "cluster")
         self._client().stop_task(cluster=cluster, task=arn, reason=reason[:_MAX_REASON])
 

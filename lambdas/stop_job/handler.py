@@ -36,7 +36,7 @@ def _telemetry() -> Telemetry:
 
 @dataclass(frozen=True)
 class _Services:
-    """What the function's two kinds of events are for."""
+    """The services for the function's two kinds of events."""
 
     stop: StopJobService
     confirmation: StopConfirmation
@@ -70,15 +70,15 @@ def _service() -> _Services:
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any] | None:
-    """Stop the training job that an event names, when a rule found an issue in it.
+    """Stop the training job in an event, if a rule found an issue in it.
 
     Args:
         event: A "SageMaker Training Job State Change" event of EventBridge, or only its detail; or
-            a "Stop Confirmation Due", which has the jobs looked after that were asked to stop.
+            a "Stop Confirmation Due" event, which checks stopped jobs.
         context: Lambda's context.
 
     Returns:
-        None after a stop; otherwise an answer of status 200 that says that nothing was to be done.
+        None after a stop; otherwise a response with status 200 that explains why nothing was done.
     """
     with _telemetry().invocation(context):
         if is_confirmation_due(event):

@@ -1,4 +1,4 @@
-"""How far a job is on its way to its end."""
+"""Stages of a job's end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Life"]
 
 
 class Life(Enum):
-    """What its platform, or its files, say of a job."""
+    """Stage of a job according to its platform or its files."""
 
     RUNNING = "nothing says that it ends"
     ENDING = "it was asked to stop, and saves what it has"

@@ -1,4 +1,4 @@
-"""What the function is asked: a training job's state change event, whole or only its detail."""
+"""Parses the function's requests: a training job's state change event, or only its detail."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAX_NAME: Final = 256
 _MAX_URI: Final = 1024
 _MAX_DETAILS: Final = 4096
 _MAX_STATUSES: Final = 50
-"""Statuses that are looked at; a job of SageMaker has at most 20 rules, our events tell of one."""
+"""Maximum parsed statuses; SageMaker jobs have at most 20 rules, Stepwatch's events one status."""
 
 
 class Origin(Enum):
-    """Who says that a rule found an issue."""
+    """Sender of a finding."""
 
     NATIVE = "SageMaker, whose events nobody can forge"
     DIRECT = "somebody who may invoke the function"
@@ -29,7 +29,7 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that found an issue, as the event reports it."""
+    """A finding in an event."""
 
     rule: str
     details: str
@@ -37,14 +37,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """A job in which rules found issues.
+    """A job with findings.
 
     Attributes:
-        training_job_name: Name of the job; empty when the event has none.
-        findings: The rules that found issues; empty when none did.
-        origin: Who reports it.
-        root_uri: The trial's root that the event names; it only serves to look the job up.
-        run_id: The run that the event names.
+        training_job_name: Name of the job; empty if the event has none.
+        findings: The rules that found issues; empty if none did.
+        origin: Sender of the findings.
+        root_uri: The trial's root in the event; only used to find the job.
+        run_id: The run in the event.
     """
 
     training_job_name: str
@@ -55,11 +55,11 @@ class StopRequest:
 
 
 def parse_request(event: object, context: object = None) -> StopRequest:
-    """Return what an event asks for; no findings if it is none of the expected shape.
+    """Parse an event; return no findings if its format is unexpected.
 
     Args:
-        event: An EventBridge event, or only its detail; whatever JSON it is, nothing is raised: an
-            error would bring the same event back twice, and then to the dead letters.
+        event: Any JSON: an EventBridge event, or only its detail. No error is raised, because it
+            would deliver the event twice more, and then to the dead-letter queue.
         context: Lambda's context. Native events must come from its account.
     """
     whole = event if isinstance(event, Mapping) else {}
@@ -79,7 +79,7 @@ def parse_request(event: object, context: object = None) -> StopRequest:
 
 
 def _findings(statuses: Any) -> tuple[Finding, ...]:
-    """Return the findings, one a rule; each may cost a look into the table."""
+    """Return the findings, one per rule; each may cost a read of the table."""
     if not isinstance(statuses, list):
         return ()
     found: dict[str, Finding] = {}
@@ -95,11 +95,11 @@ def _findings(statuses: Any) -> tuple[Finding, ...]:
 
 
 def _text(value: object, max_length: int) -> str | None:
-    """Return a text that can be part of a key or of a file."""
+    """Return a string that can be part of a key or of a file; otherwise None."""
     if not isinstance(value, str) or len(value) > max_length:
         return None
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can encode
         return None
     return value

@@ -1,4 +1,4 @@
-"""Training jobs of SageMaker: what it says of them, and the request to stop one."""
+"""Training jobs of SageMaker: their descriptions, and requests to stop them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALREADY_ENDING: Final = re.compile(
 )
 _ENDING: Final = "Stopping"
 _ENDED: Final = frozenset({"Completed", "Failed", "Stopped", "Deleting"})
-_INVALID: Final = "ValidationException"  # also what a job that does not exist is answered with
+_INVALID: Final = "ValidationException"  # also the error for a missing job
 _DENIED: Final = "AccessDeniedException"
 
 
@@ -39,10 +39,10 @@ class SageMakerJobs:
         self._telemetry = telemetry
 
     def stop(self, name: str) -> None:
-        """Ask SageMaker to stop a job, unless it ends already.
+        """Stop a job of SageMaker, unless it is already ending.
 
         Raises:
-            ClientError: It does not, for another reason.
+            ClientError: SageMaker rejected the request for another reason.
         """
         try:
             self._client().stop_training_job(TrainingJobName=name)
@@ -54,11 +54,11 @@ class SageMakerJobs:
             self._telemetry.info("the job ends already", training_job_status=ending[1])
 
     def can_write(self, name: str, root_uri: str) -> bool:
-        """Return whether a root may be where a job's tensors are.
+        """Return whether a root may contain a job's tensors.
 
-        A job that SageMaker was told of `DebugHookConfig` writes below its `S3OutputPath`, or what
-        it keeps for checkpoints. Of others, and without leave to ask, nothing is known: then what
-        is left is that the root carries the job's name.
+        A job with `DebugHookConfig` writes below its `S3OutputPath` or its checkpoint path. For
+        other jobs, and without permission to describe the job, the result is True, because the root
+        contains the job's name.
 
         Args:
             name: Name of the job.
@@ -72,10 +72,10 @@ class SageMakerJobs:
         return any(root_uri.startswith(place.rstrip("/") + "/") for place in places if place)
 
     def tags(self, name: str) -> Mapping[str, str]:
-        """Return the tags of a job; none for a job that does not exist or may not be looked at.
+        """Return the tags of a job; empty if it does not exist or must not be described.
 
         Raises:
-            ClientError: SageMaker cannot answer now.
+            ClientError: SageMaker is temporarily unavailable.
         """
         arn = (self._describe(name) or {}).get("TrainingJobArn")
         if not arn:
@@ -90,7 +90,7 @@ class SageMakerJobs:
             return {}
 
     def life(self, name: str) -> Life | None:
-        """Return how far a job is on its way to its end; None when the function may not ask."""
+        """Return the stage of a job; None without permission."""
         description = self._describe(name)
         if description is None:
             return None
@@ -100,10 +100,10 @@ class SageMakerJobs:
         return Life.ENDING if status == _ENDING else Life.RUNNING
 
     def _describe(self, name: str) -> dict[str, Any] | None:
-        """Return the job's description; empty of status `Deleting` for none, None if not allowed.
+        """Return the job's description; one with status `Deleting` if missing, None if not allowed.
 
         Raises:
-            ClientError: SageMaker cannot answer now.
+            ClientError: SageMaker is temporarily unavailable.
         """
         try:
             return dict(self._client().describe_training_job(TrainingJobName=name))

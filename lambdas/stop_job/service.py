@@ -1,16 +1,15 @@
-"""Decides whether a training job in which rules found issues is stopped, and has it stopped.
+"""Decides whether a training job with findings is stopped, and stops it.
 
-An event is not believed because it came. Ours can be forged by anyone who may put events on the
-bus, so the finding is looked up in the state table, and the place of the stop signal is the
-registered one, never one that an event names. SageMaker's own events and direct invocations are
-taken at their word; what they name by the job's name alone are the registrations that lie below a
-folder of that name, so that nobody else's registration can opt a job out or draw its stop signal to
-itself.
+Stepwatch's events can be forged by everyone with access to the bus. So the finding is checked in
+the state table, and the stop signal goes to the registered root, never to a root in an event.
+SageMaker's own events and direct invocations are trusted. They name only a job, which means the
+registrations below a folder with that name. So registrations of others can neither opt a job out
+nor receive its stop signal.
 
-The stop policy says which jobs may be stopped. By default those are jobs that opted in: by their
-`job.json` or by a tag. The policy, the actions in `job.json` and the number of rules that must
-agree apply to every request. The list of rules that stop jobs applies to events only: a direct
-invocation has chosen its rule.
+The stop policy decides which jobs may be stopped. By default, jobs must opt in, with their
+`job.json` or a tag. The policy, the actions in `job.json` and the minimum number of rules apply to
+every request. The list of rules that stop jobs applies only to events, because a direct invocation
+has chosen its rule.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ __all__ = ["AmbiguousJobError", "StopJobService"]
 
 
 class AmbiguousJobError(ValueError):
-    """Several registered jobs outside SageMaker have the name that must be stopped."""
+    """Several registered jobs outside SageMaker have the name to stop."""
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A run that is meant, and what its `job.json` says now."""
+    """A requested run, and its current `job.json`."""
 
     registration: Registration
     file: JobFile | None
@@ -58,15 +57,15 @@ class _Job:
 
 @dataclass(frozen=True)
 class StopJobService:
-    """Decides whether a job must be stopped, and has it stopped.
+    """Decides whether a job must be stopped, and stops it.
 
     Attributes:
         settings: The function's settings.
-        states: The evaluation states, which hold the verdicts.
+        states: The evaluation states, which contain the verdicts.
         runs: The same by run.
         registrations: The registered jobs.
         stops: The requests to stop jobs.
-        stopper: Asks jobs to end.
+        stopper: Sends stop requests.
         telemetry: Logs and metrics.
     """
 
@@ -79,15 +78,15 @@ class StopJobService:
     telemetry: Telemetry
 
     def handle(self, request: StopRequest) -> bool:
-        """Stop the job that `request` names, if its findings are ones that stop jobs.
+        """Stop the job in `request`, if its findings stop jobs.
 
         Returns:
-            True when the job was asked to stop (or was ending already), False when there was
-            nothing to do or the request was refused; the log says why.
+            True if the job was asked to stop (or was already ending). False if there was nothing to
+            do or the request was rejected; the log says why.
 
         Raises:
-            AmbiguousJobError: Several jobs fit the request.
-            ClientError: A platform did not stop the job, for another reason than that it ends.
+            AmbiguousJobError: Several jobs match the request.
+            ClientError: A platform did not stop the job, which is not ending either.
             StorageError: The stop signal could not be written.
         """
         findings = [found for found in request.findings if self._counts(found.rule, request)]
@@ -114,7 +113,7 @@ class StopJobService:
     def _stop_if_asked(
         self, request: StopRequest, registrations: list[Registration], reasons: list[StopReason]
     ) -> bool:
-        """Stop a job unless its owner did not agree, or too few rules agree."""
+        """Stop a job if its owner agreed, and enough rules agree."""
         stopper, jobs, targets = self.stopper, [], []
         for registration in registrations:
             file = stopper.job_file(registration)
@@ -138,7 +137,7 @@ class StopJobService:
                 min_rules=self.settings.min_rules,
             )
             return False
-        # Kept before anybody is asked: whatever becomes of this call, it is followed up.
+        # Stored first, so that the request is followed up even if this call fails.
         for target in targets:
             self.stops.note(target, wanted[0])
             stopper.stop(target, wanted[0])
@@ -147,15 +146,15 @@ class StopJobService:
         return True
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
-        """Return whether a rule's finding may stop jobs; a direct call always may."""
+        """Return whether a rule's finding may stop jobs; always true for direct invocations."""
         is_direct = request.origin is Origin.DIRECT
         return is_direct or self.settings.stops(rule) or self.settings.is_jobs_own(rule)
 
     def _stops(self, rule: str, jobs: list[_Job]) -> bool:
-        """Return whether an event's finding of a rule stops the jobs that are meant.
+        """Return whether a rule's finding in an event stops the requested jobs.
 
-        Which rules do, the settings say. A rule that the job has configured itself
-        stops it where the job says so, too.
+        The settings list the rules. A rule that the job itself configured also stops it if the job
+        requests that.
         """
         if self.settings.stops(rule):
             return self._is_wanted(rule, jobs)
@@ -163,10 +162,10 @@ class StopJobService:
         return self.settings.is_jobs_own(rule) and bool(asked) and all(asked)
 
     def _is_wanted(self, rule: str, jobs: list[_Job]) -> bool:
-        """Return whether every job that is meant lets a finding of this rule stop it.
+        """Return whether every requested job allows a finding of this rule to stop it.
 
-        A job without actions leaves that to the stop policy. Only a tag that gives consent lets a
-        platform be asked to stop jobs under the policy `opt_in`, so the target tells of the tag.
+        For a job without actions, the stop policy decides. Under the policy `opt_in`, only a tag
+        with consent allows a request to the platform, so the target shows the tag.
         """
         is_opted_in_only = self.settings.policy == OPT_IN
         asked = [job.actions.asks_to_stop(rule) for job in jobs]
@@ -177,7 +176,7 @@ class StopJobService:
         )
 
     def _agreeing(self, jobs: list[_Job], wanted: list[StopReason]) -> set[str]:
-        """Return the rules that found issues in the job, and would have it stopped."""
+        """Return the rules with findings in the job that would stop it."""
         rules = {reason.rule for reason in wanted}
         if len(rules) >= self.settings.min_rules:
             return rules
@@ -189,10 +188,10 @@ class StopJobService:
         return rules
 
     def _registrations(self, request: StopRequest) -> list[Registration]:
-        """Return the registered runs that the request means."""
+        """Return the registered runs that the request refers to."""
         table, name = self.registrations, request.training_job_name
         if request.root_uri is not None:
-            # The event only chooses among what is registered, and only the run that writes now.
+            # The event only selects a registration, and only its current run.
             at_root = table.get(name, request.root_uri)
             if at_root is None or not _is_meant(at_root, request):
                 return []
@@ -226,10 +225,10 @@ class StopJobService:
     def _reasons(
         self, request: StopRequest, registrations: list[Registration], findings: list[Finding]
     ) -> list[StopReason]:
-        """Return why the job must be stopped, one reason a rule; none if it is not."""
+        """Return the reasons to stop the job, one per rule; empty if there are none."""
         if request.origin is Origin.EVENT_BUS:
             return self._confirmed(registrations, findings)
-        # Only our own events name a root, and they are about registered runs.
+        # Only Stepwatch's events name a root, and they are about registered runs.
         is_any_job = self.settings.policy != WATCHED and request.root_uri is None
         if not (registrations or is_any_job):
             return []
@@ -271,7 +270,7 @@ class StopJobService:
 
 
 def _is_meant(registration: Registration, request: StopRequest) -> bool:
-    """Return whether a request is about the run that writes now; a direct one may leave it out."""
+    """Return whether a request is about the current run; direct requests may omit the run."""
     if request.run_id is None and request.origin is not Origin.EVENT_BUS:
         return True
     return registration.run_id == (request.run_id or "")

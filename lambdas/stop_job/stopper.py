@@ -1,9 +1,10 @@
-"""Asks one run to end through its platform, and later checks whether it ended.
+"""Stops one run through its platform, and later checks whether it ended.
 
-The platform is asked only with the consent of the job's tag, as the stop policy says.
-SageMaker is asked before the stop signal is written: the other order would let the training loop
-end first, and the job become Failed. Batch and ECS know no such difference, so there the loop hears
-of it first, which needs no permission. Everywhere else the signal beside the tensors is all.
+The platform is asked only with the consent of the job's tag, depending on the stop policy.
+SageMaker is asked before the stop signal is written: in the other order, the training loop could
+end first, and the job would become Failed. Batch and ECS make no such difference, so there the
+signal is written first, which needs no permission. On other platforms, there is only the signal
+beside the tensors.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["JobStopper"]
 
 @dataclass(frozen=True)
 class JobStopper:
-    """Asks runs to end.
+    """Sends stop requests to runs.
 
     Attributes:
         settings: The function's settings.
@@ -57,26 +58,26 @@ class JobStopper:
     telemetry: Telemetry
 
     def job_file(self, registration: Registration) -> JobFile | None:
-        """Return a registered job's `job.json`; None when it has none that can be read.
+        """Return a registered job's `job.json`; None if it is missing or unreadable.
 
         Raises:
-            StorageError: It cannot be read now.
+            StorageError: It is temporarily unreadable.
         """
-        # Without the file a job that is not to be stopped at all stays alone: the table says that.
+        # Without the file, the table still protects a job that must not be stopped.
         root_uri, buckets = registration.root_uri, self.settings.tensor_bucket_names
         return watched_job_file(root_uri, buckets, self.open_store, self.telemetry)
 
     def speaks_for_job(self, registration: Registration) -> bool:
-        """Return whether a registered root may be where SageMaker's job of its name writes."""
+        """Return whether the SageMaker job with its name may write to a registered root."""
         name, root_uri = registration.training_job_name, registration.root_uri
         consent = self._consent(StopTarget(name, ON_SAGEMAKER, root_uri))
         is_elsewhere = consent is Consent.ELSEWHERE
         return not is_elsewhere and self.sagemaker.can_write(name, root_uri)
 
     def target(self, registration: Registration, job: JobFile | None) -> StopTarget | None:
-        """Return how a registered run must be stopped; None if its tag says `never`.
+        """Return how to stop a registered run; None if its tag is `never`.
 
-        Only the training loop is asked where the tag of the job does not let its platform be asked.
+        If the tag does not allow a request to the platform, only the training loop is asked.
 
         Args:
             registration: The run.
@@ -98,36 +99,35 @@ class JobStopper:
         return on_platform if self._may_ask(on_platform, consent) else loop
 
     def unregistered(self, name: str) -> StopTarget | None:
-        """Return how to stop an unregistered job of SageMaker; None if it may not be stopped."""
+        """Return how to stop an unregistered job of SageMaker; None if it must not be stopped."""
         target = StopTarget(name, ON_SAGEMAKER)
         consent = self._consent(target)
         is_any_job = self.settings.policy == ALL and consent is Consent.ABSENT
         return target if is_any_job or consent is Consent.GIVEN else None
 
     def stop(self, target: StopTarget, reason: StopReason) -> None:
-        """Ask a run to end; nothing changes when it was asked before.
+        """Stop a run; repeated requests have no effect.
 
         Raises:
-            ClientError: The platform did not take the request, for another reason than that the
-                job ends.
+            ClientError: The platform rejected the request, and the job is not ending.
             StorageError: The stop signal could not be written.
         """
         if self.settings.policy == OBSERVE:
-            return  # a request of an earlier policy
+            return  # a request under an earlier policy
         if target.platform == ON_SAGEMAKER:
             self.sagemaker.stop(target.training_job_name)
         if target.root_uri:
             self._signal(target, reason)
-        # Checked again, because a second request comes minutes after the first.
+        # Checked again, because a second request is sent minutes after the first.
         if target.arn is not None and self._may_ask(target, self._consent(target)):
             self.containers[target.platform].stop(target.arn, f"{reason.rule}: {reason.text}")
 
     def life(self, target: StopTarget) -> Life:
-        """Return how far a run is known to be on its way to its end.
+        """Return the stage of a run.
 
         Raises:
-            ClientError: The platform does not answer.
-            StorageError: The trial cannot be read now.
+            ClientError: The platform does not respond.
+            StorageError: The trial is temporarily unreadable.
         """
         if target.platform == ON_SAGEMAKER:
             life = self.sagemaker.life(target.training_job_name)
@@ -141,7 +141,7 @@ class JobStopper:
         return Life.ENDED if has_ended else Life.RUNNING
 
     def _consent(self, target: StopTarget) -> Consent:
-        """Return what the tag of the platform's job says; `ABSENT` for a job that has ended."""
+        """Return the consent in the tag of the platform's job; `ABSENT` for an ended job."""
         if target.arn is None:
             tags = self.sagemaker.tags(target.training_job_name)
         else:
@@ -174,7 +174,7 @@ class JobStopper:
         return current is not None and current.run_id != target.run_id
 
     def _is_marked(self, target: StopTarget) -> bool:
-        """Return whether the run's end marker is there."""
+        """Return whether the run's end marker exists."""
         if not self._is_watched(target.root_uri):
             return False
         store = self.open_store(target.root_uri)
@@ -209,11 +209,11 @@ class JobStopper:
 
 
 def _is_signalled(store: Store, run_id: str | None) -> bool:
-    """Return whether the run has a stop signal, whose reason is then kept."""
+    """Return whether the run has a stop signal, whose reason then stays."""
     try:
         signal = read_small(store, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)
     except (StorageError, JobFileError):
-        # Absent, unreadable (S3 says "access denied" of an absent object to a role that may not
-        # list) or not ours: writing the signal matters more than which reason it carries.
+        # The file is missing, unreadable (S3 returns "access denied" for a missing object to a role
+        # without list permission) or of another run: write the signal.
         return False
     return signal.run_id == run_id

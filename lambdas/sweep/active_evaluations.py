@@ -1,4 +1,4 @@
-"""An evaluation that somebody has to come back to, as the index of the table lists it."""
+"""Parses active evaluations from the index of the table."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _ROOT = "s3://"
 
 
 class BrokenItemError(ValueError):
-    """An item of the index that is no evaluation."""
+    """An item of the index is not an evaluation."""
 
 
 @dataclass(frozen=True)
 class ActiveEvaluation:
-    """What the index says of one rule over one run.
+    """One rule over one run, as in the index.
 
     Attributes:
-        key: Which rule and run.
+        key: Rule and run.
         is_announced: Whether the latest status was announced.
-        has_ended: Whether the verdict is drawn.
-        updated_at: When files of the run were last taken in, seconds since the epoch.
+        has_ended: Whether the verdict is final.
+        updated_at: Time when files of the run were last processed, seconds since the epoch.
     """
 
     key: StateKey
@@ -40,10 +40,10 @@ class ActiveEvaluation:
 
     @classmethod
     def of_item(cls, item: Mapping[str, Any]) -> ActiveEvaluation:
-        """Return what an item says.
+        """Parse an item.
 
         Raises:
-            BrokenItemError: It is no evaluation's, or not whole.
+            BrokenItemError: It is not an evaluation, or is incomplete.
         """
         try:
             root_uri, found, run_id = item[STATE_PARTITION_KEY]["S"].rpartition("#")

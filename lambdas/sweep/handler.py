@@ -1,4 +1,4 @@
-"""Entry point of the function that looks after quiet runs."""
+"""Entry point of the function that re-evaluates runs without recent files."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def _now() -> float:
     return time.time()
 
 
-def lambda_handler(event: Any, context: Any) -> dict[str, int]:  # noqa: ARG001 - the schedule's event says nothing
-    """Wake the evaluations that no event wakes.
+def lambda_handler(event: Any, context: Any) -> dict[str, int]:  # noqa: ARG001 - the schedule's event has no content
+    """Wake evaluations that receive no events.
 
     Args:
-        event: Whatever the schedule sends; not looked at.
+        event: The schedule's event; ignored.
         context: Lambda's context.
 
     Returns:
-        How many evaluations were woken.
+        Number of woken evaluations.
     """
     remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: math.inf)
     with _telemetry().invocation(context):

@@ -1,13 +1,13 @@
-"""Wakes the evaluations that no event wakes.
+"""Wakes evaluations that receive no events.
 
-Each sweep looks at the index of active evaluations, the longest silent first. Anyone who is quiet
-for a minute is woken, then every minute for ten, and from then on whenever the silence has grown by
-about a tenth, so that a thousand jobs that save once an hour cost next to nothing. A status that
-was not announced is no matter of patience: each sweep tries. The evaluator decides what the silence
-means; here it is only measured.
+Each sweep reads the index of active evaluations, the longest silent first. A run that is quiet for
+a minute is woken, then every minute for ten minutes. Later, it is woken whenever the silence has
+grown by about a tenth, so that a thousand jobs that save once an hour cost almost nothing. Every
+sweep also wakes evaluations whose status was not announced. The evaluator decides what the silence
+means.
 
-What SageMaker says of a job is a sign of life too, and a job whose spot instances were taken away
-is not silent but interrupted.
+Reports of SageMaker on a job are signs of life, too. A job whose spot instances were taken away is
+interrupted, not silent.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["SweepIncompleteError", "SweepService", "silence_of"]
 
 _PERIOD_S: Final = 60.0
-"""Time between two sweeps, in seconds; also what is not quiet yet."""
+"""Interval of sweeps, and the minimum silence, seconds."""
 _DELAY_S: Final = 5.0
-"""By how much a sweep may be late."""
+"""Maximum delay of a sweep, seconds."""
 _BRIEF_S: Final = 600.0
-"""Silence up to which every sweep wakes."""
+"""Maximum silence for which every sweep wakes a run, seconds."""
 _FAREWELL_S: Final = 600.0
-"""How long the last files of an interrupted job may take until they are seen, in seconds."""
+"""Maximum delay until the last files of an interrupted job are visible, seconds."""
 _RESERVED_SHARE: Final = 0.25
 _BATCH: Final = 10
 
@@ -57,7 +57,7 @@ class SweepIncompleteError(Exception):
 
 @dataclass
 class _Sweep:
-    """What one sweep has seen and done so far."""
+    """Results of one sweep so far."""
 
     now: float
     num_active: int = 0
@@ -71,12 +71,12 @@ class _Sweep:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepService:
-    """Looks at all active evaluations and wakes those that need it.
+    """Checks all active evaluations, and wakes those that are due.
 
     Attributes:
-        max_silence_s: Seconds without a sign of life after which a run is taken for ended.
+        max_silence_s: Seconds without a sign of life after which a run counts as ended.
         items: The table, whose index lists the active evaluations.
-        registrations: What SageMaker says of jobs.
+        registrations: SageMaker's reports on jobs.
         queue: The evaluators' queues.
         telemetry: Logs and metrics.
         clock: Seconds since the epoch.
@@ -90,14 +90,14 @@ class SweepService:
     clock: Callable[[], float]
 
     def sweep(self, remaining_ms: Callable[[], float]) -> int:
-        """Wake anyone who needs it; return how many evaluations were woken.
+        """Wake all due evaluations; return their number.
 
         Args:
-            remaining_ms: Milliseconds that are left to the function, as it continues.
+            remaining_ms: Returns the function's remaining time, milliseconds.
 
         Raises:
-            SweepIncompleteError: A queue did not take its messages, or the life sign of a job could
-                not be read. All others were served.
+            SweepIncompleteError: A queue did not accept its messages, or SageMaker's report on a
+                job could not be read. All others were processed.
         """
         reserve_ms = remaining_ms() * _RESERVED_SHARE
         sweep = _Sweep(self.clock())
@@ -121,7 +121,7 @@ class SweepService:
 
     def _look_at(self, item: Mapping[str, Any], sweep: _Sweep) -> None:
         if not item[STATE_PARTITION_KEY]["S"].startswith("s3://"):
-            return  # another function's
+            return  # of another function
         sweep.num_active += 1
         try:
             found = ActiveEvaluation.of_item(item)
@@ -140,7 +140,7 @@ class SweepService:
             return
         try:
             wake = self._wake(found, quiet_s, sweep)
-        except ClientError as error:  # one job's failure must not keep the others waiting
+        except ClientError as error:  # one job must not affect the others
             sweep.failed_jobs.add(job_name_of(found.key.root_uri))
             self.telemetry.error("life sign not read", exception=error, run=found.key.root_uri)
             return
@@ -155,9 +155,9 @@ class SweepService:
                 self._send(name, sweep)
 
     def _queues_of(self, rule: str) -> list[str]:
-        """Return the queues whose evaluators may have a rule: its own, else those of jobs' rules.
+        """Return the queues of a rule's evaluators: its own, or else those of jobs' rules.
 
-        Which of these it is, `job.json` says; the other one finds nothing to do.
+        `job.json` decides which of these is responsible; the other one finds nothing to do.
         """
         names = (rule,) if rule in self.queue.rules else (JOB_RULES, CUSTOM_RULES)
         return [name for name in names if name in self.queue.rules]
@@ -176,7 +176,7 @@ class SweepService:
         return None
 
     def _sign(self, root_uri: str, sweep: _Sweep) -> LifeSign | None:
-        # Only a folder of the job's name speaks for a job of SageMaker.
+        # Only a folder with the job's name represents a SageMaker job.
         name = job_name_of(root_uri)
         if name not in sweep.signs:
             sweep.signs[name] = self.registrations.life_sign(name)
@@ -186,7 +186,7 @@ class SweepService:
         wakes = sweep.waiting.pop(rule)
         try:
             self.queue.send_all(rule, wakes)
-        except Exception as error:  # noqa: BLE001 - one queue's failure must not keep the others waiting
+        except Exception as error:  # noqa: BLE001 - one queue must not affect the others
             sweep.failed_rules.add(rule)
             self.telemetry.error(
                 "evaluations not woken", exception=error, rule_configuration_name=rule
@@ -196,23 +196,23 @@ class SweepService:
 
 
 def silence_of(updated_at: float, sign: LifeSign | None, now: float) -> float:
-    """Return for how long nothing was heard of a run, 0 while its job is interrupted.
+    """Return the silence of a run in seconds; 0 while its job is interrupted.
 
     Args:
-        updated_at: When files of the run were last taken in, seconds since the epoch.
-        sign: What SageMaker last said of its job.
+        updated_at: Time when files of the run were last processed, seconds since the epoch.
+        sign: SageMaker's latest report on its job.
         now: Seconds since the epoch.
     """
     if sign is None:
         return max(now - updated_at, 0.0)
-    # Files long after the interruption show that it is over.
+    # Files long after the interruption show that training continues.
     if sign.is_interrupted and updated_at <= sign.at + _FAREWELL_S:
         return 0.0
     return max(now - max(updated_at, sign.at), 0.0)
 
 
 def _is_due(quiet_s: float) -> bool:
-    """Return whether something quiet for so long is woken by this sweep."""
+    """Return whether this sweep wakes an evaluation with this silence."""
     doublings = max(math.floor(math.log2(max(quiet_s, 1.0) / _BRIEF_S)), 0)
     every_s = math.ldexp(_PERIOD_S, doublings)
     return quiet_s // every_s != (quiet_s - _PERIOD_S - _DELAY_S) // every_s
