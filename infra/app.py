@@ -1,8 +1,8 @@
 """The CDK application: `python -m infra.app` writes the deployable assembly into cdk.out.
 
-CDK's command runs this file as cdk.json says and hands its context over. Without the command,
-settings come from cdk.json and from `-c key=value`, in the same form. Synthesis calls nothing
-outside this machine.
+CDK's command runs this file, as configured in cdk.json, and passes its context. Without the
+command, settings come from cdk.json and from `-c key=value`, in the same form. Synthesis makes no
+network requests.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ COUNTED = {
     "AWS::SQS::Queue": "queues",
     "AWS::CloudWatch::Alarm": "alarms",
 }
-"""Types of resources whose number synthesis prints, with their names in the text."""
+"""Resource types whose number synthesis prints, with their names in the text."""
 
 
 def project_context() -> dict[str, Any]:
-    """Return the context of cdk.json; end the command with a message where there is none."""
+    """Return the context of cdk.json; exit with a message if the file is missing."""
     return _project()[0]
 
 
 def _project() -> tuple[dict[str, Any], object]:
-    """Return the context of cdk.json, and the tags of the stack, which may be missing."""
+    """Return the context of cdk.json, and the optional tags of the stack."""
     path = ROOT / "cdk.json"
     try:
         project = json.loads(path.read_text(encoding="utf-8"))
@@ -64,13 +64,13 @@ def build_app(
 ) -> tuple[cdk.App, StepwatchStack]:
     """Build the application, with cdk-nag attached.
 
-    What CDK's command hands over wins over `context`. `tags` are those of the stack in cdk.json, to
-    be checked; CDK's command puts them on the stack.
+    The context of CDK's command overrides `context`. `tags` are the stack's tags in cdk.json, which
+    are only checked: CDK's command sets them.
 
     Raises:
-        ConfigurationError: If the settings hold mistakes.
-        RuleCheckError: If the rules cannot be asked about their parameters.
-        PackagingError: If the layer's packages are missing.
+        ConfigurationError: The settings have mistakes.
+        RuleCheckError: The parameters of the rules cannot be checked.
+        PackagingError: The layer's packages are missing.
     """
     app = cdk.App(context=dict(context), outdir=str(outdir), analytics_reporting=False)
     config = StepwatchConfig.from_context(app.node.get_all_context(), tags)
@@ -87,7 +87,7 @@ def build_app(
 
 
 def _size(outdir: Path, stack: cdk.Stack) -> str:
-    """Return what a template consists of, as reviewers ask for it."""
+    """Return the size of a template and its numbers of resources, for reviewers."""
     resources = json.loads((outdir / stack.template_file).read_text(encoding="utf-8"))["Resources"]
     types = Counter(resource["Type"] for resource in resources.values())
     told = [f"{types[kind]} {name}" for kind, name in COUNTED.items()]
@@ -107,7 +107,7 @@ def _who_is_stopped(config: StepwatchConfig) -> str:
 
 
 def _what_stops(config: StepwatchConfig) -> str:
-    """Return which findings stop these jobs, which a list of rules does not show by itself."""
+    """Return which findings stop these jobs; a list of rules alone does not show it."""
     observed, also = config.stop_observed_rules, ""
     if config.stop_min_rules > 1:
         also = f"; {config.stop_min_rules} rules must agree"
@@ -121,7 +121,7 @@ def _what_stops(config: StepwatchConfig) -> str:
 
 
 def _summary(config: StepwatchConfig) -> list[str]:
-    """Return what a deployer must know before the stack is deployed, one line each."""
+    """Return a summary for deployers, in several lines."""
     lines = [_who_is_stopped(config)]
     if config.stop_policy != OBSERVE:
         lines.append(_what_stops(config))
@@ -136,7 +136,7 @@ def _summary(config: StepwatchConfig) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Synthesise the application; mistakes in the settings end it with a message."""
+    """Synthesize the application; exit with a message if the settings have mistakes."""
     parser = argparse.ArgumentParser(prog="python -m infra.app", description=main.__doc__)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("-o", "--output", type=Path, help="default: cdk.out")
@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"infra: {error}")
     try:
         app.synth()
-    except RuntimeError as error:  # all that jsii lets through of CDK's own error
+    except RuntimeError as error:  # jsii raises this for CDK's own errors
         sys.exit(f"infra: {error}")
     print(f"infra: {stack.stack_name} is in {outdir}: {_size(outdir, stack)}", file=sys.stderr)  # noqa: T201
     for line in _summary(stack.config):

@@ -1,7 +1,7 @@
-"""The folder of everything that can be made again, and the folders in it that others reuse.
+"""Manages the folder of reproducible build results, and its reusable subfolders.
 
-A folder's name carries the digest of what it holds, so each change of a source leaves the folders
-before it behind. The newest stay, older ones go.
+A subfolder's name contains the digest of its content, so each change of a source leaves old
+subfolders. The newest are kept, older ones are removed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["BUILD", "publish", "reuse"]
 BUILD = Path(__file__).resolve().parent.parent / ".build"
 
 KEPT = 8
-"""Folders of one kind that are kept."""
+"""Number of folders of one kind to keep."""
 SAFE_AGE_S = 3600
-"""A folder that was used within the last hour may be in use by another process."""
+"""Another process may be using a folder that was used within this time, seconds."""
 
 
 def reuse(folder: Path) -> bool:
-    """Return whether a folder was made before; if so, it counts as used now."""
+    """Return whether a folder exists; if so, mark it as used now."""
     try:
         os.utime(folder)
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def reuse(folder: Path) -> bool:
 def publish(made: Path, folder: Path) -> None:
     """Rename a finished folder to its final name, and remove old folders beside it.
 
-    Of several writers of one folder the first wins.
+    Of several concurrent writers of one folder, the first wins.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     made.chmod(0o755)
@@ -47,7 +47,7 @@ def publish(made: Path, folder: Path) -> None:
 
 
 def _remove_old(parent: Path, kind: str) -> None:
-    """Remove folders of one kind, whose names begin alike, which nobody used for long."""
+    """Remove folders of one kind (with the same name prefix) that were not used for long."""
     ages = {}
     for path in parent.iterdir():
         if path.is_dir() and path.name.rpartition("-")[0] == kind:

@@ -1,8 +1,8 @@
 """The settings of one deployment: CDK context, validated into a frozen dataclass.
 
-A user writes them in cdk.json or types them: `cdk deploy -c stepwatch:stage=prod`. The
-prefix keeps them apart from CDK's own keys, whatever those will be. Each field of
-`StepwatchConfig` is one setting, with the function that reads it.
+Users write them in cdk.json or on the command line: `cdk deploy -c stepwatch:stage=prod`. The
+prefix separates them from CDK's own keys. Each field of `StepwatchConfig` is one setting, with the
+function that reads it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ EPHEMERAL_STAGE = "dev"
 """The stage whose data is deleted with its stack by default."""
 
 BOUNDARY = "@aws-cdk/core:permissionsBoundary"
-"""CDK's key of a managed policy that it gives to all roles of a stack as their boundary."""
+"""CDK's key for a managed policy that limits all roles of a stack."""
 
-# Keys of CDK itself: feature flags, settings of its command, answers of its look-ups.
+# Keys of CDK itself: feature flags, settings of its command, results of its lookups.
 CDK_KEY = re.compile(
     r"@|aws:|aws-cdk:|(availability-zones|vpc-provider|hosted-zone|ssm|ami|load-balancer"
     r"|load-balancer-listener|security-group|key-provider|cc-api-provider|plugin"
@@ -59,7 +59,7 @@ CDK_KEY = re.compile(
 
 
 class ConfigurationError(ValueError):
-    """The settings hold mistakes; the message names every one of them."""
+    """The settings have mistakes; the message lists all of them."""
 
     def __init__(self, mistakes: list[str]) -> None:
         count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
@@ -184,21 +184,21 @@ class StepwatchConfig:
 
     @property
     def retains_data(self) -> bool:
-        """Whether buckets, table, key and logs outlive the stack."""
+        """Whether buckets, table, key and logs stay when the stack is deleted."""
         default = "destroy" if self.stage == EPHEMERAL_STAGE else "retain"
         return (self.data_retention or default) == "retain"
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any], tags: object = None) -> StepwatchConfig:
-        """Read the settings out of CDK context.
+        """Read the settings from CDK context.
 
         Args:
-            context: All of the application's context, CDK's own keys among it.
-            tags: Tags of the stack, which CDK's command reads from the top of cdk.json.
+            context: The application's context, including CDK's own keys.
+            tags: Tags of the stack, from the top level of cdk.json.
 
         Raises:
-            ConfigurationError: With every mistake, if there is any.
-            RuleCheckError: If the rules cannot be asked about their parameters.
+            ConfigurationError: There are mistakes; the message lists all of them.
+            RuleCheckError: The parameters of the rules cannot be checked.
         """
         own = {key.removeprefix(PREFIX): v for key, v in context.items() if key.startswith(PREFIX)}
         mistakes = [
@@ -229,7 +229,7 @@ READERS: dict[str, Reader] = {
 
 
 def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> list[str]:
-    """Read one setting into `values`, or return what is wrong with it."""
+    """Read one setting into `values`, or return its mistakes."""
     try:
         values[key] = reader(given)
     except SettingError as error:
@@ -240,7 +240,7 @@ def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> 
 
 
 def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """Take the rules that stop jobs from a pack, where the user names one and no such rules."""
+    """Use a pack's list of rules that stop jobs, if the user names a pack and no such rules."""
     pack = pack_of(own.get("rules"))
     if pack is None or "stop_rules" in own:
         return []
@@ -260,7 +260,7 @@ def _unknown(key: str, value: Any) -> str:
 
 
 def _boundary_without_effect(context: Mapping[str, Any]) -> list[str]:
-    """Refuse a permissions boundary that CDK would leave out without a word."""
+    """Reject a permissions boundary that CDK would ignore silently."""
     given = context.get(BOUNDARY)
     if given is None or (isinstance(given, Mapping) and {"name", "arn"} & given.keys()):
         return []

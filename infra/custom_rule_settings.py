@@ -1,4 +1,4 @@
-"""The setting `custom_rules`: the files of rules that jobs may use, each with its SHA-256."""
+"""Reads the setting `custom_rules`: the files of rules that jobs may use, with their SHA-256."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES_ALLOWED = "an object of keys and their SHA-256, or its JSON text"
 
 @dataclass(frozen=True)
 class CustomRuleFile:
-    """A file that jobs may use, with the SHA-256 that it must have, in small digits."""
+    """A file that jobs may use, with its required SHA-256 in lower case."""
 
     key: str
     sha256: str
@@ -31,8 +31,8 @@ def read_custom_rules(value: Any) -> tuple[CustomRuleFile, ...]:
     """Read the files.
 
     Raises:
-        SettingError: If the value has none of the allowed forms.
-        SeveralMistakesError: If parts of it are wrong.
+        SettingError: The value has an unsupported form.
+        SeveralMistakesError: Parts of it are invalid.
     """
     if isinstance(value, str):
         try:
@@ -57,5 +57,5 @@ def read_custom_rules(value: Any) -> tuple[CustomRuleFile, ...]:
 
 
 def as_json(files: Sequence[CustomRuleFile]) -> str:
-    """Return the environment variable that names the files to a function."""
+    """Return the environment variable with the files for a function."""
     return json.dumps({file.key: file.sha256 for file in files})

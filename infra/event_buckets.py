@@ -1,9 +1,9 @@
-"""Buckets of others that a deployment watches: do they send their events to EventBridge?
+"""Checks whether existing watched buckets send their events to EventBridge.
 
-`python -m infra.event_buckets NAME ...` tells; `--enable` switches it on where it is off and leaves
-all else of a bucket's notifications as it is. Without names the buckets are those of cdk.json. It
-uses your own credentials, which need s3:ListBucket and s3:GetBucketNotification, and
-s3:PutBucketNotification to switch it on.
+`python -m infra.event_buckets NAME ...` shows it; `--enable` enables it and keeps all other
+notifications of a bucket. Without names, it checks the buckets in cdk.json. It uses your own
+credentials, which need s3:ListBucket and s3:GetBucketNotification, and s3:PutBucketNotification for
+`--enable`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_silent(client: S3Client, name: str, *, enable: bool) -> bool:
         if not enable:
             hint = f"switch it on: python -m infra.event_buckets --enable {name}"
             return _told(name, f"sends no events to EventBridge; {hint}", is_silent=True)
-        # The request replaces the whole configuration, so it repeats what is there.
+        # The request replaces the whole configuration, so it must contain the existing one.
         wanted: Any = {key: value for key, value in found.items() if key != "ResponseMetadata"}
         wanted[EVENT_BRIDGE] = {}
         client.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration=wanted)

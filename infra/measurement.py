@@ -1,4 +1,4 @@
-"""What a deployment weighs: the size of its layer, and the import time of its evaluators."""
+"""Measures the size of a deployment's layer, and the import time of its evaluators."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ImportTimeError(RuntimeError):
 
 
 def layer_size(folder: Path) -> tuple[int, int]:
-    """Return the size of a layer's files, and about that of its archive, in bytes."""
+    """Return the size of a layer's files, and the approximate size of its archive, in bytes."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     contents = [path.read_bytes() for path in files]
     return sum(map(len, contents)), sum(len(zlib.compress(data)) for data in contents)
 
 
 def import_time_s() -> float:
-    """Return how long this interpreter takes to import an evaluator, in seconds: the best of three.
+    """Return this interpreter's import time of an evaluator, in seconds: the best of three.
 
     Lambda with 512 MB takes a few times as long.
 
@@ -59,7 +59,7 @@ def import_time_s() -> float:
 
 
 def summary(layer: Path) -> str:
-    """Return both in one line."""
+    """Return both as one line."""
     size, packed = layer_size(layer)
     return (
         f"layer {size / MIB:.1f} MiB of {LARGEST_UNZIPPED_MIB} ({packed / MIB:.1f} MiB zipped), "

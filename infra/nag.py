@@ -1,7 +1,7 @@
-"""The hard gate of synthesis: cdk-nag's AwsSolutions pack.
+"""Checks the synthesized template with cdk-nag's AwsSolutions pack.
 
-A finding that nobody acknowledged makes `app.synth()` raise. An acknowledgement names one rule,
-one finding and one construct, and says why the finding is right there.
+A finding without acknowledgement makes `app.synth()` raise. An acknowledgement names one rule, one
+finding and one construct, and explains why the finding is acceptable there.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Assets of the functions, made without Docker.
+"""Builds the assets of the functions, without Docker.
 
 * The function asset is the package `lambdas`.
-* The layer asset is `python/` with `hook_layer`, `rule_runtime` and their third-party packages
-  for the platform of the functions. boto3 comes with the runtime.
+* The layer asset is `python/` with `hook_layer`, `rule_runtime` and their third-party packages for
+  the platform of the functions. boto3 is part of the runtime.
 
-Third-party wheels need the network once: `python -m infra.packaging` puts them into `.build/`, with
-the digests of layer-requirements.txt. Synthesis afterwards only copies files, so it works with the
-network cut off. Names of folders carry the digest of what they hold.
+Third-party wheels need the network once: `python -m infra.packaging` puts them into `.build/`,
+verified with the digests in layer-requirements.txt. Later synthesis only copies files, so it works
+offline. Folder names contain the digest of their content.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LAYER_REQUIREMENTS = ROOT / "infra" / "layer-requirements.txt"
 PYTHON_VERSION = "3.14"
 """Python of the functions' runtime."""
 
-# Amazon Linux 2023, below every runtime since Python 3.12, has glibc 2.34.
+# Amazon Linux 2023, the base of every runtime since Python 3.12, has glibc 2.34.
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
 OWN_PACKAGES = ("hook_layer", "rule_runtime", "stepwatch")
 
@@ -54,14 +54,14 @@ NOT_PACKAGED = shutil.ignore_patterns(
 
 
 class PackagingError(RuntimeError):
-    """An asset cannot be made; the message says what to run."""
+    """An asset cannot be built; the message says what to run."""
 
 
 def prepare_wheels(architecture: str) -> Path:
-    """Return the folder of third-party packages, made on the first call.
+    """Return the folder of third-party packages, built at the first call.
 
     Raises:
-        PackagingError: If the installer cannot get the wheels.
+        PackagingError: The installer cannot get the wheels.
     """
     folder = _wheels_folder(architecture)
     if reuse(folder):
@@ -78,19 +78,19 @@ def prepare_wheels(architecture: str) -> Path:
 
 
 def stage_function() -> Path:
-    """Return a folder with the package `lambdas` as it is uploaded."""
+    """Return a folder with the package `lambdas` for upload."""
     with _staging() as temporary:
         shutil.copytree(ROOT / "lambdas", temporary / "lambdas", ignore=NOT_PACKAGED)
         return _settle(temporary, "function")
 
 
 def stage_layer(architecture: str, *, with_wheels: bool = True) -> Path:
-    """Return a folder with the layer as it is uploaded.
+    """Return a folder with the layer for upload.
 
-    The local target leaves third-party packages out, for its interpreter has them.
+    The local target omits third-party packages, because its interpreter has them.
 
     Raises:
-        PackagingError: If the third-party packages were not prepared.
+        PackagingError: The third-party packages were not prepared.
     """
     with _staging() as temporary:
         python = temporary / "python"
@@ -139,7 +139,7 @@ def _install(target: Path, architecture: str) -> None:
 
 @contextmanager
 def _staging() -> Iterator[Path]:
-    """Make a temporary folder beside the staged assets, so that it can be renamed into one."""
+    """Create a temporary folder beside the staged assets, so that it can be renamed."""
     BUILD.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=BUILD))
     try:

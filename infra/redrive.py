@@ -1,11 +1,11 @@
-"""Events that could not be handled: what waits, and handing it over once more.
+"""Shows events that could not be handled, and redelivers them.
 
-`python -m infra.redrive` shows for which rules and functions of a deployment such events wait, and
-of each event its job, its rule, how long it waits, and the error where one is known. With names
-behind it, it hands those over: a rule's into its queue, a function's by calling it. Do
-that once the cause is gone: what fails again comes back. Handing over twice does no harm.
+`python -m infra.redrive` lists the rules and functions of a deployment with such events. For each
+event it shows the job, the rule, the waiting time, and the error if known. With names as arguments,
+it redelivers their events: a rule's to its queue, a function's by calling it. Do that after you
+fixed the cause: events that fail again return. Redelivering twice does no harm.
 
-It uses your own credentials; docs/how-to/alarms.md has the policy that they need.
+It uses your own credentials; docs/how-to/alarms.md has the required policy.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from lambdas.contracts.queue_list import resolve_queue_urls
 __all__ = ["Waiting", "main"]
 
 FUNCTIONS = {"stop_job": "StopJob", "finish_job": "FinishJob", "notify": "Notify"}
-"""The functions by name, and what their outputs of the stack begin with."""
+"""The functions by name, with the prefix of their stack outputs."""
 
 WAIT_S = 1
 HIDDEN_S = 60
-"""How long an event that is delivered again is hidden from other callers."""
+"""Seconds that a redelivered event is hidden from other callers."""
 LOOKED_AT_S = 2
-"""The same for an event that is only shown."""
+"""Seconds that a displayed event is hidden from other callers."""
 LARGEST_BATCH = 10
 MAX_TOLD = 20
-"""Maximum number of events of a rule or function that are shown one by one."""
+"""Maximum number of displayed events per rule or function."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The events that wait in a queue; `hand_over` takes the body of a message."""
+    """The events in a queue; `hand_over` takes the body of a message."""
 
     queue_url: str
     hand_over: Callable[[str], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Show the waiting events, or deliver them again; return 1 if some are left."""
+    """Show the waiting events, or redeliver them; return 1 if some are left."""
     parser = _parser()
     options = parser.parse_args(arguments)
     stack = f"Stepwatch-{options.stage}"
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _tell(name: str, queue_url: str) -> int:
-    """Show what waits for a rule or a function, and return the number of events."""
+    """Show the events of a rule or a function, and return their number."""
     number = _num_waiting(queue_url)
     if number:
         print(f"{name}: {counted(number, 'wait')}")  # noqa: T201
@@ -103,7 +103,7 @@ def _tell(name: str, queue_url: str) -> int:
 
 
 def _waiting(stack: str) -> dict[str, Waiting]:
-    """Return where events of a deployment wait, by rule and by function."""
+    """Return the waiting events of a deployment, by rule and by function."""
     (described,) = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]}
     found = {
@@ -116,7 +116,7 @@ def _waiting(stack: str) -> dict[str, Waiting]:
 
 
 def _rule_queues(function: str) -> Mapping[str, str]:
-    """Return the rules' queues, from the settings of a function that wakes evaluators."""
+    """Return the rules' queues, from the environment of a function that wakes evaluators."""
     settings = boto3.client("lambda").get_function_configuration(FunctionName=function)
     return resolve_queue_urls(json.loads(settings["Environment"]["Variables"][RULE_QUEUE_URLS]))
 
@@ -147,7 +147,7 @@ def _sending(queue_url: str) -> Callable[[str], None]:
 
 
 def _hand_over_all(waiting: Waiting) -> int:
-    """Hand over what waits now; return how many events that were."""
+    """Redeliver the events that wait now; return their number."""
     num_done = 0
     for message in _messages(waiting.queue_url, HIDDEN_S):
         try:
@@ -166,7 +166,7 @@ def _hand_over_all(waiting: Waiting) -> int:
 
 
 def _looked_at(queue_url: str) -> list[Any]:
-    """Return the first events that wait, which stay where they are."""
+    """Return the first waiting events, which stay in the queue."""
     found: dict[str, Any] = {}
     for message in _messages(queue_url, LOOKED_AT_S):
         if message["MessageId"] in found:

@@ -1,7 +1,7 @@
-"""The setting `rules`: configured rules in each form that people write, checked by the rules.
+"""Reads the setting `rules` in each supported form, and lets the rules validate it.
 
-Names and parameters are checked by the code that will run them, so a misspelt parameter ends
-synthesis instead of becoming an Error of every job.
+The code of the rules checks names and parameters, so a misspelled parameter ends synthesis instead
+of becoming an Error of every job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKER = "rule_runtime.engine.check_parameters"
-# What infra may not import, another process does.
+# Runs in another process, because infra must not import the rules.
 TELL_PACKS = """
 import json
 from rule_runtime.configuration.packs import PACKS
@@ -57,7 +57,7 @@ RULES_ALLOWED = (
 
 
 class RuleCheckError(RuntimeError):
-    """The rules cannot be asked about their parameters; the message says why."""
+    """The rules cannot validate their parameters; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class RuleConfiguration:
     parameters: Mapping[str, str]
 
     def environment_value(self) -> str:
-        """Return the JSON object that the evaluator reads its rule and parameters from."""
+        """Return the JSON object with the evaluator's rule and parameters."""
         return json.dumps({"rule_to_invoke": self.rule_to_invoke, **self.parameters})
 
 
@@ -78,8 +78,8 @@ class RulePack:
     """Rules that are used together.
 
     Attributes:
-        parameters: The rules by name, each with the parameters in which it is not its default.
-        stops: Names of the rules whose finding is reason enough to stop a job.
+        parameters: The rules by name, each with its parameters that differ from the default.
+        stops: Names of the rules whose finding may stop a job.
     """
 
     name: str
@@ -88,10 +88,10 @@ class RulePack:
 
 
 def pack_of(value: Any) -> RulePack | None:
-    """Return the pack that the setting `rules` names, alone or beside rules; None without any.
+    """Return the pack in the setting `rules`, alone or with rules; None without any.
 
     Raises:
-        RuleCheckError: If the rules cannot be asked about their packs.
+        RuleCheckError: The packs of the rules cannot be read.
     """
     entries = from_text(value) if isinstance(value, str) else value
     packs = map(_pack_named, entries) if isinstance(entries, list) else ()
@@ -109,9 +109,9 @@ def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
     """Read the configured rules.
 
     Raises:
-        SettingError: If the value has none of the allowed forms.
-        SeveralMistakesError: If parts of it are wrong.
-        RuleCheckError: If the rules cannot be asked about their parameters.
+        SettingError: The value has an unsupported form.
+        SeveralMistakesError: Parts of it are invalid.
+        RuleCheckError: The parameters of the rules cannot be checked.
     """
     errors: list[SettingError] = []
     rules = [_rule(name, given, errors) for name, given in _pairs(value)]
@@ -127,7 +127,7 @@ def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
 
 
 def rule_configuration_names(value: Any) -> tuple[str, ...]:
-    """Return the names of the configured rules, also where something else about them is wrong."""
+    """Return the names of the configured rules, even if other parts are invalid."""
     try:
         return tuple(str(name) for name, _ in _pairs(value))
     except SettingError:
@@ -135,7 +135,7 @@ def rule_configuration_names(value: Any) -> tuple[str, ...]:
 
 
 def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
-    """Return what the rules themselves say against their names and parameters."""
+    """Return the rules' own objections to their names and parameters."""
     question = [
         {"rule_to_invoke": rule.rule_to_invoke, "parameters": dict(rule.parameters)}
         for rule in rules
@@ -146,12 +146,12 @@ def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
 
 @lru_cache(maxsize=32)
 def ask_rules(program: tuple[str, ...], question: str) -> str:
-    """Return what a program that knows the rules answers to its standard input.
+    """Send a question to the standard input of a program that knows the rules; return its answer.
 
     Raises:
-        RuleCheckError: It failed; the message has its own words.
+        RuleCheckError: It failed; the message contains its error.
     """
-    # Nothing of ours but contracts is imported into this process, and the rules need numpy.
+    # This process imports only contracts, and the rules need numpy.
     try:
         done = subprocess.run(  # noqa: S603
             [sys.executable, *program],
@@ -185,7 +185,7 @@ def _error(rule: RuleConfiguration, mistake: Mapping[str, Any]) -> SettingError:
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    """Return names and parameters as they were written, those of a pack behind them."""
+    """Return names and parameters as written, followed by those of a pack."""
     if isinstance(value, str):
         value = from_text(value)
     if isinstance(value, Mapping):
@@ -214,7 +214,7 @@ def _pairs_of(entry: Any) -> list[tuple[Any, Any]]:
 
 
 def _with_those_of_pack(given: Any, of_pack: Mapping[str, Any] | None) -> Any:
-    """Return parameters over those that a pack gives the same rule."""
+    """Return parameters merged over those of a pack."""
     is_other_rule = isinstance(given, Mapping) and "rule_to_invoke" in given
     if of_pack is None or is_other_rule or not isinstance(given, Mapping | None):
         return given

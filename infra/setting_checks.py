@@ -1,4 +1,4 @@
-"""What is wrong with settings: how it is said, and what is wrong between several of them."""
+"""Describes mistakes in settings, and checks combinations of settings."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ LARGEST_BATCH_WITHOUT_WINDOW = 10
 """Lambda accepts a larger batch of SQS messages only with a batching window."""
 
 MAX_CUSTOM_RULES_BYTES = 1500
-"""Room for the list of the files of rules, likewise, beside the names of the deployed rules."""
+"""Maximum size of the list of custom rule files, likewise, besides the names of deployed rules."""
 
 MAX_BUCKETS = 16
-"""Room for their names in an event pattern, and for their ARNs in the policy of a role."""
+"""Maximum number of buckets, limited by event patterns and role policies."""
 MAX_LISTS_BYTES = 3800
-"""Room for the lists of rules and of buckets together, likewise."""
+"""Maximum total size of the lists of rules and buckets, likewise."""
 LONGEST_BUCKET_NAME = 63
 
 MAX_RULE_LIST_BYTES = 3300
-"""Room for the longest list of the rules, of the 4096 bytes that Lambda allows for variables."""
+"""Maximum size of the longest rule list, of the 4096 bytes that Lambda allows for variables."""
 LISTED_RULE_BYTES = len('"": "Stepwatch--RuleEvaluatorLogs12345678-123456789012", ')
-"""Of a rule's log group in that list, besides the stage and the rule's name, which occurs twice."""
+"""Size of a rule's entry in that list, besides the stage and the rule's name (twice)."""
 
 
 def wrong(key: str, value: Any, error: SettingError) -> str:
-    """Return the line that says what is wrong with a setting."""
+    """Return the line that describes a mistake in a setting."""
     shown = value if error.value is None else error.value
     hint = f"; nearest: {error.nearest}" if error.nearest else ""
     return f"{PREFIX}{key}{error.part} = {shown!r}: allowed: {error.allowed}{hint}"
 
 
 def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> list[str]:
-    """Return a line for each thing that is wrong between settings that are right one by one."""
+    """Return a line for each invalid combination of valid settings."""
     return [
         *_unknown_rules(values, rule_names),
         *_unreachable_agreement(values, rule_names),
@@ -55,7 +55,7 @@ def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> li
 
 
 def stack_tag_mistakes(tags: object) -> list[str]:
-    """Return a line for each tag of the stack, at the top of cdk.json, that AWS would refuse."""
+    """Return a line for each stack tag in cdk.json that AWS would reject."""
     if not isinstance(tags, list) or not all(_is_tag(tag) for tag in tags):
         return [f'tags = {tags!r}: allowed: a list of {{"Key": "<name>", "Value": "<text>"}}']
     return [
@@ -126,7 +126,7 @@ def _too_many_buckets(values: Mapping[str, Any]) -> Iterator[str]:
 
 def _too_many_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
     besides_names = LISTED_RULE_BYTES + len(values.get("stage", "dev"))
-    # Those of jobs are listed, too; a function that jobs may not use costs little room.
+    # The placeholders are listed, too; unused ones need little room.
     names = (*rule_names, JOB_RULES, CUSTOM_RULES)
     size = sum(besides_names + 2 * len(name) for name in names)
     buckets = sum(len(name) + 1 for name in _bucket_names(values))

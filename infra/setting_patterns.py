@@ -1,4 +1,4 @@
-"""What texts and numbers the settings of `infra.config` accept."""
+"""Accepted texts and numbers of the settings in `infra.config`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOG_RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096),
     *(1827, 2192, 2557, 2922, 3288, 3653),
 )
-"""The numbers of days that CloudWatch Logs accepts."""
+"""Log retention periods in days that CloudWatch accepts."""
 
 STATUSES = ("IssuesFound|NoIssuesFound|Error|Stopped", "IssuesFound, NoIssuesFound, Error, Stopped")
-"""Statuses that an evaluation can end with."""
+"""Final statuses of an evaluation."""
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 RESERVED_BEGINNINGS = ("xn--", "sthree-", "amzn-s3-demo-")

@@ -1,8 +1,8 @@
-"""Readers of single settings: from what a user wrote, text or JSON, to a checked value.
+"""Readers of single settings: convert a user's text or JSON into a validated value.
 
-Every reader takes the raw value and returns the checked one, or raises `SettingError` (several
-at once: `SeveralMistakesError`) with what is allowed. Values that come from `-c key=value` are
-text, values of cdk.json are JSON.
+Every reader returns the validated value, or raises `SettingError` (for several mistakes:
+`SeveralMistakesError`) with the allowed values. Values from `-c key=value` are text; values from
+cdk.json are JSON.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Reader = Callable[[Any], Any]
 
 
 class SettingError(ValueError):
-    """One setting has a value that is not allowed.
+    """One setting has an invalid value.
 
     Attributes:
-        allowed: What the setting may be.
-        nearest: The closest valid name, if the value looks like a misspelt one.
-        part: The part of the setting that is wrong, e.g. `.VanishingGradient.threshold`.
-        value: The wrong value, where only a part of the setting is wrong.
+        allowed: Description of the allowed values.
+        nearest: The closest valid name, if the value looks like a misspelled one.
+        part: The invalid part of the setting, e.g. `.VanishingGradient.threshold`.
+        value: The invalid value, if only a part of the setting is invalid.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SettingError(ValueError):
 
 
 class SeveralMistakesError(ValueError):
-    """Several parts of one setting have values that are not allowed."""
+    """Several parts of one setting have invalid values."""
 
     def __init__(self, errors: list[SettingError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -59,7 +59,7 @@ class SeveralMistakesError(ValueError):
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the valid name that is closest to a misspelt one, or None."""
+    """Return the valid name that is closest to a misspelled one; None if none is close."""
     by_folded = {valid.casefold(): valid for valid in names}
     close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
@@ -77,7 +77,7 @@ def read_choice(*choices: str) -> Reader:
 
 
 def read_number(low: int, high: int, *, only: tuple[int, ...] | None = None) -> Reader:
-    """Return a reader that accepts whole numbers of a range, or only the listed ones."""
+    """Return a reader that accepts whole numbers in a range, or only the listed ones."""
 
     def read(value: Any) -> int:
         allowed = ", ".join(map(str, only)) if only else f"a whole number from {low} to {high}"
@@ -94,7 +94,7 @@ def read_number(low: int, high: int, *, only: tuple[int, ...] | None = None) -> 
 
 
 def read_text(pattern: str, allowed: str) -> Reader:
-    """Return a reader that accepts text which matches the pattern from end to end."""
+    """Return a reader that accepts text that matches the whole pattern."""
 
     def read(value: Any) -> str:
         if isinstance(value, str) and re.fullmatch(pattern, value):
@@ -105,7 +105,7 @@ def read_text(pattern: str, allowed: str) -> Reader:
 
 
 def read_list(pattern: str, allowed: str, *, at_least: int = 0) -> Reader:
-    """Return a reader of lists, written as `read_names` takes them, of different matching texts."""
+    """Return a reader of lists of distinct matching texts, in the format of `read_names`."""
 
     def read(value: Any) -> tuple[str, ...]:
         texts = read_names(value)
@@ -135,7 +135,7 @@ def read_flag(value: Any) -> bool:
 
 
 def read_names(value: Any) -> tuple[str, ...]:
-    """Read a list of names: a JSON list, its text, or names with commas between."""
+    """Read a list of names: a JSON list, its text, or comma-separated names."""
     if isinstance(value, str):
         value = from_text(value)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
@@ -144,7 +144,7 @@ def read_names(value: Any) -> tuple[str, ...]:
 
 
 def from_text(text: str) -> Any:
-    """Return what text that was typed means: JSON, or names with commas between."""
+    """Parse typed text: JSON, or comma-separated names."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an event that could not be handled is about, in a line for anyone who has to look at it."""
+"""Summarizes an unhandled event in one line."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 __all__ = ["counted", "described", "event_of"]
 
 MAX_LINE = 300
-"""Longest line, in characters: names and errors come from files that trainings write."""
+"""Maximum line length, in characters: names and errors come from files of trainings."""
 UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 
 
 def event_of(body: str) -> Any:
-    """Return the event that a message in the queue of a function's failures is about.
+    """Return the event in a message of a function's failure queue.
 
-    It is what EventBridge could not deliver, or is in Lambda's record of a call that failed.
+    The message is an event that EventBridge could not deliver, or Lambda's record of a failed call.
 
     Raises:
         ValueError: The message is neither.
     """
     content = json.loads(body)
     if not isinstance(content, dict):
-        raise ValueError("no event")  # noqa: TRY004 - the caller asks for one kind of error
+        raise ValueError("no event")  # noqa: TRY004 - the caller expects one kind of error
     is_record = "requestContext" in content and "requestPayload" in content
     return content["requestPayload"] if is_record else content
 
 
 def described(message: Mapping[str, Any], now: float | None = None) -> str:
-    """Return the job, the rule, the age and the error of a waiting event, as far as it has them."""
+    """Return the job, the rule, the age and the error of an event, as far as known."""
     sent_at = int(message.get("Attributes", {}).get("SentTimestamp", 0)) / 1000
     about = [
         *_about(message["Body"]),
@@ -43,13 +43,13 @@ def described(message: Mapping[str, Any], now: float | None = None) -> str:
 
 
 def counted(number: int, verb: str = "") -> str:
-    """Return how many events there are, and what they do, e.g. `1 event waits`."""
+    """Return the number of events with a verb, e.g. `1 event waits`."""
     text = f"{number} event" + ("" if number == 1 else "s")
     return f"{text} {verb}{'s' if number == 1 else ''}" if verb else text
 
 
 def _about(body: str) -> Iterator[str]:
-    """Yield the job, or where its files are, and the rules."""
+    """Yield the job (or the location of its files) and the rules."""
     try:
         event = event_of(body)
     except ValueError:
@@ -71,7 +71,7 @@ def _about(body: str) -> Iterator[str]:
 
 
 def _error(message: Mapping[str, Any]) -> str:
-    """Return why it was not handled: from Lambda's record, or from EventBridge's attributes."""
+    """Return the error: from Lambda's record, or from EventBridge's attributes."""
     attributes = message.get("MessageAttributes", {})
     told = [attributes.get(name, {}).get("StringValue") for name in ("ERROR_CODE", "ERROR_MESSAGE")]
     try:

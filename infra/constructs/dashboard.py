@@ -1,4 +1,4 @@
-"""The page of a deployment: what its evaluators do, and what is in their way."""
+"""The dashboard of a deployment: work and obstacles of its evaluators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Dashboard(Construct):
     ) -> None:
         """Create the dashboard.
 
-        The region follows `name`: dashboards of one account share their names in all regions.
+        `name` gets the Region appended, because names are unique per account.
         """
         super().__init__(scope, id_)
         region = cdk.Stack.of(self).region
@@ -112,7 +112,7 @@ def _of_functions(
 def _verdicts(
     own: OwnMetrics, evaluations: Mapping[str, RuleEvaluation]
 ) -> Sequence[cloudwatch.IMetric]:
-    """Return the number of verdicts of each status, of all rules together."""
+    """Return the number of verdicts per status, over all rules."""
     counts = []
     for status in COUNTED_STATUSES:
         using = {

@@ -1,4 +1,4 @@
-"""The key of a deployment: always for its topic, on request for all that it stores."""
+"""The key of a deployment: always for its topic, optionally for all stored data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.constructs.removal import removal_of
 __all__ = ["KEY_ACTIONS", "Encryption"]
 
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
-"""What anyone who sends to an encrypted queue or topic needs of its key."""
+"""Key permissions to send to an encrypted queue or topic."""
 TABLE_KEY_ACTIONS = (
     "kms:Decrypt",
     "kms:DescribeKey",
@@ -26,21 +26,20 @@ TABLE_KEY_ACTIONS = (
     "kms:ReEncryptFrom",
     "kms:ReEncryptTo",
 )
-"""What a user of an encrypted table needs of its key, through DynamoDB; CloudWatch Logs needs the
-same for its log groups. The right to create grants is not among it."""
+"""Key permissions to use an encrypted table through DynamoDB, and for log groups of CloudWatch
+Logs. Creating grants is not among them."""
 SENDERS = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
-"""Services that send to the topic, and to the queues."""
+"""Services that send to the topic and to the queues."""
 
 
 class Encryption(Construct):
-    """The key of the topic; `data_key` is the same for buckets, queues, table and logs, if any.
+    """The key of the topic; `data_key` is the same for buckets, queues, table and logs, if enabled.
 
-    The topic needs a key that its owner can open to others: CloudWatch cannot send an alarm to a
-    topic under SNS's own key.
+    The topic needs a customer key: CloudWatch cannot send alarms to a topic with SNS's own key.
     """
 
     def __init__(self, scope: Construct, id_: str, *, config: StepwatchConfig) -> None:
-        """Create the key, or take the one that the settings name."""
+        """Create the key, or use the one in the settings."""
         super().__init__(scope, id_)
         if config.kms_key_arn is None:
             self.key: kms.IKey = self._own_key(config)
@@ -50,18 +49,18 @@ class Encryption(Construct):
 
     @property
     def of_buckets(self) -> s3.BucketEncryption:
-        """How buckets are encrypted."""
+        """Encryption of buckets."""
         return s3.BucketEncryption.KMS if self.data_key else s3.BucketEncryption.S3_MANAGED
 
     @property
     def of_table(self) -> dynamodb.TableEncryption:
-        """How the table is encrypted."""
+        """Encryption of the table."""
         own = dynamodb.TableEncryption.CUSTOMER_MANAGED
         return own if self.data_key else dynamodb.TableEncryption.AWS_MANAGED
 
     @property
     def of_queues(self) -> sqs.QueueEncryption:
-        """How queues are encrypted."""
+        """Encryption of queues."""
         return sqs.QueueEncryption.KMS if self.data_key else sqs.QueueEncryption.SQS_MANAGED
 
     def _own_key(self, config: StepwatchConfig) -> kms.Key:
@@ -72,14 +71,14 @@ class Encryption(Construct):
             enable_key_rotation=True,
             removal_policy=removal_of(config),
         )
-        # No condition on the source: EventBridge does not send it to the key. The policies of the
-        # queues and of the topic do require it.
+        # Without a condition on the source, because EventBridge does not send it to the key. The
+        # policies of the queues and of the topic do require it.
         for service in SENDERS if config.encryption == "kms" else SENDERS[:1]:
             key.add_to_resource_policy(
                 iam.PolicyStatement(
                     principals=[iam.ServicePrincipal(service)],
                     actions=list(KEY_ACTIONS),
-                    resources=["*"],  # of a key's policy: this key
+                    resources=["*"],  # in a key's policy, this key
                 )
             )
         if config.encryption == "kms":
@@ -87,9 +86,9 @@ class Encryption(Construct):
         return key
 
     def _open_to_logs(self, key: kms.Key, stack_name: str) -> None:
-        """Let CloudWatch Logs use the key for log groups of this stack."""
+        """Allow CloudWatch Logs to use the key for log groups of this stack."""
         stack = cdk.Stack.of(self)
-        # By the beginning of their names: their ARNs would refer back to the key.
+        # By name prefix, because their ARNs would be circular references to the key.
         groups = stack.format_arn(
             service="logs",
             resource="log-group",
@@ -100,7 +99,7 @@ class Encryption(Construct):
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
                 actions=list(TABLE_KEY_ACTIONS),
-                resources=["*"],  # of a key's policy: this key
+                resources=["*"],  # in a key's policy, this key
                 conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
             )
         )

@@ -22,7 +22,7 @@ __all__ = ["EvaluationState"]
 
 
 class EvaluationState(Construct):
-    """One item a run and rule, with the checkpoint, the verdict and its evidence."""
+    """The table with one item per run and rule: checkpoint, verdict and evidence."""
 
     def __init__(
         self, scope: Construct, id_: str, *, config: StepwatchConfig, encryption: Encryption
@@ -43,7 +43,7 @@ class EvaluationState(Construct):
             ),
             deletion_protection=config.retains_data,
             time_to_live_attribute=STATE_TTL_ATTRIBUTE,
-            # Protected, it could not be removed after a first deployment that failed, either.
+            # Deletion protection would also block the rollback of a failed first deployment.
             removal_policy=cdk.RemovalPolicy.RETAIN
             if config.retains_data
             else cdk.RemovalPolicy.DESTROY,

@@ -1,4 +1,4 @@
-"""A function that events or a schedule lead to, without a queue before it."""
+"""A function that events or a schedule call directly, without a queue."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from infra.nag import acknowledge
 __all__ = ["EventFunction"]
 
 MAXIMUM_RETRIES = 2
-MAXIMUM_EVENT_AGE_S = 3600  # a job that went wrong an hour ago has ended or is seen by a person
+MAXIMUM_EVENT_AGE_S = 3600  # after an hour, a faulty job has ended or a person has noticed it
 
 
 class EventFunction(StepwatchFunction):
-    """A function with a queue for the events that it, or EventBridge, could not handle.
+    """A function with a queue for events that it, or EventBridge, could not handle.
 
     Attributes:
-        failures: Events that EventBridge could not deliver, and records of the invocations that
-            failed after all retries.
+        failures: Events that EventBridge could not deliver, and records of invocations that failed
+            after all retries.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class EventFunction(StepwatchFunction):
         settings: FunctionSettings,
         environment: Mapping[str, str],
     ) -> None:
-        """Create the function and the queue of its failures."""
+        """Create the function and its failure queue."""
         super().__init__(scope, id_, source=source, settings=settings, environment=environment)
         self.failures = dead_letters(self, "Failures", source.encryption)
         acknowledge(

@@ -1,4 +1,4 @@
-"""Our events in the schema registry, so that consumers can generate types of them."""
+"""Registers the schemas of Stepwatch's events, so that consumers can generate types from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "lambdas" / "contracts" / "schema
 
 @dataclass(frozen=True)
 class RegisteredEvent:
-    """An event that is described by a schema, with one line for the console."""
+    """An event with a schema, and a one-line description for the console."""
 
     detail_type: str
     file: Path
@@ -26,7 +26,7 @@ class RegisteredEvent:
 
     @property
     def schema_name(self) -> str:
-        """Name of the schema, as EventBridge calls those that it finds itself."""
+        """Name of the schema, in EventBridge's format for discovered schemas."""
         return f"{STATUS_SOURCE}@{self.detail_type.replace(' ', '')}"
 
 
@@ -42,11 +42,11 @@ SCHEMAS = {
         "A training job that continues although it was asked to stop",
     ),
 }
-"""The events by the id of their resource."""
+"""The events by id of their resource."""
 
 
 class EventSchema(Construct):
-    """A registry with the schemas of our events; `arn` is that of the status event's schema."""
+    """A registry with the schemas of Stepwatch's events; `arn` is that of the status event."""
 
     def __init__(self, scope: Construct, id_: str, *, registry_name: str) -> None:
         """Create the registry and the schemas."""

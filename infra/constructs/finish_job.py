@@ -1,4 +1,4 @@
-"""Ends the evaluations of a training job that ended without saying so, and reports on jobs."""
+"""Finishes the evaluations of ended training jobs, and reports on jobs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ READ_KEYS = {
     "*stop.json": "stop.json, which says why it was stopped",
     "*training_job_end.ts": "the end marker, which says whether it ended",
 }
-"""What a report is made of."""
+"""Objects that a report reads."""
 
 
 class FinishJob(Construct):
-    """The function that the platform's own news of a training job leads to."""
+    """The function for the platform's events about training jobs."""
 
     def __init__(
         self,

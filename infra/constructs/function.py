@@ -1,4 +1,4 @@
-"""What all functions of a deployment have in common."""
+"""Base of all functions of a deployment."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionSettings", "FunctionSource", "StepwatchFunction", "dead_letters"]
 
-DEAD_LETTER_RETENTION_DAYS = 14  # the longest that SQS keeps a message
+DEAD_LETTER_RETENTION_DAYS = 14  # the maximum of SQS
 
 
 @dataclass(frozen=True)
 class FunctionSettings:
-    """How one function runs.
+    """Settings of one function.
 
     Attributes:
         handler: Dotted path of the handler.
-        wakes_itself: Whether the function sends messages to the queue that feeds it. Lambda would
-            stop it after sixteen of them.
+        wakes_itself: Whether the function sends messages to its own queue. Lambda would stop such a
+            loop after sixteen of them.
     """
 
     handler: str
@@ -48,7 +48,7 @@ class FunctionSettings:
 
 
 class FunctionSource(Construct):
-    """The code of all functions, how they run, and what they watch."""
+    """Code, runtime settings and watched resources of all functions."""
 
     runtime = lambda_.Runtime.PYTHON_3_14
 
@@ -63,7 +63,7 @@ class FunctionSource(Construct):
         encryption: Encryption,
         watched: WatchedState,
     ) -> None:
-        """Create the assets of prepared folders."""
+        """Create the assets from prepared folders."""
         super().__init__(scope, id_)
         if self.runtime.name != f"python{PYTHON_VERSION}":
             raise ValueError(f"wheels are for Python {PYTHON_VERSION}, not {self.runtime.name}")
@@ -82,7 +82,7 @@ class FunctionSource(Construct):
 
 
 class StepwatchFunction(Construct):
-    """A function with a log group, and a role that may write to it and do what `allow` adds."""
+    """A function with a log group, and a role that may write to it; `allow` adds permissions."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class StepwatchFunction(Construct):
         settings: FunctionSettings,
         environment: Mapping[str, str],
     ) -> None:
-        """Create the function; `environment` has names of `lambdas.contracts.environment`."""
+        """Create the function; `environment` uses names of `lambdas.contracts.environment`."""
         super().__init__(scope, id_)
         self.watched = source.watched
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -135,7 +135,7 @@ class StepwatchFunction(Construct):
         *,
         conditions: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        """Allow the function some actions, each named in full, on some resources."""
+        """Allow the function actions, each with its full name, on resources."""
         self._role.add_to_principal_policy(
             iam.PolicyStatement(
                 actions=list(actions), resources=list(resources), conditions=conditions
@@ -143,7 +143,7 @@ class StepwatchFunction(Construct):
         )
 
     def _allow_key(self, encryption: Encryption) -> None:
-        """Allow the function to use the key of what is stored; the table only through DynamoDB."""
+        """Allow the function to use the data key; for the table only through DynamoDB."""
         if encryption.data_key is None:
             return
         stack, key = cdk.Stack.of(self), encryption.data_key.key_arn
@@ -176,7 +176,7 @@ def _log_group(scope: Construct, source: FunctionSource) -> logs.LogGroup:
     resource = log_group.node.default_child
     if not isinstance(resource, logs.CfnLogGroup):  # pragma: no cover - a change in CDK
         raise TypeError(f"the log group's resource is {resource!r}, not a CfnLogGroup")
-    # The L2 takes an enumeration with names such as ONE_MONTH; the setting is a number of days.
+    # The L2 accepts only an enumeration such as ONE_MONTH; the setting is a number of days.
     resource.retention_in_days = source.config.retention_days
     return log_group
 

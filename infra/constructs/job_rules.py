@@ -1,4 +1,4 @@
-"""The rules that jobs configure themselves: one evaluator for all of them, one for custom code."""
+"""Evaluators for rules that jobs configure: one for built-in rules, one for custom code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class JobRules(Construct):
     """The evaluators of rules that have no function of their own.
 
     Attributes:
-        evaluations: The evaluators, by what stands for a rule's name; none where jobs may not
+        evaluations: The evaluators by placeholder of a rule's name; empty if jobs must not
             configure rules.
-        bucket: The bucket of the deployer's files of rules; None where there are none.
+        bucket: The bucket of the deployer's files of rules; None without such files.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class JobRules(Construct):
         source: FunctionSource,
         access_logs: s3.IBucket,
     ) -> None:
-        """Create the evaluators, and the bucket of custom rules if it must be made."""
+        """Create the evaluators, and the bucket of custom rules if needed."""
         super().__init__(scope, id_)
         config = source.config
         self.bucket = self._bucket(source, access_logs) if config.custom_rules else None
@@ -55,7 +55,7 @@ class JobRules(Construct):
             environment.DEPLOYED_RULES: ",".join(rule.name for rule in config.rules),
         }
         if self.bucket is not None:
-            # Both functions get the files, so that they agree on whose a configuration is.
+            # Both functions get the files, to agree on who evaluates a configuration.
             variables[environment.CUSTOM_RULE_BUCKET] = self.bucket.bucket_name
             variables[environment.CUSTOM_RULES] = as_json(config.custom_rules)
         self.evaluations[name] = RuleEvaluation(

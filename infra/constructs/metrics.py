@@ -1,4 +1,4 @@
-"""The metrics that alarms and the dashboard show."""
+"""Metrics for alarms and the dashboard."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ VERDICT_LATENCY: Final = "VerdictLatency"
 class OwnMetrics:
     """The metrics that the functions of a deployment write themselves.
 
-    A test compares those of a template with what the functions write.
+    A test compares the metrics in a template with those that the functions write.
     """
 
     stage: str
 
     def of_evaluator(self, rule: str, name: str, statistic: str) -> cloudwatch.Metric:
-        """Return a metric that the evaluator of a rule writes."""
+        """Return a metric of a rule's evaluator."""
         return self._metric(name, {"service": "evaluate_rule", "rule": rule}, statistic)
 
     def of_stop_job(self, name: str, statistic: str) -> cloudwatch.Metric:
-        """Return a metric that the function which stops jobs writes."""
+        """Return a metric of the function that stops jobs."""
         return self._metric(name, {"service": "stop_job"}, statistic)
 
     def _metric(
@@ -63,7 +63,7 @@ class OwnMetrics:
 
 
 def messages_in(queue: sqs.IQueue) -> cloudwatch.Metric:
-    """Return the number of messages that wait in a queue."""
+    """Return the number of waiting messages in a queue."""
     return queue.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum")
 
 

@@ -1,4 +1,4 @@
-"""Alarms that reach people, and one page to look at."""
+"""Alarms for people, and a dashboard."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from infra.constructs.rule_evaluation import VISIBILITY_TIMEOUTS, RuleEvaluation
 __all__ = ["Monitored", "Monitoring"]
 
 METRICS_OF_AN_ALARM = 10
-"""The most that CloudWatch takes into the expression of one alarm."""
+"""CloudWatch's maximum of metrics in one alarm's expression."""
 
 LATE_MINUTES = 10
-"""How late the values of a metric may be, those of queues and of logs most.
+"""Delay of metric values in minutes; those of queues and logs are slowest.
 
-An expression takes what is not there yet for 0, so an alarm that looked at the latest minutes only
-would never see such a value.
+An expression treats missing values as 0. So an alarm over only the latest minutes would never see
+such a value.
 """
 OLDEST_MESSAGE_S = 900
 THROTTLED_MINUTES = 5
@@ -43,14 +43,14 @@ FAILED_DELIVERIES = 3
 MINUTES_WITHOUT_CALL = 5
 
 RUNBOOK = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on'"
-"""In words that stand alone: anyone who reads them may have neither this repository nor a link."""
+"""A description without a link, because readers may have no access to this repository."""
 
 
 @dataclass(frozen=True)
 class Monitored:
-    """What is watched, by name.
+    """The monitored resources by name.
 
-    `each_minute` has the functions that a schedule calls each minute, by the id of the alarm for
+    `each_minute` contains the functions that a schedule calls each minute, by id of the alarm for
     missing calls.
     """
 
@@ -61,10 +61,9 @@ class Monitored:
 
 
 class Monitoring(Construct):
-    """A dashboard, and alarms that send to the topic when they last.
+    """A dashboard, and alarms that notify the topic.
 
-    An alarm watches up to ten rules at once: a stack may not have an alarm for each of them and
-    each thing that can go wrong.
+    An alarm watches up to ten rules at once, because a stack is limited in its number of alarms.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class Monitoring(Construct):
             threshold=OLDEST_MESSAGE_S,
             description="Events wait long for an evaluator: it fails, or is too slow",
         )
-        # A failed batch is hidden for so long before it is delivered again.
+        # A failed batch is hidden for this time before it is redelivered.
         hidden_s = VISIBILITY_TIMEOUTS * config.evaluator_timeout_s + config.batching_window_s
         self._alarm(
             "EvaluatorErrors",
@@ -174,9 +173,9 @@ class Monitoring(Construct):
         minutes: int = 1,
         within: int = 0,
     ) -> None:
-        """Create an alarm for each ten metrics that is on while one of them exceeds a threshold.
+        """Create one alarm per ten metrics; it is on while one of them exceeds a threshold.
 
-        It must be exceeded in `minutes`, out of `within` beside those that values may be late. The
+        The threshold must be exceeded in `minutes`, out of `within` plus the delay of values. The
         runbook calls the alarm `id_`.
         """
         names = sorted(metrics)
@@ -215,7 +214,7 @@ def _described(what: str, id_: str) -> str:
 
 def _largest(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:
     using = {f"m{number}": metric for number, metric in enumerate(metrics)}
-    # A metric without data would leave the whole expression without.
+    # A metric without data would leave the whole expression without data.
     filled = ", ".join(f"FILL({name}, 0)" for name in using)
     return cloudwatch.MathExpression(
         expression=f"MAX([{filled}])",

@@ -60,7 +60,7 @@ class AlertTopic(Construct):
 
 
 class Notify(Construct):
-    """The function that writes the messages about jobs."""
+    """The function that sends the messages about jobs."""
 
     def __init__(
         self,

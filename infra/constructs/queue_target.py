@@ -13,10 +13,10 @@ __all__ = ["QueueTarget"]
 
 @jsii.implements(events.IRuleTarget)
 class QueueTarget:
-    """A queue that an event rule sends to, and the queue of what it cannot deliver.
+    """Lets an event rule send to a queue, and undeliverable events to a dead-letter queue.
 
-    CDK's own target lets every event rule of every account send to a queue under a key of one's
-    own.
+    With a customer key, CDK's own target would allow event rules of all accounts to send to the
+    queue.
     """
 
     def __init__(self, queue: sqs.Queue, dead_letters: sqs.Queue) -> None:
@@ -24,7 +24,7 @@ class QueueTarget:
         self._queue, self._dead_letters = queue, dead_letters
 
     def bind(self, rule: IRuleRef, id: str | None = None) -> events.RuleTargetConfig:  # noqa: A002
-        """Let a rule send to both queues."""
+        """Allow a rule to send to both queues."""
         del id
         for queue in (self._queue, self._dead_letters):
             queue.add_to_resource_policy(

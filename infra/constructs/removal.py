@@ -1,4 +1,4 @@
-"""What becomes of stored data when its stack is deleted."""
+"""Removal policy of stored data when the stack is deleted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["removal_of"]
 
 
 def removal_of(config: StepwatchConfig) -> cdk.RemovalPolicy:
-    """Return the policy of stored data, as the setting `data_retention` says.
+    """Return the removal policy for the setting `data_retention`.
 
-    What a first deployment made that did not succeed goes in any case: it is empty, and the next
-    attempt could not make a bucket whose name is taken.
+    Resources of a failed first deployment are always removed: they are empty, and the next attempt
+    could not create a bucket with the same name.
     """
     if config.retains_data:
         return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE

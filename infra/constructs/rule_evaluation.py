@@ -29,22 +29,22 @@ from lambdas.contracts.events import STATUS_DETAIL_TYPE, tensor_object_pattern
 __all__ = ["Evaluated", "RuleEvaluation", "RuleQueues"]
 
 HANDLER = "lambdas.evaluate_rule.handler.lambda_handler"
-MAX_RECEIVE_COUNT = 10  # several evaluators may lose the race for one state a few times
-VISIBILITY_TIMEOUTS = 6  # of the function: room for the retries of a throttled evaluator
+MAX_RECEIVE_COUNT = 10  # several evaluators may lose a write conflict a few times
+VISIBILITY_TIMEOUTS = 6  # of the function's timeout: room for retries of a throttled evaluator
 
 
 MEMORY_KEYS = "*_stepwatch/memory/*"
 RESULT_KEYS = "*rule-output/*/status.json"
 
 OWN_PARTITIONS = ("s3://*", "job#*", "attempts#*")
-"""Evaluations, registrations and notes of attempts: what an evaluator writes into the table."""
+"""Evaluations, registrations and attempts: the items that an evaluator writes."""
 
 MAX_QUEUE_NAME = 80
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluator evaluates: its name in names of resources, and its title for people."""
+    """Subject of an evaluator: its name in resource names, and its title for people."""
 
     name: str
     title: str
@@ -62,24 +62,24 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class RuleQueues:
-    """The queues that wake the evaluators, by rule configuration name or what stands for one."""
+    """The queues that wake the evaluators, by rule configuration name or placeholder."""
 
     by_rule: Mapping[str, sqs.Queue]
 
     def urls(self) -> str:
-        """Return the environment variable that lists them: the first by its URL, others by name."""
+        """Return the environment variable with the queues: the first as URL, others by name."""
         queues = enumerate(self.by_rule.items())
         return json.dumps({rule: q.queue_name if at else q.queue_url for at, (rule, q) in queues})
 
     def allow_sending(self, function: StepwatchFunction) -> None:
-        """Allow a function to send messages to every one of them."""
+        """Allow a function to send messages to all of them."""
         function.allow(["sqs:SendMessage"], [queue.queue_arn for queue in self.by_rule.values()])
 
 
 class RuleEvaluation(Construct):
-    """Evaluates one rule, or several, whenever a job has written tensors of a step.
+    """Evaluates one or several rules whenever a job has written tensors of a step.
 
-    `dead_letters` has events that failed ten times, or could not be put into the queue.
+    `dead_letters` contains events that failed ten times, or could not be put into the queue.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class RuleEvaluation(Construct):
 
 
 def _queue_name(config: StepwatchConfig, evaluated: str) -> str:
-    """Return a short name: other functions have the names of all queues in their environment."""
+    """Return a short name, because other functions' environments contain all queue names."""
     name = f"{config.stack_name}-{evaluated}"
     if len(name) <= MAX_QUEUE_NAME:
         return name

@@ -9,11 +9,11 @@ from lambdas.contracts.events import STATUS_SOURCE
 
 __all__ = ["STATUS_BUS", "allow_status_events"]
 
-STATUS_BUS = "default"  # the only one that native events arrive on
+STATUS_BUS = "default"  # the only bus that receives native events
 
 
 def allow_status_events(function: StepwatchFunction, detail_type: str) -> None:
-    """Allow a function to put events of one type on the bus, in the name of Stepwatch only."""
+    """Allow a function to send events of one type to the bus, only with Stepwatch's source."""
     bus = cdk.Stack.of(function).format_arn(
         service="events", resource="event-bus", resource_name=STATUS_BUS
     )

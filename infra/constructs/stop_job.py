@@ -32,13 +32,13 @@ OWN_FILES = {
 
 
 class StopJob(Construct):
-    """The function that findings lead to, native ones and ours.
+    """The function for findings, native ones and Stepwatch's.
 
-    The events that it could not handle are jobs that somebody must look at.
+    A person must check the jobs of events that it could not handle.
     """
 
     def __init__(self, scope: Construct, id_: str, *, source: FunctionSource) -> None:
-        """Create the function, its event rules and the queue of its failures."""
+        """Create the function, its event rules and its failure queue."""
         super().__init__(scope, id_)
         stop = self.handler = EventFunction(
             self,
@@ -96,7 +96,7 @@ class StopJob(Construct):
             stop.allow(["ecs:DescribeTasks"], [self._accept_any("ecs", "task", stop)])
 
     def _allow_stopping(self, stop: EventFunction, config: StepwatchConfig) -> None:
-        """Allow stopping the jobs that the stop policy names, and no other."""
+        """Allow stopping only the jobs that the stop policy names."""
         stop.allow(
             ["s3:PutObject"], [b.arn_for_objects("*/stop.json") for b in stop.watched.buckets]
         )
@@ -108,7 +108,7 @@ class StopJob(Construct):
             [self._arn("sagemaker", "training-job")],
             conditions=consent if config.stop_policy == OPT_IN else no_refusal,
         )
-        # Only the tag binds a root to a job of these platforms, whatever the policy is.
+        # On these platforms only the tag connects a root to a job, under every policy.
         if "batch" in config.stop_platforms:
             jobs = self._accept_any("batch", "job", stop)
             stop.allow(["batch:TerminateJob"], [jobs], conditions=consent)

@@ -1,4 +1,4 @@
-"""Comes back, each minute, to the evaluations that no event may come for any more."""
+"""Re-evaluates idle runs once a minute."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lambdas.contracts import environment
 
 __all__ = ["Sweep"]
 
-# Shorter than the interval, and never tried again: at most one sweep runs at a time. Reserved
-# concurrency would say the same, but accounts with a quota of ten functions may not reserve any.
+# Shorter than the interval and without retries, so at most one sweep runs at a time. Reserved
+# concurrency would do the same, but is not available in accounts with a quota of ten.
 SETTINGS = FunctionSettings(
     handler="lambdas.sweep.handler.lambda_handler",
     timeout_s=55,

@@ -1,4 +1,4 @@
-"""The buckets that training jobs write their tensors to."""
+"""The buckets for the tensors of training jobs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ INCOMPLETE_UPLOAD_EXPIRATION_DAYS = 1
 
 
 class TensorStorage(Construct):
-    """Private, encrypted buckets whose object creations reach EventBridge, and buckets of others.
+    """Private, encrypted buckets that send object events to EventBridge, and existing buckets.
 
     Attributes:
-        bucket: The deployment's first bucket, which is always there.
+        bucket: The deployment's first bucket, which always exists.
         buckets: All watched buckets, the first one first.
     """
 
@@ -50,7 +50,7 @@ class TensorStorage(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             encryption=self._encryption.of_buckets,
             encryption_key=self._encryption.data_key,
-            # Else every object that is read or written asks for the key, and is paid for.
+            # Otherwise every read and write of an object causes a paid request to the key.
             bucket_key_enabled=True if self._encryption.data_key else None,
             enforce_ssl=True,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
@@ -69,7 +69,7 @@ class TensorStorage(Construct):
         return bucket
 
     def _make_access_logs(self) -> s3.Bucket:
-        # S3 cannot write access logs under a key of one's own unless its policy lets the service.
+        # S3 writes access logs with a customer key only if the key's policy allows the service.
         return s3.Bucket(
             self,
             "AccessLogs",
@@ -85,7 +85,7 @@ class TensorStorage(Construct):
 
 
 def _send_events(bucket: s3.Bucket) -> None:
-    # The L2 flag adds a custom resource with a function of its own; the property is enough.
+    # The L2 flag would add a custom resource with a function; the property is enough.
     resource = bucket.node.default_child
     if not isinstance(resource, s3.CfnBucket):  # pragma: no cover - a change in CDK
         raise TypeError(f"the tensor bucket's resource is {resource!r}, not a CfnBucket")

@@ -1,4 +1,4 @@
-"""What the functions of a deployment read and write: the tensor buckets and the state table."""
+"""Access of a deployment's functions to the tensor buckets and the state table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WatchedState:
     table: dynamodb.Table
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that name them to a function."""
+        """Return the environment variables with their names for a function."""
         return {
             environment.STATE_TABLE_NAME: self.table.table_name,
             environment.TENSOR_BUCKET_NAMES: ",".join(self.bucket_names()),
@@ -38,16 +38,16 @@ class WatchedState:
     def allow_objects(
         self, function: StepwatchFunction, actions: Sequence[str], keys: str, *, reason: str
     ) -> None:
-        """Allow a function some actions on the objects whose keys match a pattern.
+        """Allow a function actions on the objects whose keys match a pattern.
 
-        `reason` is why the wildcard is right, for cdk-nag.
+        `reason` explains the wildcard, for cdk-nag.
         """
         function.allow(actions, [bucket.arn_for_objects(keys) for bucket in self.buckets])
         for bucket in self.buckets:
             acknowledge(function, f"IAM5[Resource::{_shown(bucket)}/{keys}]", reason=reason)
 
     def allow_listing(self, function: StepwatchFunction) -> None:
-        """Allow a function to list keys; else S3 answers "access denied" for absent objects."""
+        """Allow a function to list keys; otherwise S3 returns "access denied" if one is missing."""
         function.allow(["s3:ListBucket"], [bucket.bucket_arn for bucket in self.buckets])
 
     def allow_items(
@@ -57,9 +57,9 @@ class WatchedState:
         *,
         partitions: Sequence[str] = (),
     ) -> None:
-        """Allow a function some actions on items of the table.
+        """Allow a function actions on items of the table.
 
-        `partitions` are patterns of partition keys; none for all of them.
+        `partitions` are patterns of partition keys; empty for all of them.
         """
         conditions = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)}}
         function.allow(
@@ -67,12 +67,12 @@ class WatchedState:
         )
 
     def allow_active_index(self, function: StepwatchFunction) -> None:
-        """Allow a function to ask which evaluations are active."""
+        """Allow a function to read the index of active evaluations."""
         function.allow(["dynamodb:Query"], [f"{self.table.table_arn}/index/{ACTIVE_INDEX}"])
 
 
 def _shown(bucket: s3.IBucket) -> str:
-    """Return a bucket's ARN as cdk-nag writes it."""
+    """Return a bucket's ARN in cdk-nag's format."""
     resource = bucket.node.default_child
     if isinstance(resource, cdk.CfnElement):
         return f"<{cdk.Stack.of(bucket).get_logical_id(resource)}.Arn>"

@@ -1,6 +1,6 @@
-"""The third target: the synthesised template in moto, and a poller that calls its functions.
+"""The local target: runs the synthesized template in moto, with a poller that calls its functions.
 
-`LocalTarget` is all that callers need; the other modules are its parts.
+Callers only need `LocalTarget`; the other modules are its parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["LocalTarget"]
 
 
 def __getattr__(name: str) -> Any:
-    # The poller is a process of its own and runs without moto: importing moto takes a second.
+    # The poller process runs without moto, whose import takes a second.
     if name == "LocalTarget":
         from infra.local.target import LocalTarget  # noqa: PLC0415
 

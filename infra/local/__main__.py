@@ -1,7 +1,7 @@
 """Deploy the stack on this machine and keep it running: `python -m infra.local`.
 
-What `cdk deploy` deploys, with the context of cdk.json, runs in an emulator on this machine until
-Ctrl-C. A training that is started with the printed variables is judged by it, and stopped.
+The stack of `cdk deploy`, with the context of cdk.json, runs in an emulator on this machine until
+Ctrl-C. It evaluates, and stops, trainings that are started with the printed variables.
 """
 
 from __future__ import annotations

@@ -26,15 +26,15 @@ LONGEST_QUEUE_NAME = 80
 def queue_name(function_name: str) -> str:
     """Return the name of the queue of a function's asynchronous invocations.
 
-    Lambda keeps it inside. Here it is an SQS queue, to which the server writes, so that no event is
-    lost when the poller is killed.
+    In Lambda this queue is internal. Here it is an SQS queue that the server writes to, so that no
+    event is lost when the poller is killed.
     """
-    # The end of a name that CloudFormation made is the part that makes it unique.
+    # The end of a name from CloudFormation makes it unique.
     return QUEUE_NAME_PREFIX + function_name[-(LONGEST_QUEUE_NAME - len(QUEUE_NAME_PREFIX)) :]
 
 
 class AsynchronousInvocations:
-    """Feeds the events that were sent to a function, each until it was handled or given up."""
+    """Invokes a function with its events, each until it is handled or given up."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class AsynchronousInvocations:
     ) -> None:
         """Connect a function and the queue of its asynchronous invocations.
 
-        `configuration` is what GetFunctionEventInvokeConfig answers, or empty. Another attempt
-        begins after `retry_delay_s` seconds; Lambda waits one minute, then two.
+        `configuration` is the response of GetFunctionEventInvokeConfig, or empty. A retry begins
+        after `retry_delay_s` seconds; Lambda waits one minute, then two.
 
         Raises:
-            ValueError: If the on-failure destination is not an SQS queue.
+            ValueError: The on-failure destination is not an SQS queue.
         """
         on_failure = configuration.get("DestinationConfig", {}).get("OnFailure", {})
         self._destination = on_failure.get("Destination")
@@ -67,12 +67,12 @@ class AsynchronousInvocations:
         self._sqs = sqs
 
     def run_once(self) -> int:
-        """Wait for an event, at most some seconds, and invoke the function with it.
+        """Wait a few seconds for an event, and invoke the function with it.
 
         Return the number of invocations, 0 or 1.
         """
-        # An event is hidden as long as an invocation can take; when this process is killed in
-        # between, the event comes back.
+        # An event is hidden for the maximum duration of an invocation. It reappears if this process
+        # is killed in between.
         hidden_s = self._sandbox.function.timeout_s + INITIALISATION_MARGIN_S
         response = self._sqs.receive_message(
             QueueUrl=self._queue_url,

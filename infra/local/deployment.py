@@ -1,4 +1,4 @@
-"""From settings to a deployed stack: synthesise, upload the assets, create the stack."""
+"""Synthesizes the application, uploads its assets and creates the stack in the emulator."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STACK_TIMEOUT_S = 60
 
 
 class DeploymentError(RuntimeError):
-    """The stack could not be synthesised or created; the message says why."""
+    """The stack could not be synthesized or created; the message says why."""
 
 
 def synthesise(context: Mapping[str, Any]) -> Path:
-    """Return the folder of the assembly for some context, made when anything in it changed.
+    """Return the folder of the assembly for a context; cached until a source changes.
 
-    Its layer has no third-party packages; the functions get them from this interpreter.
+    Its layer has no third-party packages; the functions use those of this interpreter.
 
     Raises:
         DeploymentError: With the application's own message.
@@ -58,10 +58,10 @@ def synthesise(context: Mapping[str, Any]) -> Path:
 
 
 def deploy(assembly: Path, client: ClientFactory) -> dict[str, str]:
-    """Create the stack of an assembly, as `cdk deploy` would, and return its outputs.
+    """Create the stack of an assembly, like `cdk deploy`, and return its outputs.
 
     Raises:
-        DeploymentError: If the stack is not created.
+        DeploymentError: The stack cannot be created.
     """
     manifest = json.loads((assembly / "manifest.json").read_text(encoding="utf-8"))
     stacks = {

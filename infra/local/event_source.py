@@ -14,13 +14,13 @@ __all__ = ["EventSource", "failed_identifiers", "to_record"]
 logger = logging.getLogger(__name__)
 
 LONG_POLL_S = 5
-LARGEST_RECEIVE = 10  # of SQS
+LARGEST_RECEIVE = 10  # maximum of SQS
 LARGEST_DELETE = 10
 PARTIAL_FAILURES = "ReportBatchItemFailures"
 
 
 class EventSource:
-    """Feeds one queue to one function, as an entry of ListEventSourceMappings says."""
+    """Passes messages of one queue to one function, as configured in an event source mapping."""
 
     def __init__(
         self, mapping: Mapping[str, Any], queue_url: str, sandbox: Sandbox, sqs: Any
@@ -35,7 +35,7 @@ class EventSource:
         self._sqs = sqs
 
     def run_once(self) -> int:
-        """Wait for messages, at most some seconds, handle one batch, and return its size."""
+        """Wait a few seconds for messages, handle one batch, and return its size."""
         messages = self._collect()
         if messages:
             records = [to_record(m, self._queue_arn) for m in messages]
@@ -52,7 +52,7 @@ class EventSource:
             left_s = closes - time.monotonic()
             if left_s <= 0:
                 break
-            # SQS waits for whole seconds: within the last one ask without waiting.
+            # SQS waits for whole seconds, so the last partial second polls without waiting.
             more = self._receive(self._batch_size - len(messages), int(left_s))
             messages += more
             if not more and left_s < 1:
@@ -97,7 +97,7 @@ class EventSource:
 
 
 def to_record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
-    """Return a message as it stands in the event of a function."""
+    """Return a message in the format of a function's event."""
     attributes = {
         name: {
             "dataType": value["DataType"],
@@ -123,8 +123,8 @@ def to_record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
 def failed_identifiers(payload: Any, sent: set[str]) -> set[str] | None:
     """Return the ids of failed messages in a handler's report, by Lambda's rules.
 
-    None is for a report that makes the whole batch fail: one with an id that was not sent, or of
-    another shape than `{"batchItemFailures": [{"itemIdentifier": id}]}`.
+    Return None for a report that makes the whole batch fail: with an unknown id, or in another
+    format than `{"batchItemFailures": [{"itemIdentifier": id}]}`.
     """
     if payload is None:
         return set()

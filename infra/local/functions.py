@@ -1,4 +1,4 @@
-"""Deployed functions, read through the API and unpacked to folders."""
+"""Reads deployed functions through the API, and unpacks them to folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 __all__ = ["ClientFactory", "DeployedFunction", "load_function", "pack_folder"]
 
 ClientFactory = Callable[[str], Any]
-"""Makes a boto3 client of the service with the given name."""
+"""Creates a boto3 client of the service with the given name."""
 
 
 @dataclass(frozen=True)
 class DeployedFunction:
-    """What Lambda knows about a function; `code` and `layers` are folders with unpacked files."""
+    """Lambda's data about a function; `code` and `layers` are folders with unpacked files."""
 
     name: str
     arn: str
@@ -36,7 +36,7 @@ def load_function(name: str, client: ClientFactory, folder: Path) -> DeployedFun
     Archives are unpacked below `folder`, each once.
 
     Raises:
-        ValueError: If a layer's ARN cannot be read.
+        ValueError: A layer's ARN is invalid.
     """
     functions = client("lambda")
     described = functions.get_function(FunctionName=name)
@@ -62,7 +62,7 @@ def load_function(name: str, client: ClientFactory, folder: Path) -> DeployedFun
 
 
 def pack_folder(folder: Path) -> bytes:
-    """Return a ZIP archive of a folder's files, as Lambda takes it."""
+    """Return a ZIP archive of a folder's files, for Lambda."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.rglob("*")):

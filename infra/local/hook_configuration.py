@@ -1,7 +1,7 @@
-"""The configuration of a hook that saves what the deployed rules judge.
+"""Writes a hook configuration that saves what the deployed rules need.
 
-In the cloud the owner of a job configures its hook; here nobody has, and without a configuration a
-hook saves little more than losses.
+In the cloud, the owner of a job configures its hook. Without a configuration, a hook saves little
+more than losses.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lambdas.contracts.environment import RULE_PARAMETERS
 __all__ = ["SAVE_INTERVAL", "write_hook_configuration"]
 
 SAVE_INTERVAL = 10
-"""Steps between two that are saved after a dense start, as with `stepwatch run`."""
+"""Interval of saved steps after the first, dense ones, as in `stepwatch run`."""
 
-# What infra may not import, another process does.
+# Runs in another process, because infra must not import the rules.
 PRINT_COLLECTIONS = """
 import json, sys
 from rule_runtime.configuration.named_rules import collections_for
@@ -33,12 +33,12 @@ print(json.dumps([each.to_json() for each in collections]))
 
 
 def write_hook_configuration(client: ClientFactory, output_path: str, path: Path) -> None:
-    """Write a configuration file for `STEPWATCH_CONFIG` that follows from the deployed rules.
+    """Write a configuration file for `STEPWATCH_CONFIG` that suits the deployed rules.
 
-    Below `output_path` trainings write, each to a folder of its name.
+    Each training writes to a folder with its name below `output_path`.
 
     Raises:
-        RuleCheckError: No hook can save what the rules need together, or they cannot be asked.
+        RuleCheckError: No hook can save the data of all rules, or the rules cannot be read.
     """
     asked = {"rules": _deployed_rules(client), "save_interval": SAVE_INTERVAL}
     collections = json.loads(ask_rules(("-c", PRINT_COLLECTIONS), json.dumps(asked)))
@@ -48,14 +48,14 @@ def write_hook_configuration(client: ClientFactory, output_path: str, path: Path
             "HookParameters": {"save_interval": str(SAVE_INTERVAL), "stop_poll_s": "0.5"},
             "CollectionConfigurations": collections,
         },
-        # A deployment stops only jobs that ask for it, and here all jobs are the user's own.
+        # A deployment stops only jobs that opt in, and here all jobs are the user's own.
         "Actions": [{"name": "stoptraining"}],
     }
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
 def _deployed_rules(client: ClientFactory) -> list[dict[str, Any]]:
-    """Return the parameters of each rule that has a function."""
+    """Return the parameters of each rule with a function."""
     found = []
     for page in client("lambda").get_paginator("list_functions").paginate():
         for function in page["Functions"]:

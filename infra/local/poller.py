@@ -1,6 +1,6 @@
 """The process that calls deployed functions: `python -m infra.local.poller --endpoint URL`.
 
-It does what Lambda's own pollers do. All that it knows it reads from the deployment: the event
+It does the work of Lambda's own pollers. It reads its configuration from the deployment: the event
 source mappings, and the event rules whose targets are functions. It ends with its parent.
 """
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """Everything that was deployed and must be polled."""
+    """Polls all queues of the deployment."""
 
     def __init__(self, endpoint: str, workdir: Path, *, retry_delay_s: int) -> None:
         """Read the deployment; `workdir` gets unpacked code (`code/`) and log files (`logs/`)."""
@@ -48,7 +48,7 @@ class Poller:
         self._loops: list[Callable[[], int]] = [*self._event_sources(), *self._asynchronous()]
 
     def start(self) -> None:
-        """Start the functions' processes, and one thread a queue."""
+        """Start the functions' processes, and one thread per queue."""
         for sandbox in self.sandboxes.values():
             sandbox.start()
         for loop in self._loops:
@@ -115,13 +115,13 @@ def _attempt(loop: Callable[[], int]) -> None:
     except (BotoCoreError, ClientError) as error:
         logger.warning("poller: %s", error)
         time.sleep(PAUSE_AFTER_ERROR_S)
-    except Exception:  # a thread that ends silently leaves its queue full for ever
+    except Exception:  # a dead thread would leave its queue full forever
         logger.exception("poller: what was received comes back after its visibility timeout")
         time.sleep(PAUSE_AFTER_ERROR_S)
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process when the parent closes its pipe, or is another process than before."""
+    """End this process when the parent closes its pipe or has changed."""
     closed = threading.Event()
 
     def wait_for_pipe() -> None:
@@ -136,7 +136,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Poll until the parent process goes away."""
+    """Poll until the parent process ends."""
     parent = os.getppid()
     parser = argparse.ArgumentParser(prog="python -m infra.local.poller", description=main.__doc__)
     parser.add_argument("--endpoint", required=True)

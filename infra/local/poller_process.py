@@ -1,4 +1,4 @@
-"""The poller as its owner sees it: a process that can be started, stopped and killed."""
+"""Starts, stops and kills the poller's process."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ END_LIMIT_S = 5
 
 
 class PollerError(RuntimeError):
-    """The poller did not start; the message holds the end of its log."""
+    """The poller did not start; the message contains the end of its log."""
 
 
 class PollerProcess:
-    """A poller in a session of its own, together with the functions' processes."""
+    """A poller in its own session, together with the functions' processes."""
 
     def __init__(self, endpoint_url: str, workdir: Path, *, retry_delay_s: int = 1) -> None:
         """Describe a poller; `start` starts it.
 
-        `workdir` gets unpacked code and log files. A failed asynchronous invocation is tried again
+        `workdir` gets unpacked code and log files. A failed asynchronous invocation is retried
         after `retry_delay_s` seconds.
         """
         self._arguments = ["--endpoint", endpoint_url, "--workdir", str(workdir)]
@@ -43,14 +43,14 @@ class PollerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start polling, and return once it has begun.
+        """Start polling, and return when it has begun.
 
         Raises:
-            PollerError: If it does not begin.
+            PollerError: It does not begin.
         """
         if self.running:
             return
@@ -70,17 +70,17 @@ class PollerProcess:
             raise PollerError(f"the poller did not start: {self._log.read_text()[-2000:]}")
 
     def kill(self) -> None:
-        """Kill the poller and the functions' processes at once, whatever they are doing."""
+        """Kill the poller and the functions' processes immediately."""
         process, self._process = self._process, None
         if process is None:
             return
-        # The group holds this poller and what it started, and nothing else.
+        # The process group contains only this poller and its children.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         self._clean_up(process)
 
     def stop(self) -> None:
-        """End the poller; an invocation that runs is cut off, its events stay in their queues."""
+        """End the poller and a running invocation, whose events stay in their queues."""
         process = self._process
         if process is None or process.stdin is None:
             return

@@ -1,4 +1,4 @@
-"""Sandboxes: each function runs in a process of its own, which is kept between invocations."""
+"""Sandboxes: each function runs in its own process, which is reused between invocations."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 WORKER = Path(__file__).with_name("worker.py")
 INITIALISATION_LIMIT_S = 300
-"""10 on AWS. Here all functions of a deployment start at once, on a few processors; one that is
-ended while it imports begins again, and none would ever be ready."""
+"""10 on AWS. Here all functions start together on a few processors. One that is ended during its
+imports would start again, and none would ever be ready."""
 LOG_GROUP = "/aws/lambda"
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """The outcome of one invocation; `error` is Lambda's description of an error, if it failed."""
+    """The result of one invocation; `error` is Lambda's description of a failure."""
 
     request_id: str
     payload: Any = None
@@ -42,7 +42,7 @@ class Invocation:
 class Sandbox:
     """Runs one function, one invocation at a time.
 
-    A process that crashes or exceeds the function's timeout is replaced; its invocation failed.
+    A process that crashes or exceeds the function's timeout is replaced, and its invocation fails.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Sandbox:
     ) -> None:
         """Prepare a sandbox; `start` or the first invocation starts its process.
 
-        `service_environment` has endpoint, credentials and region of the services. The log file in
-        `logs` is called `<name>.log`.
+        `service_environment` contains endpoint, credentials and Region of the services. The log
+        file in `logs` is `<name>.log`.
         """
         self.function = function
         self._environment = self._variables(service_environment)
@@ -63,12 +63,12 @@ class Sandbox:
         self._initialised = False
 
     def start(self) -> None:
-        """Start the process without waiting until the handler is imported."""
+        """Start the process without waiting for the handler's import."""
         with self._lock:
             self._ensure_process()
 
     def invoke(self, event: Any) -> Invocation:
-        """Call the handler with an event and wait for the outcome."""
+        """Call the handler with an event, and wait for the result."""
         request_id = str(uuid.uuid4())
         with self._lock:
             try:
@@ -157,10 +157,10 @@ class Sandbox:
             "PATH": os.environ.get("PATH", ""),
             "LANG": "en_US.UTF-8",
             "TZ": ":UTC",
-            # A function of up to 1,769 MB has one CPU at most.
+            # A function of up to 1,769 MB has at most one CPU.
             "OPENBLAS_NUM_THREADS": "1",
             **service_environment,
-            # On AWS each function has its own role. Here its requests can be distinguished, too.
+            # The key distinguishes the functions' requests, like their roles on AWS.
             "AWS_ACCESS_KEY_ID": function.name,
             "AWS_LAMBDA_FUNCTION_NAME": function.name,
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",

@@ -1,4 +1,4 @@
-"""The environment in which AWS clients reach the emulator and nothing else."""
+"""Connects AWS clients to the emulator only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREDENTIAL = "local"
 def service_environment(endpoint: str) -> dict[str, str]:
     """Return environment variables for a process that uses the emulator.
 
-    Credentials are valid nowhere; no proxy and no file of the user's stands between.
+    The credentials are valid nowhere else; proxies and the user's AWS files are ignored.
     """
     return {
         "AWS_ENDPOINT_URL": endpoint,
@@ -37,8 +37,8 @@ def service_environment(endpoint: str) -> dict[str, str]:
 
 
 def client_factory(endpoint: str) -> Callable[[str], Any]:
-    """Return a maker of boto3 clients that reach the emulator, whatever the user's environment."""
-    # A profile in the user's environment must neither be asked for nor be missing.
+    """Return a factory of boto3 clients for the emulator, in any user environment."""
+    # Ignore a profile in the user's environment, which may be missing or ask for input.
     ignored = dict.fromkeys(("profile", "config_file"), (None, None, None, None))
     session = boto3.Session(
         aws_access_key_id=CREDENTIAL,
@@ -49,7 +49,7 @@ def client_factory(endpoint: str) -> Callable[[str], Any]:
     settings = Config(proxies={}, retries={"total_max_attempts": 2}, max_pool_connections=32)
 
     def client(service: str) -> Any:
-        # The service is a variable, so no overload of the stubs fits.
+        # No overload of the stubs matches a variable service name.
         return session.client(service, endpoint_url=endpoint, config=settings)  # type: ignore[call-overload]
 
     return client

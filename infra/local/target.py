@@ -1,4 +1,4 @@
-"""The local target: the deployed template, on this machine, with real functions."""
+"""The local target: runs the deployed template on this machine, with real functions."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from lambdas.contracts.stopping import STOP_TAG
 __all__ = ["LocalTarget"]
 
 LOCAL_CONTEXT: Mapping[str, Any] = {"stepwatch:batching_window_s": 0}
-"""What differs from cdk.json: no wait for fuller batches."""
+"""Settings that differ from cdk.json: no wait for fuller batches."""
 
-IDLE_CHECKS = 3  # an event can be on its way through two functions while queues are looked at
+IDLE_CHECKS = 3  # an event may be between two functions while queues are checked
 IDLE_PAUSE_S = 0.02
 
 
 class LocalTarget:
     """A deployment in moto, with a poller that calls its functions.
 
-    One at a time in a process: moto keeps its state in module globals.
+    Only one per process, because moto's state is global.
 
     Attributes:
         outputs: Outputs of the stack.
@@ -56,13 +56,13 @@ class LocalTarget:
         workdir: Path,
         middleware: Middleware | None = None,
     ) -> None:
-        """Describe a target; entering it makes it.
+        """Describe a target; entering it creates it.
 
         Args:
-            context: CDK context that wins over cdk.json, e.g.
-                `{"stepwatch:rules": {"VanishingGradient": {"threshold": "1e-6"}}}`.
+            context: CDK context that overrides cdk.json, e.g. `{"stepwatch:rules":
+                {"VanishingGradient": {"threshold": "1e-6"}}}`.
             workdir: Folder of this target's files.
-            middleware: Stands in front of the services, e.g. to let requests fail.
+            middleware: Wraps the services, e.g. to make requests fail.
         """
         self._middleware = middleware
         self._context = {**LOCAL_CONTEXT, **(context or {})}
@@ -114,8 +114,8 @@ class LocalTarget:
     ) -> str:
         """Create a training job, as the platform does before it starts a training process.
 
-        Its hook writes to `s3_output_path`, e.g. `s3://bucket/job/debug-output`. A job that may be
-        stopped opts in by the tag. Return the job's ARN.
+        Its hook writes to `s3_output_path`, e.g. `s3://bucket/job/debug-output`. With
+        `may_be_stopped`, the tag of the job gives consent. Return the job's ARN.
         """
         created = self.client("sagemaker").create_training_job(
             TrainingJobName=name,
@@ -134,14 +134,14 @@ class LocalTarget:
         return str(created["TrainingJobArn"])
 
     def finish_training_job(self, name: str, exit_code: int) -> str:
-        """Do the platform's part when the training process of a job has ended.
+        """Do the platform's work after the training process of a job has ended.
 
         Return the terminal status: Stopped if the job was asked to stop, else Completed or Failed.
         """
         return finish_training_job(ACCOUNT_ID, REGION, name, exit_code)
 
     def run_schedules(self) -> None:
-        """Call the functions that a schedule calls, once; nothing here calls them by itself."""
+        """Call all scheduled functions once; the local target has no schedule of its own."""
         run_schedules(ACCOUNT_ID, REGION)
 
     def rule_statuses(self, job_name: str) -> list[dict[str, Any]]:
@@ -151,9 +151,9 @@ class LocalTarget:
         return statuses
 
     def object_arrivals(self, prefix: str) -> dict[str, datetime]:
-        """Return when each object of the tensor bucket below a prefix arrived, to the microsecond.
+        """Return the arrival time, to the microsecond, of tensor objects below a prefix.
 
-        The API returns whole seconds only.
+        The API returns only whole seconds.
         """
         keys = s3_backends[ACCOUNT_ID]["aws"].buckets[self.tensor_bucket].keys
         return {
@@ -163,10 +163,10 @@ class LocalTarget:
         }
 
     def wait_idle(self, timeout_s: float = 30) -> None:
-        """Wait until no event waits for a function and no function runs.
+        """Wait until no event is pending and no function runs.
 
         Raises:
-            TimeoutError: With the queues that are not empty.
+            TimeoutError: With the non-empty queues.
         """
         ends = time.monotonic() + timeout_s
         empty_checks = 0
@@ -178,12 +178,12 @@ class LocalTarget:
             time.sleep(IDLE_PAUSE_S)
 
     def _waiting_messages(self) -> dict[str, int]:
-        """Return the number of messages, hidden ones too, of each queue that feeds a function."""
+        """Return the number of messages, including hidden ones, in each queue of a function."""
         mappings = lambda_backends[ACCOUNT_ID][REGION].list_event_source_mappings(None, None)
         fed = {mapping.event_source_arn for mapping in mappings}
         return {
             queue.name: count
             for queue in list(sqs_backends[ACCOUNT_ID][REGION].queues.values())
             if queue.queue_arn in fed or queue.name.startswith(QUEUE_NAME_PREFIX)
-            if (count := len(queue._messages))  # noqa: SLF001 - the public view leaves hidden ones out
+            if (count := len(queue._messages))  # noqa: SLF001 - the public view omits hidden ones
         }

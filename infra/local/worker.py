@@ -1,10 +1,10 @@
-"""The inside of a function's sandbox: imports the handler, and calls it once per request.
+"""The process inside a function's sandbox: imports the handler, and calls it per request.
 
-Run by `infra.local.sandbox` as a script, with the function's own environment and nothing of this
-checkout on its path. It uses the standard library only, and ends when the poller has ended.
+`infra.local.sandbox` runs it as a script, with the function's own environment and without this
+checkout on its path. It uses only the standard library, and ends when the poller has ended.
 
-Arguments: the handler's dotted path, the descriptor of the connection for requests and answers, the
-descriptor whose end of file shows that the poller has ended, and folders to import nothing from
+Arguments: the handler's dotted path, the descriptor of the connection for requests and responses,
+the descriptor whose end of file shows that the poller has ended, and folders to import nothing from
 (the checkout, which an editable installation puts on the path).
 """
 
@@ -39,7 +39,7 @@ class LambdaContext:
     memory_limit_in_mb: str = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds until the invocation is timed out."""
+        """Return the milliseconds until the invocation times out."""
         return max(0, self.deadline_ms - time.time_ns() // 1_000_000)
 
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     handler: Handler | None = None
     try:
         handler = _import_handler(path)
-    except BaseException as error:  # noqa: BLE001 - whatever an import raises, Lambda reports it
+    except BaseException as error:  # noqa: BLE001 - Lambda reports any error of an import, too
         failure = _describe(error)
     _answer(connection, {"initialised": failure is None})
     while True:

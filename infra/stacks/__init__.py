@@ -1,1 +1,1 @@
-"""Stacks: they wire constructs, and define no resources themselves."""
+"""Stacks: they connect constructs, and define no resources themselves."""

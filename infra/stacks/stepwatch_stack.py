@@ -1,4 +1,4 @@
-"""The stack of one deployment: it wires the constructs, and defines no resource itself."""
+"""The stack of one deployment: connects the constructs, and defines no resource itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["StepwatchStack"]
 
 
 class StepwatchStack(cdk.Stack):
-    """Everything of one deployment, in any account and region."""
+    """All resources of one deployment, in any account and Region."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class StepwatchStack(cdk.Stack):
         with_wheels: bool = True,
         **stack_options: Any,
     ) -> None:
-        """Create the resources; `with_wheels`: the layer holds the packages that Lambda needs."""
+        """Create the resources; `with_wheels` adds the packages that Lambda needs to the layer."""
         super().__init__(scope, id_, stack_name=config.stack_name, **stack_options)
         self.config = config
         cdk.Tags.of(self).add("stepwatch:stage", config.stage)
@@ -145,7 +145,7 @@ class StepwatchStack(cdk.Stack):
             cdk.CfnOutput(self, name, value=value, description=description)
 
     def _outputs_of_functions(self) -> dict[str, tuple[str, str]]:
-        """Return names and queues of the functions whose events can be delivered again."""
+        """Return names and queues of the functions whose events can be redelivered."""
         functions = {
             "StopJob": ("stop_job", "stops training jobs"),
             "FinishJob": ("finish_job", "learns of the end of training jobs"),

@@ -1,7 +1,7 @@
-"""Gaps of moto 5.2.5 that the deployed template meets, each closed by one named patch.
+"""Patches for gaps of moto 5.2.5 that affect the deployed template.
 
-`apply_patches()` changes moto in this process; a second call changes nothing. Every patch says in
-its docstring what moto does without it.
+`apply_patches()` changes moto in this process; a second call has no effect. The docstring of every
+patch describes moto without it.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ _OWN_PAYLOAD = frozenset({"Input", "InputPath", "InputTransformer", "SqsParamete
 def patch_event_patterns_into_arrays() -> None:
     """Match a nested pattern against each object of an array.
 
-    Without it a pattern such as `{"Statuses": {"Status": ["Failed"]}}` never matches
-    `{"Statuses": [{"Status": "Failed"}]}`. As on AWS, one element must match all of the pattern.
+    Without it a pattern such as `{"Statuses": {"Status": ["Failed"]}}` never matches `{"Statuses":
+    [{"Status": "Failed"}]}`. As on AWS, one element must match the whole pattern.
     """
 
     def matches_event(self: Any, event: Mapping[str, Any]) -> bool:
@@ -49,12 +49,12 @@ def patch_event_patterns_into_arrays() -> None:
 
 @cache
 def patch_event_rule_targets() -> None:
-    """Deliver to each target of each enabled rule, whatever becomes of the others.
+    """Deliver to each target of each enabled rule, independent of errors of the others.
 
-    Without it disabled rules deliver, and rules of a schedule deliver every event; Lambda targets
+    Without it disabled rules deliver, and scheduled rules deliver every event; Lambda targets
     raise; and a target that raises keeps the event from all later rules of the bus. Events for a
-    function go into the queue of its asynchronous invocations; what cannot be delivered goes to the
-    target's dead-letter queue.
+    function go to its queue for asynchronous invocations; undeliverable ones go to the target's
+    dead-letter queue.
     """
 
     def send_to_targets(self: Any, original_event: Any, transform_input: bool = True) -> None:
@@ -69,7 +69,7 @@ def patch_event_rule_targets() -> None:
 
 
 def send_to_default_bus(account_id: str, region: str, event: Mapping[str, Any]) -> None:
-    """Put an event of an AWS service on the default bus, the only one that gets them.
+    """Put an event of an AWS service on the default bus, which alone receives such events.
 
     It has `detail-type`, `source`, `resources` and `detail`; other fields are optional.
     """
@@ -79,7 +79,7 @@ def send_to_default_bus(account_id: str, region: str, event: Mapping[str, Any]) 
 
 
 def run_schedules(account_id: str, region: str) -> None:
-    """Do what EventBridge does when the schedule of each enabled rule comes due."""
+    """Trigger each enabled scheduled rule, like EventBridge."""
     for rule in list(events_backends[account_id][region].event_buses["default"].rules.values()):
         if rule.scheduled_expression and rule.state == "ENABLED":
             for target in list(rule.targets):
@@ -114,7 +114,7 @@ def _matches(matcher: Any, node: Any, pattern: Mapping[str, Any]) -> bool:
         elif isinstance(wanted, dict):
             matched = _matches(matcher, fields.get(key), wanted)
         else:
-            # The comparisons of single values are moto's own.
+            # moto compares single values.
             matched = matcher._does_item_match_filters(fields.get(key, UNDEFINED), wanted)  # noqa: SLF001
         if not matched:
             return False
@@ -126,7 +126,7 @@ def _deliver_or_give_up(
 ) -> None:
     try:
         _deliver(rule, target, event, transform_input)
-    except Exception as error:  # noqa: BLE001 - one target must not starve the others
+    except Exception as error:  # noqa: BLE001 - one target must not affect the others
         _give_up(rule, target, event, error)
 
 

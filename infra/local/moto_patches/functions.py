@@ -1,4 +1,4 @@
-"""Lambda in moto: what a poller needs to find in the deployed functions."""
+"""Lambda in moto: data about deployed functions that a poller needs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _create_mapping = LambdaBackend.create_event_source_mapping
 
 @cache
 def patch_function_layers_from_cloudformation() -> None:
-    """Read Layers and Architectures of a function out of the template.
+    """Read Layers and Architectures of a function from the template.
 
-    Without it a function of a stack has no layers, and cannot import what is in them; and a
+    Without it a function of a stack has no layers, and cannot import their packages; and a
     reference to a layer is not its ARN.
     """
     LayerVersion.physical_resource_id = property(lambda self: self.arn)
@@ -39,9 +39,9 @@ def patch_function_layers_from_cloudformation() -> None:
 
 @cache
 def patch_function_code_locations() -> None:
-    """Let GetFunction and GetLayerVersion say where the code is, as `s3://bucket/key`.
+    """Make GetFunction and GetLayerVersion return the location of the code, as `s3://bucket/key`.
 
-    Without it they name an address of AWS, or no address; AWS gives a signed address.
+    Without it they return an address of AWS, or none; AWS returns a signed address.
     """
 
     def get_code(self: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def patch_function_code_locations() -> None:
 def patch_event_source_mappings_inline() -> None:
     """Leave messages in the queue for the poller.
 
-    Without it anyone who sends a message also runs the function, through Docker, on one message.
+    Without it a sender of a message also runs the function, through Docker, on one message.
     """
 
     def create_event_source_mapping(self: Any, spec: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""SQS in moto: queues that hold a lot, and are used by several threads and processes."""
+"""SQS in moto: long queues, and concurrent use by threads and processes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _delete_message = Queue.delete_message
 
 @cache
 def patch_deletions_beside_other_requests() -> None:
-    """Delete a message while nobody sends one to the queue, or deletes another.
+    """Serialize deletions with other requests to a queue.
 
-    Without it each deletion puts a copy of the list of messages instead of the list: what another
-    thread sends meanwhile is lost, and what it deletes is there again.
+    Without it each deletion replaces the list of messages by a copy: messages that another thread
+    sends meanwhile are lost, and messages that it deletes reappear.
     """
 
     def delete_message(self: Any, receipt_handle: str) -> None:
@@ -42,8 +42,8 @@ def patch_deletions_beside_other_requests() -> None:
 def patch_retention_of_long_queues() -> None:
     """Decide from the message and the queue's retention whether to keep a message.
 
-    Without it the whole queue is counted nine times for each message that is received, which takes
-    a tenth of a second for ten messages of a thousand.
+    Without it the whole queue is counted nine times per received message, which takes a tenth of a
+    second for ten messages of a thousand.
     """
 
     def is_message_valid_based_on_retention_period(
@@ -59,11 +59,10 @@ def patch_retention_of_long_queues() -> None:
 
 @cache
 def patch_long_polls_of_dead_consumers() -> None:
-    """End a long poll when the consumer that waits has gone.
+    """End a long poll when its consumer has disconnected.
 
-    Without it the next message is given to nobody, and comes back only when its visibility
-    timeout, six times that of a function, has passed. A message that becomes visible again is
-    also seen up to a second late.
+    Without it the next message goes to nobody, and reappears only after its visibility timeout, six
+    times that of a function. A reappearing message is also seen up to a second late.
     """
 
     def receive_message(
@@ -92,10 +91,10 @@ def patch_long_polls_of_dead_consumers() -> None:
 
 
 def _consumer_is_gone() -> bool:
-    """Return whether the other end of this request's connection is closed."""
+    """Return whether the client has closed this request's connection."""
     connection = request.environ.get("werkzeug.socket") if has_request_context() else None
     if not isinstance(connection, socket.socket):
         return False
     readable, _, _ = select.select([connection], [], [], 0)
-    # A client that waits for its answer sends nothing: what can be read is the end of file.
+    # A client that waits for a response sends nothing, so readable data is the end of file.
     return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""

@@ -1,4 +1,4 @@
-"""CloudFormation in moto: types of resources that it does not know."""
+"""CloudFormation in moto: resource types that it lacks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def call_after_creation(model: Any, callback: Callable[[Any, dict[str, Any]], No
 
 
 class _Resource(CloudFormationModel):  # type: ignore[misc]
-    """A resource without a name, and without attributes but an ARN."""
+    """A resource without a name, and with no attribute except an ARN."""
 
     def __init__(self, physical_resource_id: str) -> None:
         self.physical_resource_id = physical_resource_id
@@ -57,7 +57,7 @@ class _Resource(CloudFormationModel):  # type: ignore[misc]
 
     @staticmethod
     def cloudformation_type() -> str:
-        return "Stepwatch::Local::None"  # a base class: no template has it
+        return "Stepwatch::Local::None"  # a base class: no template uses it
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:
@@ -81,7 +81,7 @@ class _Resource(CloudFormationModel):  # type: ignore[misc]
 
 
 class _EventInvokeConfig(_Resource):
-    """AWS::Lambda::EventInvokeConfig: what PutFunctionEventInvokeConfig does."""
+    """AWS::Lambda::EventInvokeConfig: has the effect of PutFunctionEventInvokeConfig."""
 
     @classmethod
     def create_from_cloudformation_json(
@@ -111,10 +111,10 @@ def patch_event_invoke_config_from_cloudformation() -> None:
 
 @cache
 def patch_policies_and_alarms_from_cloudformation() -> None:
-    """List resources whose effect moto does not emulate as created.
+    """List resources without an emulated effect as created.
 
-    Without it each of them logs a warning, and the stack lists it without its logical id. What
-    they say is asserted on the template instead.
+    Without it each of them logs a warning, and the stack lists it without its logical id. Tests
+    check these resources in the template instead.
     """
     for resource_type in WITHOUT_EFFECT:
         parsing.get_model_map()[resource_type] = _Resource
@@ -122,9 +122,9 @@ def patch_policies_and_alarms_from_cloudformation() -> None:
 
 @cache
 def patch_key_tags_from_cloudformation() -> None:
-    """Read the tags of AWS::KMS::Key as they stand in a template.
+    """Read the tags of AWS::KMS::Key in the format of a template.
 
-    Without it a key with tags cannot be created: KMS calls their names and values otherwise.
+    Without it a key with tags cannot be created, because KMS names the fields differently.
     """
 
     def create_from_cloudformation_json(

@@ -36,9 +36,9 @@ _get_notifications = S3Response.get_bucket_notification
 
 @cache
 def patch_bucket_notifications_from_cloudformation() -> None:
-    """Read NotificationConfiguration of a bucket out of the template.
+    """Read NotificationConfiguration of a bucket from the template.
 
-    Without it a bucket of a stack sends no events, whatever its template says.
+    Without it a bucket of a stack sends no events.
     """
 
     def configure(bucket: Any, properties: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def patch_bucket_notifications_from_cloudformation() -> None:
 def patch_get_bucket_notification() -> None:
     """Report whether a bucket sends events to EventBridge.
 
-    Without it, moto sends them, but GetBucketNotificationConfiguration omits that.
+    Without it moto sends them, but GetBucketNotificationConfiguration omits that.
     """
 
     def get_bucket_notification(self: Any) -> Any:
@@ -70,13 +70,13 @@ def patch_get_bucket_notification() -> None:
 
 @cache
 def patch_s3_event_details() -> None:
-    """Send events of objects as S3 does.
+    """Send object events like S3.
 
-    Without it they have the field `eTag` for `etag`, one id and one sequencer for all objects, the
-    version "null" where there is none, and the reason "ObjectCreated"; every put without tags
-    sends a second event about tags; and an error in a rule is swallowed.
+    Without it they have the field `eTag` instead of `etag`, one id and one sequencer for all
+    objects, the version "null" if there is none, and the reason "ObjectCreated"; every put without
+    tags sends a second event about tags; and an error in a rule is swallowed.
     """
-    # Private in moto, and the one place that all of its S3 operations go through.
+    # Private in moto, and the single function that all of its S3 operations call.
     notifications._send_event_bridge_message = _send_event  # noqa: SLF001
 
 

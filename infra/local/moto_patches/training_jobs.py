@@ -35,7 +35,7 @@ _put_events = EventsBackend.put_events
 
 @cache
 def patch_training_job_life() -> None:
-    """Let a training job run until it is finished or stopped, and send events of both.
+    """Let a training job run until it is finished or stopped, and send events for both.
 
     Without it a job is Completed as soon as it is created, StopTrainingJob does not exist, and
     DescribeTrainingJob does not return the job's Environment.
@@ -77,9 +77,9 @@ def patch_training_job_life() -> None:
 
 @cache
 def patch_rule_statuses_of_training_jobs() -> None:
-    """Let DescribeTrainingJob carry the statuses that our evaluators announced.
+    """Make DescribeTrainingJob return the statuses that Stepwatch's evaluators announced.
 
-    Without it jobs have no DebugRuleEvaluationStatuses, where SageMaker Debugger put its own.
+    Without it jobs have no DebugRuleEvaluationStatuses, which SageMaker Debugger provided.
     """
 
     def put_events(self: Any, events: list[dict[str, Any]]) -> Any:
@@ -104,7 +104,7 @@ def patch_rule_statuses_of_training_jobs() -> None:
 
 
 class ResourceInUseError(ValidationError):  # type: ignore[misc]
-    """A training job of this name exists already."""
+    """A training job with this name exists already."""
 
     code = "ResourceInUse"
 
@@ -113,12 +113,12 @@ class ResourceInUseError(ValidationError):  # type: ignore[misc]
 
 
 def finish_training_job(account_id: str, region: str, name: str, exit_code: int) -> str:
-    """Do the platform's part when a training process has ended, and return the terminal status.
+    """Do the platform's work after a training process has ended; return the terminal status.
 
-    That is Stopped for a job that was asked to stop, whatever its exit status.
+    The status is Stopped if the job was asked to stop, for any exit status.
 
     Raises:
-        ValueError: If there is no such job, or it has ended already.
+        ValueError: The job does not exist, or has ended already.
     """
     backend = sagemaker_backends[account_id][region]
     job = backend.training_jobs.get(name)
@@ -168,10 +168,10 @@ def _record_statuses(events_backend: Any, event: Mapping[str, Any]) -> None:
     try:
         detail = json.loads(event["Detail"])
     except (KeyError, ValueError):
-        return  # PutEvents answers with what is wrong with the entry
+        return  # PutEvents returns the errors of an entry
     job = backend.training_jobs.get(detail.get("TrainingJobName"))
     if job is None:
-        return  # a job that does not run on SageMaker
+        return  # a job outside of SageMaker
     statuses = dict(getattr(job, "rule_statuses", {}))
     for status in detail.get("DebugRuleEvaluationStatuses", []):
         modified = status.get("LastModifiedTime", 0) / 1000
@@ -180,5 +180,5 @@ def _record_statuses(events_backend: Any, event: Mapping[str, Any]) -> None:
 
 
 def _milliseconds(moment: dt.datetime) -> int:
-    # moto's moments are in UTC and do not say so
+    # moto's times are in UTC, but without a time zone
     return int(moment.replace(tzinfo=dt.timezone.utc).timestamp() * 1000)
