@@ -69,7 +69,7 @@ class CurrentHook(Generic[_Hook]):
             try:
                 self._hook = self._hook_type.create_from_json_file(json_config_path)
             except ConfigurationFileNotFoundError as error:
-                logger.info("no hook is made: %s", error)
+                logger.info("no hook is created: %s", error)
         return self._hook
 
     def set_hook(self, custom_hook: _Hook) -> None:

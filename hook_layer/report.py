@@ -69,7 +69,7 @@ class HookReport:
             ),
             _counts(
                 ("steps that waited on local disk", writer.steps_spooled),
-                (f"that wait still in {writer.spool_folder}", writer.steps_in_spool),
+                (f"still in {writer.spool_folder}", writer.steps_in_spool),
             ),
             _counts(
                 *((f"errors in {part}", count) for part, count in self.errors.items()),

@@ -128,10 +128,10 @@ class _NewerSteps:
         there_key, there = self._next
         if there_key == key:
             ours = parse_index(files.index_data, file=key)
-            return None if _content(there) == _content(ours) else f"{key} is there, saved anew"
+            return None if _content(there) == _content(ours) else f"{key} exists, saved again"
         if there.sequence is None or number < there.sequence - (there.skipped or 0):
             return None
-        return f"{there_key} says that number {number} never comes, or is another step"
+        return f"{there_key} marks number {number} as lost, or is another step"
 
     def _index_files(self, after: str) -> Iterator[tuple[str, IndexFile]]:
         keys = (
@@ -172,10 +172,12 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     """
     parser = argparse.ArgumentParser(
         prog="python -m hook_layer.spool",
-        description="Deliver what a training left in its spool because the store was away.",
+        description="Deliver data that stayed in a spool because the store was unavailable.",
     )
-    parser.add_argument("folder", help="the spool, as the log of the training names it")
-    parser.add_argument("--to", metavar="URI", help="deliver to here, not where it was meant to go")
+    parser.add_argument("folder", help="the spool, as in the log of the training")
+    parser.add_argument(
+        "--to", metavar="URI", help="deliver to this URI instead of the original one"
+    )
     options = parser.parse_args(arguments)
     delivered = Delivered()
     problem: str | None = None

@@ -23,9 +23,9 @@ STOPPED: Final = 3
 """Exit status if a rule requested the end of the training, and the error was not caught."""
 
 _ALIAS: Final = (
-    "Stepwatch has the original client's names where the script is started by `python -m "
+    "to use the original client's names, start the script with `python -m "
     "rule_runtime.smdebug_alias train.py` (`stepwatch run -- python -m rule_runtime.smdebug_alias "
-    "train.py`); or change the import, smdebug.pytorch to hook_layer.pytorch"
+    "train.py`), or import hook_layer.pytorch instead of smdebug.pytorch"
 )
 
 

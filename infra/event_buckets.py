@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check the buckets; return the exit status, 1 if one of them sends no events."""
     parser = argparse.ArgumentParser(prog="python -m infra.event_buckets", description=main.__doc__)
     parser.add_argument("buckets", nargs="*", metavar="NAME")
-    parser.add_argument("--enable", action="store_true", help="switch it on where it is off")
+    parser.add_argument("--enable", action="store_true", help="enable it where it is disabled")
     options = parser.parse_args(arguments)
     names = options.buckets or read_names(project_context().get(f"{PREFIX}tensor_buckets", []))
     client = boto3.client("s3")
@@ -51,7 +51,7 @@ def _is_silent(client: S3Client, name: str, *, enable: bool) -> bool:
         if EVENT_BRIDGE in found:
             return _told(name, "sends its events to EventBridge", is_silent=False)
         if not enable:
-            hint = f"switch it on: python -m infra.event_buckets --enable {name}"
+            hint = f"enable it: python -m infra.event_buckets --enable {name}"
             return _told(name, f"sends no events to EventBridge; {hint}", is_silent=True)
         # The request replaces the whole configuration, so it must contain the existing one.
         wanted: Any = {key: value for key, value in found.items() if key != "ResponseMetadata"}

@@ -110,7 +110,7 @@ class Backlog:
         """
         with self._lock:
             if self._disk_bytes + step.disk_bytes > self._max_bytes:
-                reason = f"the spool may take no more than {self._max_bytes} bytes"
+                reason = f"the spool is limited to {self._max_bytes} bytes"
                 raise OSError(errno.ENOSPC, reason)
             try:
                 self._made_spool().put_step(step.number, files, events)

@@ -196,7 +196,7 @@ def _string_bytes(text: object) -> bytes:
     if isinstance(text, str):
         return text.encode("utf-8", "surrogateescape")
     raise UnsupportedDtypeError(
-        f"an object array may hold strings only, this one holds a {type(text).__name__}"
+        f"an object array must have only strings, not a {type(text).__name__}"
     )
 
 

@@ -37,7 +37,7 @@ def load_json(
     except UnicodeDecodeError as failure:
         raise error("no UTF-8 text", file=file, offset=failure.start) from None
     except UnicodeEncodeError:
-        raise error("a text holds half of a surrogate pair", file=file) from None
+        raise error("a text has half of a surrogate pair", file=file) from None
     except RecursionError:
         raise error("JSON nested too deeply", file=file) from None
     except ValueError as failure:  # a repeated key, or an integer with too many digits
@@ -50,7 +50,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {repeated!a:.120} stands twice in one object")
+        raise ValueError(f"the key {repeated!a:.120} occurs twice in one object")
     return members
 
 

@@ -49,7 +49,7 @@ def shortened(index: IndexFile) -> ShortenedIndex:
     num_stored = len(names)
     while (data := _encoded(short)) is None:
         if num_stored == 1:
-            raise IndexTooLongError("an index file of one tensor is longer than readers take")
+            raise IndexTooLongError("an index file of one tensor is longer than readers accept")
         num_stored //= 2
         short = _only(short, frozenset(names[:num_stored]))
     return ShortenedIndex(data, len(names) - num_stored)

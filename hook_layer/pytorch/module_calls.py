@@ -24,7 +24,7 @@ __all__ = ["ModuleCalls"]
 _MOST_HELD_BYTES: Final = 128 << 20
 """Maximum memory kept by references that the forward pass would otherwise free."""
 _SUMMED: Final = PLAIN_TYPES | {torch.bfloat16, torch.int32, torch.int64}
-_WRITTEN_TO: Final = "it was written to during the forward pass; later steps capture it before"
+_WRITTEN_TO: Final = "it was overwritten during the forward pass; later steps capture it earlier"
 _raw_stream: Final[Callable[[int], int] | None] = getattr(
     torch._C,  # noqa: SLF001 - `torch.cuda.current_stream` takes ten times as long
     "_cuda_getCurrentRawStream",

@@ -86,8 +86,8 @@ class StepTensors:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "one step has %d tensors %s... and gets no more, because registered parts are "
-                "called again and again without a further step of the model",
+                "one step has %d tensors %s... and saves no more, because registered modules "
+                "are called repeatedly without a new step of the model",
                 MAX_CALLS_A_STEP,
                 prefix,
             )

@@ -160,9 +160,7 @@ class TorchSource(TensorSource):
     def _warn_of_recording(self) -> None:
         if not self._has_warned_of_recording:
             self._has_warned_of_recording = True
-            logger.warning(
-                "a CUDA graph is being captured; what only the device replays is not saved"
-            )
+            logger.warning("a CUDA graph is being captured; tensors of its replays are not saved")
 
 
 def _parameter_name(name: str) -> str:

@@ -119,14 +119,14 @@ class UnseenTraining:
             return ""
         if self._unwatched.scripted_class:
             return (
-                f"the model, a {self._unwatched.scripted_class}, is of torch.jit, which has no "
-                "place for a hook: train the module that it was made of"
+                f"the model, a {self._unwatched.scripted_class}, is of torch.jit and cannot "
+                "have hooks: train the module that it was made from"
             )
         trained = self._optimizers.parameters()
         if trained and not any(parameter.requires_grad for parameter in trained):
             return (
-                "all parameters are frozen: none that the optimizer holds has requires_grad=True, "
-                "so nothing is trained"
+                "all parameters are frozen: none in the optimizer has requires_grad=True, so "
+                "nothing is trained"
             )
         if has_graphs():
             return (
@@ -136,8 +136,8 @@ class UnseenTraining:
         owner = _owner_of({id(parameter) for parameter in trained})
         if owner is None:
             return (
-                "no torch module: the script trains plain tensors, which belong to no nn.Module; "
-                "keep them in one as nn.Parameter, and call it"
+                "no torch module: the script trains plain tensors; store them in an "
+                "nn.Module as nn.Parameter, and call the module"
             )
         return (
             f"no torch module was called with gradients: the parameters of a {owner} are trained, "

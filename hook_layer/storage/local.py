@@ -30,14 +30,14 @@ __all__ = ["LocalStore"]
 
 _TEMPORARY_SUFFIX = ".tmp"
 _REFUSALS = {
-    errno.EACCES: "give the process the right to write there",
-    errno.EPERM: "give the process the right to write there",
-    errno.EROFS: "mount it so that it can be written to, or give another folder",
+    errno.EACCES: "give the process write permission there",
+    errno.EPERM: "give the process write permission there",
+    errno.EROFS: "mount it writable, or give another folder",
     errno.EFBIG: "the file is larger than the system allows (ulimit -f); save fewer tensors a step",
     errno.EISDIR: "there is a folder of this name; remove it",
     errno.ENOTDIR: "a part of the path is a file; give another folder",
     errno.EEXIST: "a part of the path is a file; give another folder",
-    errno.ENOENT: "the folder cannot be made there; give another one",
+    errno.ENOENT: "the folder cannot be created there; give another one",
     errno.ENAMETOOLONG: "the name is too long for this file system; give another folder",
 }
 """Errors that waiting does not resolve, and their solutions."""

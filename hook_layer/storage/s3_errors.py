@@ -31,15 +31,15 @@ _HINTS: Final = {
     "RequestTimeTooSkewed": "the clock of this machine is wrong; set it",
     "AccountProblem": "there is a problem with the AWS account; ask AWS support",
     "NotSignedUp": "the AWS account is not signed up for S3; sign it up",
-    "EntityTooLarge": "the object is larger than S3 takes; save fewer or smaller tensors a step",
+    "EntityTooLarge": "the object exceeds S3's limit; save fewer or smaller tensors per step",
     "QuotaExceeded": "the bucket's quota is used up; make room",
 }
 _WITHOUT_ANSWER: Final = {
     "NoCredentialsError": "there are no AWS credentials; give the process a role, or set "
     "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "PartialCredentialsError": "the AWS credentials are incomplete; set both keys",
-    "CredentialRetrievalError": "the AWS credentials cannot be had; see the command or role that "
-    "gives them",
+    "CredentialRetrievalError": "the AWS credentials cannot be loaded; check the command or role "
+    "that provides them",
     "ParamValidationError": "bucket or prefix is not valid; correct it",
     "InvalidEndpointDiscoveryConfigurationError": "the endpoint is wrong; correct it",
     "UnauthorizedSSOTokenError": "the SSO session has expired; run aws sso login",

@@ -16,7 +16,7 @@ SETTINGS = FunctionSettings(
     handler="lambdas.finish_job.handler.lambda_handler",
     timeout_s=90,
     memory_mb=512,
-    description="Ends the evaluations of training jobs that ended, and writes their reports",
+    description="Finishes the evaluations of ended training jobs, and writes their reports",
 )
 REPORT_KEYS = "*rule-output/report.html"
 READ_KEYS = {

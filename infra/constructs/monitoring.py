@@ -103,7 +103,7 @@ class Monitoring(Construct):
             {name: messages_in(queue) for name, queue in monitored.failures.items()},
             threshold=0,
             description="Events were not handled after all retries; those of stop_job are jobs "
-            "that somebody must look at",
+            "that a person must check",
         )
         self._alarm(
             "Errors",
@@ -115,13 +115,13 @@ class Monitoring(Construct):
             "Throttles",
             {name: throttles(function) for name, function in monitored.functions.items()},
             threshold=0,
-            description="Lambda held calls back: ask for more concurrency in this account",
+            description="Lambda throttled calls: request more concurrency for this account",
         )
         self._alarm(
             "StopsNotConfirmed",
             {"stop_job": self._own.of_stop_job("StopsNotConfirmed", "Sum")},
             threshold=0,
-            description="A job continues after a stop request: look at it",
+            description="A job continues after a stop request: check it",
         )
         for id_, function in monitored.each_minute.items():
             self._alarm_without_call(id_, function)
@@ -143,7 +143,7 @@ class Monitoring(Construct):
             threshold=0,
             minutes=FAILED_DELIVERIES,
             within=math.ceil(FAILED_DELIVERIES * hidden_s / 60),
-            description="An evaluator fails again and again: read its log",
+            description="An evaluator fails repeatedly: read its log",
         )
         self._alarm(
             "EvaluatorThrottles",
@@ -151,7 +151,7 @@ class Monitoring(Construct):
             threshold=0,
             minutes=THROTTLED_MINUTES,
             within=THROTTLED_MINUTES,
-            description="Lambda holds evaluators back: ask for more concurrency in this account",
+            description="Lambda throttles evaluators: request more concurrency for this account",
         )
         self._alarm(
             "VerdictLatency",
@@ -160,7 +160,7 @@ class Monitoring(Construct):
                 for name in evaluations
             },
             threshold=config.verdict_latency_s * 1000,
-            description="A verdict came late after the tensors that it is about; in milliseconds",
+            description="A verdict was late: milliseconds after its tensors",
         )
 
     def _alarm(

@@ -114,8 +114,8 @@ class Notify(Construct):
             notify,
             ["s3:GetObject"],
             "*/job.json",
-            reason="What a job asks for lies beside its tensors, and the names of jobs are not "
-            "known at deployment; only objects called job.json can be read.",
+            reason="A job's requests are in a file beside its tensors, and the names of jobs are "
+            "not known at deployment; only objects called job.json can be read.",
         )
         source.watched.allow_listing(notify)
         notify.allow(["sns:Publish"], [topic.topic_arn])

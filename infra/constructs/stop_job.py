@@ -25,9 +25,9 @@ SETTINGS = FunctionSettings(
 CONFIRMATION_DUE = {"detail-type": "Stop Confirmation Due"}
 
 OWN_FILES = {
-    "*/stop.json": "The stop signal lies",
-    "*/job.json": "What a job asks for lies",
-    "*/training_job_end.ts": "The mark of a job's end lies",
+    "*/stop.json": "The stop signal is",
+    "*/job.json": "The file with a job's requests is",
+    "*/training_job_end.ts": "The end marker is",
 }
 
 
@@ -69,7 +69,7 @@ class StopJob(Construct):
                 ["s3:GetObject"],
                 keys,
                 reason=f"{what} beside the tensors of a job, whose name is not known at "
-                f"deployment; only objects called {keys[2:]} are meant.",
+                f"deployment; only objects called {keys[2:]} can be read.",
             )
         stop.watched.allow_listing(stop)
         stop.watched.allow_items(stop, ["dynamodb:GetItem", "dynamodb:Query"])

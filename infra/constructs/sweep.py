@@ -20,7 +20,7 @@ SETTINGS = FunctionSettings(
     handler="lambdas.sweep.handler.lambda_handler",
     timeout_s=55,
     memory_mb=256,
-    description="Looks after evaluations that no event comes for",
+    description="Wakes evaluations that receive no events",
 )
 
 
@@ -65,7 +65,7 @@ class Sweep(Construct):
         events.Rule(
             self,
             "EachMinute",
-            description="Look after evaluations that no event comes for",
+            description="Wake evaluations that receive no events",
             schedule=events.Schedule.rate(cdk.Duration.minutes(1)),
             targets=[targets.LambdaFunction(self.function)],
         )

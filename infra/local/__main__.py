@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="CDK context that wins over cdk.json, e.g. stepwatch:stop_rules=NonFinite",
+        help="CDK context that overrides cdk.json, e.g. stepwatch:stop_rules=NonFinite",
     )
     parser.add_argument(
         "--json", action="store_true", help="print the variables as JSON, in one line"
@@ -77,7 +77,7 @@ def _greeting(target: LocalTarget, config: Path) -> str:
     lines = [
         "# deployed; give these variables to a training, and to stepwatch:",
         *exports,
-        "# the file configures a hook that saves what the deployed rules judge; for example:",
+        "# the file configures a hook that saves what the deployed rules need; for example:",
         "#   TRAINING_JOB_NAME=my-job python -m hook_layer train.py",
         f"#   stepwatch status my-job --output-path s3://{target.tensor_bucket}",
         f"# logs of the functions: {target.workdir / 'logs'}    Ctrl-C takes it down",

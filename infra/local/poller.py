@@ -116,7 +116,7 @@ def _attempt(loop: Callable[[], int]) -> None:
         logger.warning("poller: %s", error)
         time.sleep(PAUSE_AFTER_ERROR_S)
     except Exception:  # a dead thread would leave its queue full forever
-        logger.exception("poller: what was received comes back after its visibility timeout")
+        logger.exception("poller: received messages reappear after their visibility timeout")
         time.sleep(PAUSE_AFTER_ERROR_S)
 
 

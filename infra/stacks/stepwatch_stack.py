@@ -148,8 +148,8 @@ class StepwatchStack(cdk.Stack):
         """Return names and queues of the functions whose events can be redelivered."""
         functions = {
             "StopJob": ("stop_job", "stops training jobs"),
-            "FinishJob": ("finish_job", "learns of the end of training jobs"),
-            "Notify": ("notify", "tells people of findings"),
+            "FinishJob": ("finish_job", "processes the end of training jobs"),
+            "Notify": ("notify", "notifies people of findings"),
         }
         outputs = {}
         for name, (handler, what) in functions.items():
@@ -160,6 +160,6 @@ class StepwatchStack(cdk.Stack):
             )
             outputs[f"{name}FailuresUrl"] = (
                 found.failures.queue_url,
-                "Queue of what it could not handle",
+                "Queue of events that it could not handle",
             )
         return outputs

@@ -46,13 +46,13 @@ class Continuations:
             WakeNotSentError: The queue did not accept the message.
         """
         if not has_advanced:
-            raise OutOfTimeError(f"no time to take {wake.root_uri} any further")
+            raise OutOfTimeError(f"no time to continue with {wake.root_uri}")
         if self._queue is None:
-            raise OutOfTimeError(f"no time for all of {wake.root_uri}, and no queue to go on with")
+            raise OutOfTimeError(f"no time for all of {wake.root_uri}, and no queue for the rest")
         if wake.hop >= MAX_HOPS:
             self._telemetry.count("HopLimitReached")
             self._telemetry.error(
-                "the run is left to the sweep: too many calls in a row passed their work on",
+                "the run waits for the sweep: too many consecutive calls passed on work",
                 hop=wake.hop,
             )
             return

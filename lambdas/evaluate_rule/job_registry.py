@@ -157,7 +157,7 @@ class JobRegistry:
         registration = Registration.of_job_file(root_uri, job)
         if job.platform == SAGEMAKER and not registration.is_sagemaker_job:
             self._telemetry.warning(
-                "not taken for a job of SageMaker, because the root or the ARN has another name: "
+                "not treated as a SageMaker job, because the root or the ARN has another name: "
                 "a finding ends the training loop, but does not call StopTrainingJob; let the root "
                 "end in <job name>/ or <job name>/debug-output/",
                 debug_output_uri=root_uri,

@@ -82,11 +82,11 @@ class JobRules:
             StorageError: Its file is temporarily unreadable.
         """
         if name == PROBLEMS:
-            raise RuleConfigurationError("; ".join(["job.json is not right", *self._problems(job)]))
+            raise RuleConfigurationError("; ".join(["job.json is invalid", *self._problems(job)]))
         if job.rules is None or name not in job.rules:
             raise RuleConfigurationError(
-                "it is neither deployed nor configured in job.json any more, so the run cannot be "
-                "judged to its end: deploy it again, or let the next run configure it"
+                "it is no longer deployed or configured in job.json, so the evaluation cannot "
+                "finish: deploy it again, or let the next run configure it"
             )
         wanted = usable_parameters(job.rules[name])
         # The name is part of the identity: some configuration names select the rule.
@@ -105,7 +105,7 @@ class JobRules:
             raise RuleConfigurationError(self._not_allowed(source))
         if not isinstance(invoked, str):
             raise RuleConfigurationError(
-                f"{RULE_TO_INVOKE} is {invoked!r:.60}: give the class in {source} that is the rule"
+                f"{RULE_TO_INVOKE} is {invoked!r:.60}: name the rule's class in {source}"
             )
         from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - rarely needed
 
@@ -120,7 +120,7 @@ class JobRules:
             )
         except StoreRefusedError as error:
             raise RuleConfigurationError(
-                f"{source} is not there or cannot be read: upload the file that is pinned ({error})"
+                f"{source} is missing or unreadable: upload the pinned file ({error})"
             ) from error
 
     def _not_allowed(self, source: object) -> str:
@@ -150,7 +150,7 @@ class JobRules:
         if left_out:
             shown = ", ".join(f"{name!r:.60}" for name in left_out[:_MAX_SHOWN])
             problems.append(
-                f"of the rules that have no function of their own {MAX_JOB_RULES} are evaluated, "
-                f"and {len(left_out)} are left out: {shown}{', ...' * (len(left_out) > _MAX_SHOWN)}"
+                f"of the rules without a function of their own, {MAX_JOB_RULES} are evaluated, "
+                f"and {len(left_out)} are skipped: {shown}{', ...' * (len(left_out) > _MAX_SHOWN)}"
             )
         return problems

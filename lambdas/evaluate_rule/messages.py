@@ -86,7 +86,7 @@ def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject | Wa
     except PathError as error:
         raise IgnoredMessageError(str(error)[:400]) from None
     if relative in _OTHER_FILES:
-        raise IgnoredMessageError(f"{relative} calls for no evaluation", is_expected=True)
+        raise IgnoredMessageError(f"{relative} requires no evaluation", is_expected=True)
     _check_path(root, relative)
     return TensorObject(f"s3://{bucket}/{root}", relative, event_time(event))
 
@@ -95,9 +95,9 @@ def _event(body: str) -> Mapping[str, Any]:
     try:
         event = json.loads(body)
     except (ValueError, TypeError, RecursionError) as error:
-        raise IgnoredMessageError(f"the body is no JSON: {error}"[:400]) from None
+        raise IgnoredMessageError(f"the body is not JSON: {error}"[:400]) from None
     if not isinstance(event, dict):
-        raise IgnoredMessageError(f"the body is no event but {type(event).__name__}")
+        raise IgnoredMessageError(f"the body is not an event but {type(event).__name__}")
     return event
 
 

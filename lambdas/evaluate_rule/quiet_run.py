@@ -63,7 +63,7 @@ class QuietRun:
         """Explanation of an end by silence; empty if the run has not ended."""
         if not self.is_over:
             return ""
-        return f"taken for ended, for nothing came for {self.silent_s:.0f} s and no end was told"
+        return f"counts as ended: no output for {self.silent_s:.0f} s, and no end marker"
 
     def judged(self, rule: Rule, state: EvaluationState) -> EvaluationState:
         """Return a state with the rule's verdict on the silence.
@@ -82,7 +82,7 @@ class QuietRun:
             outcome = rule.check_silence(self.silent_s, last_step)
         except (Exception, SystemExit):  # custom rules may run any code
             name = type(rule).__name__
-            _logger.warning("%s could not judge a silence", name, exc_info=True)
+            _logger.warning("%s could not evaluate a silent run", name, exc_info=True)
             return state
         if not isinstance(outcome, IssueFound):
             return state

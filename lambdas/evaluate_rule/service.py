@@ -88,7 +88,7 @@ class EvaluateRuleService:
         for root_uri, messages in jobs.items():
             failure: Exception | None = None
             if root_uri in put_back:
-                failure = PutBackError(f"{root_uri} is evaluated apart from the others")
+                failure = PutBackError(f"{root_uri} is evaluated separately")
                 self.telemetry.count("JobsPutBack")
             elif not turn.may_go_on():
                 failure = OutOfTimeError(f"no time left for {root_uri}")

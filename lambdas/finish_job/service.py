@@ -67,13 +67,13 @@ class FinishJobService:
             self.registrations.note_life_sign(event.training_job_name, sign)
             if event.is_interrupted:
                 self.telemetry.count("JobsInterrupted")
-                self.telemetry.info("the job is interrupted; its silence is none")
+                self.telemetry.info("the job is interrupted, not silent")
             return 0
         wakes = [Wake(job.root_uri, job.run_id, WakeReason.ENDED) for job in registrations]
         for rule in sorted(self.queue.rules):
             self.queue.send_all(rule, wakes)
         self.telemetry.count("JobsEnded")
-        self.telemetry.info("the job has ended; its runs are judged", num_runs=len(wakes))
+        self.telemetry.info("the job has ended; its runs are evaluated", num_runs=len(wakes))
         for job in registrations:
             self.reports.write_if_judged(job)  # woken rules that had a verdict before send no event
         return len(wakes) * len(self.queue.rules)

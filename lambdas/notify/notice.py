@@ -31,7 +31,7 @@ _MAX_LINE: Final = 600
 _HEADLINES: Final = {
     RuleStatus.ISSUES_FOUND: "{rule} found an issue in {job}",
     RuleStatus.NO_ISSUES_FOUND: "{rule} found no issue in {job}",
-    RuleStatus.ERROR: "{rule} could not judge {job}",
+    RuleStatus.ERROR: "{rule} could not evaluate {job}",
     RuleStatus.IN_PROGRESS: "{rule} watches {job}",
     RuleStatus.STOPPING: "{rule} is being stopped for {job}",
     RuleStatus.STOPPED: "{rule} was stopped for {job}",
@@ -132,7 +132,7 @@ def overdue_notice(item: StopItem, settings: NotifySettings) -> Notice:
         f"It was asked {item.num_requests} times, because {plain_line(rule, _MAX_NAME)} found: "
         + plain_line(item.reason.text, _MAX_LINE),
         f"Platform: {target.platform}",
-        "What to do: see whether it still runs, and end it by hand.",
+        "What to do: check whether it still runs, and stop it manually.",
         "",
         *_places(job, target.root_uri, target.run_id),
     ]
@@ -145,7 +145,7 @@ def overdue_notice(item: StopItem, settings: NotifySettings) -> Notice:
 def _findings(facts: StatusFacts) -> list[str]:
     evidence = facts.evidence
     if facts.status is not RuleStatus.ISSUES_FOUND or evidence is None:
-        return [f"What it says: {plain_line(facts.details, _MAX_LINE)}"] if facts.details else []
+        return [f"Details: {plain_line(facts.details, _MAX_LINE)}"] if facts.details else []
     seen = f"Seen at step {evidence.first_step}"
     if evidence.count > 1:
         seen += f", and at {evidence.count} steps up to {evidence.last_step}"
@@ -187,7 +187,7 @@ def _silencing(rule: str) -> list[str]:
     )
     return [
         "",
-        "To hear no more of this rule, give your subscription the filter policy",
+        "To get no more messages about this rule, give your subscription the filter policy",
         policy,
         "or leave the rule out of the job's DebugRuleConfigurations.",
     ]

@@ -68,7 +68,7 @@ class EnvironmentReader:
         """
         if self._problems:
             raise SettingsError(
-                "the function's environment is not usable: " + "; ".join(self._problems)
+                "the function's environment is invalid: " + "; ".join(self._problems)
             )
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -161,7 +161,7 @@ class EnvironmentReader:
         if value is None:
             return {}
         if not value.get(_RULE_TO_INVOKE):
-            self._problems.append(f"{name} does not say {_RULE_TO_INVOKE}")
+            self._problems.append(f"{name} lacks {_RULE_TO_INVOKE}")
         return value
 
     def _json_texts(self, name: str, text: str) -> dict[str, str] | None:
@@ -170,7 +170,7 @@ class EnvironmentReader:
         try:
             value: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            self._problems.append(f"{name} is no JSON: {error}")
+            self._problems.append(f"{name} is not JSON: {error}")
             return None
         if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
             self._problems.append(f"{name} is {text[:80]!r}: a JSON object of strings expected")

@@ -79,7 +79,7 @@ class RuleMemories:
         """
         where = f"{key.root_uri}{name}"
         if _NAME.fullmatch(name) is None:
-            raise DamagedMemoryError(f"{where} is no name of a memory")
+            raise DamagedMemoryError(f"{where} is not the name of a memory")
         try:
             data = self._open_store(key.root_uri).get(name, 0, MAX_MEMORY_BYTES + 1)
         except ObjectNotFoundError as error:

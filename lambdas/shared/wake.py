@@ -170,7 +170,7 @@ class WakeQueue:
 
 def _root_uri(value: object, bucket_names: Collection[str]) -> str:
     if not isinstance(value, str) or not value.startswith("s3://"):
-        raise InvalidWakeError(f"{value!r:.80} is no root of a trial")
+        raise InvalidWakeError(f"{value!r:.80} is not the root of a trial")
     bucket, slash, root = value.removeprefix("s3://").partition("/")
     if bucket not in bucket_names:
         raise InvalidWakeError(f"the bucket {bucket!r:.80} is not watched")
@@ -188,13 +188,13 @@ def _root_uri(value: object, bucket_names: Collection[str]) -> str:
 
 def _run_id(value: object) -> str:
     if not isinstance(value, str) or (value and RUN_ID.fullmatch(value) is None):
-        raise InvalidWakeError(f"{value!r:.80} is no run id")
+        raise InvalidWakeError(f"{value!r:.80} is not a run id")
     return value
 
 
 def _rule(value: object) -> str:
     if not isinstance(value, str) or (value and not is_rule_name(value)):
-        raise InvalidWakeError(f"{value!r:.80} is no name of a rule")
+        raise InvalidWakeError(f"{value!r:.80} is not the name of a rule")
     return value
 
 
@@ -202,17 +202,17 @@ def _reason(value: object) -> WakeReason:
     try:
         return WakeReason(value)
     except ValueError:
-        raise InvalidWakeError(f"{value!r:.80} is no reason to wake") from None
+        raise InvalidWakeError(f"{value!r:.80} is not a reason to wake") from None
 
 
 def _count(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value <= _MAX_COUNT:
-        raise InvalidWakeError(f"{name} is {value!r:.80}, which is no number")
+        raise InvalidWakeError(f"{name} is {value!r:.80}, which is not a number")
     return value
 
 
 def _seconds(value: Any) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= _MAX_SILENCE_S:
-        raise InvalidWakeError(f"{value!r:.80} is no number of seconds")
+        raise InvalidWakeError(f"{value!r:.80} is not a number of seconds")
     return float(value)

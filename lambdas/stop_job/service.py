@@ -217,7 +217,7 @@ class StopJobService:
         if self.stopper.speaks_for_job(registration):
             return True
         self.telemetry.warning(
-            "a registration does not speak for SageMaker's job of its name, which writes elsewhere",
+            "a registration is ignored: the SageMaker job with its name writes elsewhere",
             debug_output_uri=registration.root_uri,
         )
         return False

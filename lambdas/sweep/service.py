@@ -114,8 +114,8 @@ class SweepService:
         self.telemetry.seconds("OldestQuietSeconds", sweep.oldest_quiet_s)
         if sweep.failed_rules or sweep.failed_jobs:
             raise SweepIncompleteError(
-                f"queues that took no message: {sorted(sweep.failed_rules)}; jobs whose life sign "
-                f"could not be read: {sorted(sweep.failed_jobs)[:_BATCH]}"
+                f"queues that accepted no message: {sorted(sweep.failed_rules)}; jobs whose life "
+                f"sign could not be read: {sorted(sweep.failed_jobs)[:_BATCH]}"
             )
         return sweep.num_woken
 

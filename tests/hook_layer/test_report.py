@@ -61,7 +61,7 @@ def test_a_report_for_people_says_what_went_wrong() -> None:
             "steps dropped: 2, steps not delivered: 1, steps that TensorBoard lacks: 9, "
             "tensors that came too late: 5"
         ),
-        "steps that waited on local disk: 7, that wait still in /spool: 3",
+        "steps that waited on local disk: 7, still in /spool: 3",
         "errors in modules: 6, errors while storing steps: 9, errors of exporters: 8",
         "first error: StorageError: 503",
     ]

@@ -65,7 +65,7 @@ def test_a_silent_bucket_is_told_with_what_to_run(
     assert event_buckets.main(["loud", "silent"]) == 1
     printed = capsys.readouterr()
     assert printed.out == "loud: sends its events to EventBridge\n"
-    assert "silent: sends no events to EventBridge; switch it on: python -m" in printed.err
+    assert "silent: sends no events to EventBridge; enable it: python -m" in printed.err
     assert "--enable silent" in printed.err
     assert "EventBridgeConfiguration" not in s3.get_bucket_notification_configuration(
         Bucket="silent"

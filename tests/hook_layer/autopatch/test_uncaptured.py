@@ -19,8 +19,8 @@ SCRIPT = "uncaptured_script.py"
     [
         ("plain tensors", "no torch module: the script trains plain tensors"),
         ("no optimizer", "no torch module: the script trains plain tensors"),
-        ("frozen", "all parameters are frozen: none that the optimizer holds has requires_grad"),
-        ("jit", "the model, a Linear, is of torch.jit, which has no place for a hook"),
+        ("frozen", "all parameters are frozen: none in the optimizer has requires_grad"),
+        ("jit", "the model, a Linear, is of torch.jit and cannot have hooks"),
         ("functions", "no torch module was called with gradients: the parameters of a Linear are"),
     ],
 )

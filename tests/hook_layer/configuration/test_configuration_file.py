@@ -70,7 +70,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "hook.json"
     path.write_text('{"HookParameters": {"save_interval": 1, "x": 2, "save_interval": 3}}')
-    with pytest.raises(HookConfigurationError, match="'save_interval' stands twice"):
+    with pytest.raises(HookConfigurationError, match="'save_interval' occurs twice"):
         read_configuration_file(path)
 
 

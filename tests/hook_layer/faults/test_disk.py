@@ -68,7 +68,7 @@ def test_a_read_only_folder_is_told_at_once_and_waited_for(tmp_path: Path) -> No
     assert outcome["close_s"] < 3
     assert outcome["report"]["steps_in_spool"] == 12
     assert "Read-only file system" in outcome["report"]["first_error"]
-    assert "mount it so that it can be written to" in outcome["report"]["first_error"]
+    assert "mount it writable" in outcome["report"]["first_error"]
     assert any("python -m hook_layer.spool" in message for message in outcome["log"])
     assert result["status"] == 0
     assert result["after"] == list(range(12))

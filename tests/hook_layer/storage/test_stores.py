@@ -162,7 +162,7 @@ def test_a_local_store_survives_the_removal_of_its_folder(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder in which none can be made")
 def test_a_folder_that_cannot_be_made_is_refused_for_good() -> None:
-    with pytest.raises(StoreRefusedError, match="the folder cannot be made there"):
+    with pytest.raises(StoreRefusedError, match="the folder cannot be created there"):
         LocalStore("/proc/tensors").put("index/a", b"x")
 
 

@@ -227,7 +227,7 @@ class TestWhatNobodyCanEvaluate:
         )
         left_out = [f"own-{MAX_JOB_RULES + number}" for number in range(2)]
         told_of = (
-            f"{MAX_JOB_RULES} are evaluated, and 2 are left out: {', '.join(map(repr, left_out))}"
+            f"{MAX_JOB_RULES} are evaluated, and 2 are skipped: {', '.join(map(repr, left_out))}"
         )
         assert told_of in text
 

@@ -113,7 +113,7 @@ class TestOurEvents:
         *_, error = pipeline.announced()
         mailbox.tell(own_event(error))
         (message,) = mailbox.messages()
-        assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
+        assert message["Subject"] == "Stepwatch: ExplodingTensor could not evaluate mnist-7"
         assert "no step of this run was saved" in message["Message"]
 
     @pytest.mark.parametrize("asked", [None, ({"RuleConfigurationName": "Other"},), (OF_PACK,)])
@@ -128,7 +128,7 @@ class TestOurEvents:
         mailbox.function._service.cache_clear()
         mailbox.tell(own_event(error))
         (message,) = mailbox.messages()
-        assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
+        assert message["Subject"] == "Stepwatch: ExplodingTensor could not evaluate mnist-7"
 
     @pytest.mark.parametrize("pack", [None, "", 5, ["recommended"]])
     def test_a_pack_that_cannot_be_one_leaves_a_rule_asked_for_by_its_name(
@@ -157,7 +157,7 @@ class TestOurEvents:
         *_, error = pipeline.announced()
         mailbox.tell(own_event(error))
         (message,) = mailbox.messages()
-        assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
+        assert message["Subject"] == "Stepwatch: ExplodingTensor could not evaluate mnist-7"
 
     def test_other_statuses_are_told_where_the_operator_says_so(
         self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
@@ -278,9 +278,9 @@ class TestNativeEvents:
         event["detail"]["TrainingJobStatus"] = "Completed"
         mailbox.tell(event)
         first, second = sorted(mailbox.messages(), key=lambda message: message["Subject"])
-        assert first["Subject"] == "Stepwatch: C could not judge mnist-7"
+        assert first["Subject"] == "Stepwatch: C could not evaluate mnist-7"
         assert second["Subject"] == "Stepwatch: Vanishing found an issue in mnist-7"
-        assert "What it says: at step 500" in second["Message"]
+        assert "Details: at step 500" in second["Message"]
         assert "#/jobs/mnist-7" in second["Message"]
         event["detail"]["DebugRuleEvaluationStatuses"][0]["LastModifiedTime"] += 1
         mailbox.tell(event)

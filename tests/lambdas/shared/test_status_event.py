@@ -102,7 +102,7 @@ def test_names_from_files_cannot_make_the_event_too_large() -> None:
 
 
 def test_how_an_evaluation_ended_is_told_within_the_limit() -> None:
-    note = "taken for ended, for nothing came for 86400 s and no end was told"
+    note = "counts as ended: no output for 86400 s, and no end marker"
     state = replace(stored().state, ended=True)
     ended = replace(stored(), state=state, note=note)
     (status,) = status_detail(JOB, ended)["DebugRuleEvaluationStatuses"]
