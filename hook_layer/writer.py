@@ -17,10 +17,10 @@ from typing import Final
 
 from hook_layer.capture import StepRecord
 from hook_layer.delivery.counters import WriterCounters
-from hook_layer.delivery.patience import Patience
 from hook_layer.delivery.small_files import Content
 from hook_layer.delivery.step_delivery import StepDelivery
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.delivery.wait_limit import Patience
 from hook_layer.delivery.writer_threads import Task, WriterThreads
 from hook_layer.hook_options import HookOptions
 from hook_layer.storage.base import Store

@@ -21,8 +21,8 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.app import project_context
+from infra.event_summary import counted, described, event_of
 from infra.setting_checks import PREFIX
-from infra.waiting_events import counted, described, event_of
 from lambdas.contracts.environment import RULE_QUEUE_URLS
 from lambdas.contracts.queue_list import resolve_queue_urls
 

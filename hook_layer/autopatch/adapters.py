@@ -10,7 +10,7 @@ from functools import cache
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.session_notes import SessionNotes
-from hook_layer.uncaught import end_with_a_line_when_stopped
+from hook_layer.uncaught_errors import end_with_a_line_when_stopped
 
 __all__ = ["watch_trainings"]
 

@@ -21,7 +21,7 @@ from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.session_notes import SessionNotes
-from hook_layer.storage.probing import check_writable
+from hook_layer.storage.write_check import check_writable
 
 __all__ = ["HookSource", "has_hook"]
 

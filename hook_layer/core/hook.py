@@ -44,7 +44,7 @@ from hook_layer.guard import FailureLog, guarded
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.process_end import ProcessEnd
 from hook_layer.report import HookReport
-from hook_layer.uncaught import about_to_stop
+from hook_layer.uncaught_errors import about_to_stop
 
 __all__ = ["BaseHook"]
 

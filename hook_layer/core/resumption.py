@@ -16,7 +16,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
 from hook_layer.resuming.resume import is_same_run
-from hook_layer.run_place import RunPlace
+from hook_layer.run_folder import RunPlace
 
 __all__ = ["Resumption"]
 

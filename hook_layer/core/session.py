@@ -26,7 +26,7 @@ from hook_layer.process_end import ProcessEnd
 from hook_layer.ranks import writing_ranks
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resume import run_in
-from hook_layer.run_place import RunPlace
+from hook_layer.run_folder import RunPlace
 from hook_layer.storage.base import Store
 
 __all__ = ["Session"]

@@ -29,7 +29,7 @@ from hook_layer.format.index import parse_index
 from hook_layer.format.json_document import Document, load_object
 from hook_layer.storage.base import Buffers, Store, check_key
 from hook_layer.storage.local import LocalStore
-from hook_layer.storage.plain_files import check_owner, read_plain_file
+from hook_layer.storage.untrusted_folder import check_owner, read_plain_file
 
 __all__ = [
     "SPOOL_PREFIX",

@@ -18,13 +18,13 @@ from hook_layer.format.statistics_block import Shard
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch.capture import TorchBackend
 from hook_layer.pytorch.copies import BufferPool
+from hook_layer.pytorch.deepspeed_zero import zero_part
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.tensor_batch import join
 from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
-from hook_layer.pytorch.zero import zero_part
 
 __all__ = ["TorchSource"]
 

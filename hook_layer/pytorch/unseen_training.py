@@ -14,8 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from hook_layer.autopatch.uncaptured import say_why
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import OptimizerCall, tensors_in
+from hook_layer.pytorch.model_search import MadeOptimizers, has_graphs
 from hook_layer.pytorch.watched_functions import BACKWARD
-from hook_layer.pytorch.whole_models import MadeOptimizers, has_graphs
 
 __all__ = ["UnseenTraining", "UnwatchedModels"]
 

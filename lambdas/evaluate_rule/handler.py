@@ -17,7 +17,7 @@ from hook_layer.storage.s3 import S3Store
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.continuation import Continuations
-from lambdas.evaluate_rule.job_look import JobLook
+from lambdas.evaluate_rule.job_evaluation import JobLook
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
 from lambdas.evaluate_rule.result_file import ResultFiles

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hook_layer.storage.base import Store
-from lambdas.evaluate_rule.obstacles import MAX_TEXT, blocked, given_up, unblocked
+from lambdas.evaluate_rule.blocked_states import MAX_TEXT, blocked, given_up, unblocked
 from lambdas.evaluate_rule.quiet_run import QuietRun
 from lambdas.evaluate_rule.rules import RuleConfigurationError
 from lambdas.shared.state_table import (

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
-from lambdas.evaluate_rule.turn import Turn
+from lambdas.evaluate_rule.time_budget import Turn
 from lambdas.shared.wake import Wake
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store
     from lambdas.evaluate_rule.attempts import Attempts
-    from lambdas.evaluate_rule.job_look import JobLook
+    from lambdas.evaluate_rule.job_evaluation import JobLook
     from lambdas.shared.observability import Telemetry
 
 __all__ = ["EvaluateRuleService", "PutBackError"]

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from hook_layer.storage.s3 import S3Store
-from lambdas.notify.news import parse_news
+from lambdas.notify.events import parse_news
 from lambdas.notify.sent_notices import SentNotices
 from lambdas.notify.service import NotifyService
 from lambdas.shared import clients

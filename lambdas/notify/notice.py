@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
-from lambdas.notify.foreign_text import ascii_line, plain_line
+from lambdas.notify.untrusted_text import ascii_line, plain_line
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.jobs.console_links import log_group_page, training_job_page

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from hook_layer.storage.base import StorageError
-from lambdas.notify.news import OverdueStop, StatusChange
+from lambdas.notify.events import OverdueStop, StatusChange
 from lambdas.notify.notice import OVERDUE, StatusFacts, overdue_notice, status_notice
 from lambdas.notify.sent_notices import NoticeKey
 from lambdas.shared.job_actions import JobActions

@@ -23,7 +23,7 @@ from lambdas.contracts.events import (
 )
 from lambdas.shared.status_event import AnnouncementError
 from lambdas.shared.stop_table import CONFIRMED, LATE
-from lambdas.stop_job.life import Life
+from lambdas.stop_job.job_stage import Life
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from lambdas.stop_job.life import Life
+from lambdas.stop_job.job_stage import Life
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient

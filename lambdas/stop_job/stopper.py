@@ -25,7 +25,7 @@ from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
 from lambdas.shared.watched_job_file import bucket_of, watched_job_file
 from lambdas.stop_job.consent import Consent, consent_of
 from lambdas.stop_job.containers import platform_of
-from lambdas.stop_job.life import Life
+from lambdas.stop_job.job_stage import Life
 
 if TYPE_CHECKING:
     from lambdas.shared.observability import Telemetry

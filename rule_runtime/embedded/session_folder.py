@@ -12,7 +12,7 @@ from typing import Final, cast
 from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX, JOB_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, run_folder
 from hook_layer.storage.base import CreateStore, Store, open_store
-from hook_layer.storage.probing import check_writable
+from hook_layer.storage.write_check import check_writable
 
 __all__ = ["default_folder", "make_session_folder"]
 

@@ -23,8 +23,8 @@ from torch import nn
 
 import hook_layer
 import hook_layer.pytorch as smd
-from hook_layer.claim import FolderClaim
 from hook_layer.errors import HookConfigurationError
+from hook_layer.folder_claim import FolderClaim
 from hook_layer.storage.local import LocalStore
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer import smdebug_api

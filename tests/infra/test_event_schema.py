@@ -17,7 +17,7 @@ from lambdas.contracts.events import (
     STATUS_SOURCE,
     STOP_OVERDUE_DETAIL_TYPE,
 )
-from lambdas.notify.news import OverdueStop, parse_news
+from lambdas.notify.events import OverdueStop, parse_news
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
 from lambdas.shared.status_event import status_detail

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from infra import redrive
-from infra.waiting_events import MAX_LINE, counted, described
+from infra.event_summary import MAX_LINE, counted, described
 from lambdas.contracts.environment import RULE_QUEUE_URLS
 from lambdas.stop_job.request import parse_request
 from tests.docs.operator_rights import asked_for, granted

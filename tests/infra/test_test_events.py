@@ -13,7 +13,7 @@ from infra.constructs.event_schema import SCHEMAS
 from lambdas.contracts.events import notable_statuses_pattern, training_job_changed_pattern
 from lambdas.evaluate_rule.messages import TensorObject, parse_message
 from lambdas.finish_job.events import parse_job_event
-from lambdas.notify.news import parse_news
+from lambdas.notify.events import parse_news
 from lambdas.stop_job.request import Origin, parse_request
 from tests.infra.queries import Template, resources
 

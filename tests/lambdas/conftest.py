@@ -38,7 +38,7 @@ from lambdas.contracts.events import (
     tensor_object_pattern,
 )
 from lambdas.evaluate_rule.continuation import Continuations
-from lambdas.evaluate_rule.job_look import JobLook
+from lambdas.evaluate_rule.job_evaluation import JobLook
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.rules import DeployedRule, Duty

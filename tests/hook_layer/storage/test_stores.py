@@ -18,8 +18,8 @@ from hook_layer.storage import StorageError, Store, open_store
 from hook_layer.storage.base import CreateStore, StoreRefusedError
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.storage.probing import check_writable
 from hook_layer.storage.s3 import S3Store
+from hook_layer.storage.write_check import check_writable
 from hook_layer.testing.store_contract import StoreContract
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.run_evaluation import Announcer
-from lambdas.evaluate_rule.turn import Turn
+from lambdas.evaluate_rule.time_budget import Turn
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
 from lambdas.shared.wake import Wake

@@ -12,7 +12,7 @@ from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.continuation import Continuations, OutOfTimeError
-from lambdas.evaluate_rule.job_look import JobLook
+from lambdas.evaluate_rule.job_evaluation import JobLook
 from lambdas.evaluate_rule.messages import TensorObject
 from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError, RunEvaluation

@@ -265,7 +265,7 @@ def test_a_claim_that_was_removed_meanwhile_is_made_anew(
         opened.append(path)
         return descriptor
 
-    monkeypatch.setattr("hook_layer.claim.os.open", open_late)
+    monkeypatch.setattr("hook_layer.folder_claim.os.open", open_late)
     assert second.take() is None
     assert len(opened) == 2
     assert third.take() is not None
@@ -286,7 +286,7 @@ def test_where_nobody_can_tell_everybody_writes(
     assert [claim.take() for claim in claims] == [None, None]
     for claim in claims:
         claim.release()
-    monkeypatch.setattr("hook_layer.claim.HAS_LOCKS", False)
+    monkeypatch.setattr("hook_layer.folder_claim.HAS_LOCKS", False)
     assert FolderClaim(LocalStore(out_dir)).take() is None
 
 

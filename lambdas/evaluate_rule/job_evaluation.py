@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lambdas.evaluate_rule.job_registry import JobRegistry
     from lambdas.evaluate_rule.messages import TensorObject
     from lambdas.evaluate_rule.rules import Duty
-    from lambdas.evaluate_rule.turn import Turn
+    from lambdas.evaluate_rule.time_budget import Turn
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lambdas.notify.foreign_text import ascii_line, plain_line
 from lambdas.notify.notice import StatusFacts, overdue_notice, status_notice
+from lambdas.notify.untrusted_text import ascii_line, plain_line
 from lambdas.shared.settings import NotifySettings
 from lambdas.shared.stop_table import StopItem, StopReason, StopTarget
 from rule_runtime.engine.outcome import Evidence, RuleStatus

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from hook_layer.claim import FolderClaim
 from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.folder_claim import FolderClaim
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import JOB_FILE, job_name_of
 from hook_layer.format.session_file import SessionRun
