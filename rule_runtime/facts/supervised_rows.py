@@ -18,7 +18,7 @@ from rule_runtime.facts.model_inputs import MODEL_INPUT, is_of_keras
 from rule_runtime.numerics.class_pairs import is_one_hot
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SupervisedRows", "has_inputs_with_targets", "input_target_pairs", "supervised_rows"]
+__all__ = ["SupervisedRows", "has_pairs", "input_target_pairs", "supervised_rows"]
 
 _Values = npt.NDArray[Any]
 
@@ -105,7 +105,7 @@ def supervised_rows(step: StepView) -> list[SupervisedRows]:
     return found
 
 
-def has_inputs_with_targets(step: StepView) -> bool:
+def has_pairs(step: StepView) -> bool:
     """Return whether values of an input of a model were saved with those of targets."""
     inputs = step.tensors(regex=(MODEL_INPUT,))
     return any(

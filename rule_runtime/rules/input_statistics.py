@@ -105,10 +105,8 @@ class InputStatistics(Rule):
             if self._lasts(streaks, loss.key, is_bad=rms > limit):
                 text = f"{loss.name}: has targets with a root mean square of {rms:.3g}, where "
                 text += f"outputs are {size:.3g}: they are not scaled"
-                details = IssueFound(
-                    text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS
-                )
-                found.append(details)
+                one = IssueFound(text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS)
+                found.append(one)
         return issue_or_advice(step, found[0]) if found else None
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
@@ -118,20 +116,14 @@ class InputStatistics(Rule):
         is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
         if not is_judged.any():
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")
-        sizes = root_mean_square(mean, std)
-        is_large = (sizes > self.max_rms) & (std > 0)
-        found = [
-            at
-            for at in np.flatnonzero(is_judged).tolist()
-            if self._lasts(
-                streaks,
-                f"{rows.workers[at]}/{rows.names[at]}",
-                is_bad=self._are_all_bad(all_calls(step, rows, at))
-                and not (is_large[at] and is_normalised(step, rows, at, self.max_rms)),
-            )
-        ]
+        found = []
+        for at in np.flatnonzero(is_judged).tolist():
+            name, is_bad = f"{rows.workers[at]}/{rows.names[at]}", self._is_bad(step, rows, at)
+            if self._lasts(streaks, name, is_bad=is_bad):
+                found.append(at)
         if not found:
             return Passed()
+        sizes = root_mean_square(mean, std)
         distances = np.abs(np.log(np.maximum(sizes, _TINY)))
         at = max(found, key=lambda at: float(distances[at]))
         message = f"has a root mean square of {sizes[at]:.3g}, and should be between "
@@ -139,8 +131,7 @@ class InputStatistics(Rule):
         if std[at] == 0:
             message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
         limit = self.max_rms if sizes[at] > self.max_rms else self.min_rms
-        measured = ("rms", sizes[at], limit)
-        issue = finding(self, step, (rows, at), measured, message)
+        issue = finding(self, step, (rows, at), ("rms", sizes[at], limit), message)
         return issue if std[at] == 0 else issue_or_advice(step, issue)
 
     def _lasts(self, streaks: dict[str, int], name: str, *, is_bad: bool) -> bool:
@@ -148,8 +139,12 @@ class InputStatistics(Rule):
         is_followed = name in streaks or len(streaks) < MAX_SERIES
         return is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience
 
-    def _are_all_bad(self, calls: TensorRows) -> bool:
-        """Return whether all inputs are too large, too small, or constant."""
+    def _is_bad(self, step: StepView, rows: TensorRows, at: int) -> bool:
+        """Return whether an input is too large, too small, or constant in all calls."""
+        calls = all_calls(step, rows, at)
         std = calls.column("std")
         rms = root_mean_square(calls.column("mean"), std)
-        return bool(((rms > self.max_rms) | (rms < self.min_rms) | (std == 0)).all())
+        is_large = (rms > self.max_rms) & (std > 0)
+        if is_large.all():
+            return not is_normalised(step, rows, at, self.max_rms)
+        return bool((is_large | (rms < self.min_rms) | (std == 0)).all())

@@ -15,11 +15,7 @@ from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
 from rule_runtime.facts.selection import MAX_NAMED, saved_every
-from rule_runtime.facts.supervised_rows import (
-    SupervisedRows,
-    has_inputs_with_targets,
-    supervised_rows,
-)
+from rule_runtime.facts.supervised_rows import SupervisedRows, has_pairs, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -81,7 +77,7 @@ class SuspiciouslyGood(Rule):
         `has_values`: whether inputs were saved with targets; the state of `boosting_losses`.
         """
         found = [*self._leaks(step, memory.setdefault("targets", {}))]
-        found += self._seen_tokens(step, memory.setdefault("streaks", {}))
+        found += self._tokens(step, memory.setdefault("streaks", {}))
         found += self._perfect_losses(step, memory)
         if found:
             memory["is_judged"] = True
@@ -90,9 +86,8 @@ class SuspiciouslyGood(Rule):
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
             raise Missing(f"fewer than {self.rows} examples, or {4 * self.rows} of classes, differ")
-        if "has_values" not in memory and has_inputs_with_targets(step):
-            memory["has_values"] = True
-        if "has_values" in memory:
+        memory["has_values"] = memory.get("has_values") or has_pairs(step)
+        if memory["has_values"]:
             raise Missing(_NO_ROWS)
         raise Missing(_NO_VALUES, how_to_save_input_values(step))
 
@@ -117,12 +112,10 @@ class SuspiciouslyGood(Rule):
         names = ", ".join(map(str, leak.columns[:MAX_NAMED])) + many
         text = f"column {names} predicts" if len(leak.columns) == 1 else f"columns {names} predict"
         text = f"{rows.name}: {text} the target {rows.of_targets}, in {leak.num_rows} rows"
-        value, limit = leak.num_rows, self.rows
-        return IssueFound(text, measure="rows", value=value, threshold=limit, remedy=_DATA)
+        value = leak.num_rows
+        return IssueFound(text, measure="rows", value=value, threshold=self.rows, remedy=_DATA)
 
-    def _seen_tokens(
-        self, step: StepView, streaks: dict[str, int]
-    ) -> Iterator[IssueFound | Passed]:
+    def _tokens(self, step: StepView, streaks: dict[str, int]) -> Iterator[IssueFound | Passed]:
         """Evaluate each loss of a language model."""
         for one in step.fact(token_losses):
             if one.name in streaks or len(streaks) < MAX_SERIES:
