@@ -76,11 +76,14 @@ class VanishingGradient(Rule):
 
     def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
         """Return which gradients have vanished at this step [G]."""
-        sizes, workers = gradients.sizes, np.array(gradients.rows.workers)
+        sizes = gradients.sizes
         bad = sizes < self.threshold
         if bad.any():
             bad &= ~gradients.is_cancelled
-        for worker in set(gradients.rows.workers) if self.max_share < 1 else ():
+        if self.max_share == 1:
+            return bad
+        workers = np.array(gradients.rows.workers)
+        for worker in set(gradients.rows.workers):
             own = workers == worker
             largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
