@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
+
+import keras
+import numpy as np
 
 from hook_layer.capture import CapturedTensor, OwnedArray
 from hook_layer.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
@@ -14,11 +17,11 @@ from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, Tenso
 from hook_layer.guard import guarded
 from hook_layer.keras.collections import find_layers
 from hook_layer.keras.names import ModelNames
-from hook_layer.keras.values import host_array
 
 __all__ = ["KerasTensors", "ModelCapture"]
 
-_OF_MODEL = ("inputs", "labels", "predictions", "Loss_input")
+_OF_MODEL: Final = ("inputs", "labels", "predictions", "Loss_input")
+_WIDENED: Final = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 class KerasTensors(TensorSource):
@@ -26,7 +29,7 @@ class KerasTensors(TensorSource):
 
     def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape of a value."""
-        return super().describe(host_array(value))
+        return super().describe(_host_array(value))
 
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
@@ -40,7 +43,7 @@ class KerasTensors(TensorSource):
 
     def _copied(self, name: str, value: Any) -> OwnedArray | None:
         try:
-            return host_array(value)
+            return _host_array(value)
         except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
             self.failures.tensor_failed(name, error)
             return None
@@ -147,3 +150,19 @@ class ModelCapture(Part):
 def _any_matches(collections: Iterable[Collection], prefix: str) -> bool:
     names = (prefix, f"{prefix}_0")
     return any(collection.matches(name) for collection in collections for name in names)
+
+
+def _host_array(value: Any) -> OwnedArray:
+    """Return a copy of a value on the host, that nobody else changes.
+
+    Args:
+        value: A tensor or variable of the backend, or what numpy makes an array of.
+
+    Raises:
+        Exception: It has no value that can be read, as tensors within a graph have none; of the
+            type that the backend gives.
+    """
+    is_of_keras = isinstance(value, keras.Variable) or keras.ops.is_tensor(value)
+    array = np.array(keras.ops.convert_to_numpy(value) if is_of_keras else value)
+    name = array.dtype.name
+    return OwnedArray(array.astype(np.float32) if name in _WIDENED else array, name)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partialmethod
 from typing import Any, Final
-from weakref import ref
+from weakref import WeakSet, ref
 
 import keras
 
@@ -18,7 +18,6 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.keras.backends import active_backend
 from hook_layer.keras.capturing import KerasTensors, ModelCapture
-from hook_layer.keras.runner_cache import RunnerCache
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["KerasEvents"]
@@ -30,6 +29,12 @@ _MODES: Final = {
     "test": ModeKeys.EVAL,
     "predict": ModeKeys.PREDICT,
 }
+_RUNNER: Final = "_stepwatch_runner"
+"""Attribute of a function of a model that computes a step: its step runner, and what that is for.
+
+Keras makes a new function whenever a model is compiled. The runner of the old one goes with it. The
+model owns the function, so the hook keeps no model in memory.
+"""
 
 
 class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # untyped
@@ -48,7 +53,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         self.state.when_closed(self._release_models)
         self.model_capture = ModelCapture(self.state, self.collector, self.recorder)
         self._backend = active_backend()
-        self._runners = RunnerCache()
+        self._functions: WeakSet[Callable[..., Any]] = WeakSet()  # those with a step runner of ours
         self._needs_step_tensors = self._is_in_step = False
         self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
 
@@ -189,12 +194,13 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
 
     @guarded("step tensors")
     def _runner_of(self, model: Any, kind: str, original: Callable[..., Any]) -> Any:
-        also = (kind, self.collection_manager.version)
-
-        def make() -> Any:
-            return self._backend.StepRunner(model, kind, self.model_capture)
-
-        return self._runners.get(original, model, also, make)
+        key = (ref(self), ref(model), kind, self.collection_manager.version)
+        known = vars(original).get(_RUNNER)
+        if known is None or known[0] != key:
+            runner = self._backend.StepRunner(model, kind, self.model_capture)
+            known = vars(original)[_RUNNER] = key, runner
+            self._functions.add(original)
+        return known[1]
 
     @guarded("stop")
     def _stop_training_if_asked(self) -> None:
@@ -215,7 +221,11 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         for kind in _MODES:
             self._loop_ends(kind)
         # Who keeps the closed hook, as `get_hook` does, must not keep models.
-        self._runners.clear()
+        for function in list(self._functions):
+            key, _ = vars(function).get(_RUNNER, ((None,), None))
+            if key[0] == ref(self):
+                del vars(function)[_RUNNER]
+        self._functions.clear()
         self._model = self._fit = self._registered = None
         self.model_capture.release()
 
