@@ -177,14 +177,18 @@ class MxnetEvents(BaseHook):
     @guarded("optimizer variables")
     def _on_trainer(self, args: tuple[Any, ...], _: Any) -> None:
         trainer = args[0]
-        if self.collector.due and self._trains_our_parameters(trainer):
-            self._capture_state(trainer)
+        is_due = CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key
+        if is_due and self._trains_our_parameters(trainer):
+            names = (parameter.name for parameter in self._blocks.registered.all_parameters())
+            self._blocks.capture(state_arrays(trainer, names))
 
     @guarded("gradients")
     def _on_update(self, args: tuple[Any, ...], _: Any) -> None:
         trainer = args[0]
         if self.collector.due and self._trains_our_parameters(trainer):
-            self._capture_updates(trainer)
+            ours = self._ids_of_parameters()
+            trained = [p for p in trainer._params if id(p) in ours]  # noqa: SLF001 - no public way
+            self._capture_gradients(trained, partial(updated_gradient, trainer))
 
     @guarded("steps")
     def _on_trained(self, args: tuple[Any, ...], _: Any) -> None:
@@ -221,22 +225,13 @@ class MxnetEvents(BaseHook):
             gradients = {name: gradient_of(parameter) for name, parameter in due}
         self._blocks.capture({name: g for name, g in gradients.items() if g is not None})
 
-    @guarded("gradients")
-    def _capture_updates(self, trainer: Trainer) -> None:
-        ours = {id(parameter) for parameter in self._blocks.registered.all_parameters()}
-        trained = [p for p in trainer._params if id(p) in ours]  # noqa: SLF001 - no public way
-        self._capture_gradients(trained, partial(updated_gradient, trainer))
-
-    @guarded("optimizer variables")
-    def _capture_state(self, trainer: Trainer) -> None:
-        if CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key:
-            names = (parameter.name for parameter in self._blocks.registered.all_parameters())
-            self._blocks.capture(state_arrays(trainer, names))
+    def _ids_of_parameters(self) -> set[int]:
+        return {id(parameter) for parameter in self._blocks.registered.all_parameters()}
 
     def _trains_our_parameters(self, trainer: Trainer) -> bool:
         known = self._is_ours.get(trainer)
         if known is None:
-            ours = {id(parameter) for parameter in self._blocks.registered.all_parameters()}
+            ours = self._ids_of_parameters()
             known = any(id(p) in ours for p in trainer._params)  # noqa: SLF001 - no public way
             self._is_ours[trainer] = known
         return known
