@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["DeadRelu"]
+
+_ASK: Final = "ask for that collection, which nn.ReLU and F.relu fill"
 
 
 class DeadRelu(Rule):
@@ -51,9 +53,11 @@ class DeadRelu(Rule):
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
             named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""
+            files = map(step.collections_file, step.workers)
+            is_saved = any(file is not None and "relu_output" in file.collections for file in files)
             return NotEvaluated(
-                f"no output of a ReLU layer was saved in the collection relu_output{named}: ask "
-                "for that collection, which nn.ReLU and F.relu fill"
+                f"no output of a ReLU layer was saved in the collection relu_output{named}: "
+                + ("the model seems to have none" if is_saved else _ASK)
             )
         dead = np.full(len(rows), np.nan)
         for at, value in row_values(step, rows):

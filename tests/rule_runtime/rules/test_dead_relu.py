@@ -197,3 +197,14 @@ def test_what_to_ask_for_is_told() -> None:
         "no output of a ReLU layer was saved in the collection relu_output or named as ^mine: ask "
         "for that collection, which nn.ReLU and F.relu fill"
     )
+
+
+def test_a_model_may_have_no_relu_layer() -> None:
+    trial = TrialBuilder()
+    trial.collections(relu_output=())
+    trial.step(0, {"gelu_output_0": with_dead(9)})
+    (outcome,) = trial.outcomes(DeadRelu(tensor_regex=()))
+    assert outcome == NotEvaluated(
+        "no output of a ReLU layer was saved in the collection relu_output: "
+        "the model seems to have none"
+    )
