@@ -1,6 +1,6 @@
-"""A folder for `PYTHONPATH`: every Python that finds it there runs its `sitecustomize` first.
+"""A folder for `PYTHONPATH`, whose `sitecustomize` prepares every Python that a command starts.
 
-So every Python that a command starts is prepared, and then runs its script as it always does.
+Each Python then runs its script as usual.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = [
 ]
 
 STARTUP_VARIABLE: Final = "STEPWATCH_STARTUP"
-"""Variable that names the modules that a prepared Python imports when it starts."""
+"""Variable with the modules that a prepared Python imports at startup."""
 
 _FOLDER: Final = str(Path(__file__).parent)
 
 
 def prepared_environment(module: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables with which each Python imports a module when it starts.
+    """Return the variables with which each Python imports a module at startup.
 
     Args:
-        module: The module; those that are imported already stay.
+        module: The module, in addition to those in `environ`.
         environ: The environment.
     """
     paths, modules = environ.get("PYTHONPATH", ""), environ.get(STARTUP_VARIABLE, "")
@@ -42,7 +42,7 @@ def prepared_environment(module: str, environ: Mapping[str, str] = os.environ) -
 
 
 def unprepared_switch(switches: Sequence[str] | None = None) -> str | None:
-    """Return the switch with which Python runs no `sitecustomize` of `PYTHONPATH`, if there is one.
+    """Return the switch with which Python ignores `PYTHONPATH`'s `sitecustomize`; None without any.
 
     Args:
         switches: Switches of Python; None for those of this process.
@@ -64,36 +64,36 @@ def unprepared_switch(switches: Sequence[str] | None = None) -> str | None:
 
 
 def become_python(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replace this process by the same Python, with the same switches, for other arguments.
+    """Replace this process by the same Python with the same switches and other arguments.
 
     Args:
         arguments: Script or `-m MODULE`, and its arguments.
-        environment: Variables that it has besides those of this process.
+        environment: Additional variables.
     """
     command = [sys.orig_argv[0], *_own_switches(), *arguments]
     variables = {**os.environ, **environment}
     sys.stdout.flush()
     sys.stderr.flush()
-    if os.name == "nt":  # there the new process would be another one, which nobody waits for
+    if os.name == "nt":  # on Windows, exec starts another process that nobody waits for
         done = subprocess.run(command, executable=sys.executable, env=variables, check=False)  # noqa: S603
         raise SystemExit(done.returncode)
     os.execve(sys.executable, command, variables)  # noqa: S606 - the user's own
 
 
 def _own_switches() -> list[str]:
-    """Return the switches of this Python, which was started by a script, `-m` or `-c`."""
+    """Return the switches of this Python, which runs a script, `-m` or `-c`."""
     switches = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
     last = switches.pop()
     if last == sys.argv[0]:  # the script
         return switches
-    if not last.startswith("-"):  # the name is an argument of its own
+    if not last.startswith("-"):  # the name is a separate argument
         last = switches.pop()
     others = last[: next(at for at, letter in enumerate(last) if letter in "cm")]
     return switches if others == "-" else [*switches, others]
 
 
 def _letters_of(switch: str) -> str:
-    """Return the letters of switches that stand together, without the value of the last."""
+    """Return the letters of combined switches, without the value of the last."""
     for at, letter in enumerate(switch):
         if letter in "cmWX":
             return switch[1:at]

@@ -1,8 +1,8 @@
-"""Run by Python when it starts, because this folder is in its `PYTHONPATH`.
+"""Runs when Python starts with this folder in its `PYTHONPATH`.
 
-It imports the modules that a variable names, and then gives way: to the `sitecustomize` that it
-hides, and to a path without this folder. It may be an old Python in which nothing of ours is
-installed, so it needs nothing but the oldest syntax.
+It imports the modules that a variable names. Then it removes this folder from the path, and runs
+the `sitecustomize` that it hides. It uses only old syntax and no other modules of Stepwatch,
+because the Python may be old and without Stepwatch.
 """
 
 import os
@@ -64,5 +64,5 @@ if __name__ == "sitecustomize":
     _start()
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100
     del sys.modules["sitecustomize"]
-    # Python expects this error where there is none.
+    # Python expects this error if there is none.
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
