@@ -1,8 +1,8 @@
 """Records attempts at jobs, to detect jobs that make the process die.
 
 Each attempt at a job is recorded before it begins, and removed after it ends, with any result. A
-remaining record shows that a process ran out of memory or time. Only records for repeated
-deliveries are kept, so that a normal batch costs nothing.
+remaining record shows that a process ran out of memory or time. Attempts are recorded only for
+repeated deliveries, so that a normal batch costs nothing.
 """
 
 from __future__ import annotations
