@@ -86,5 +86,6 @@ class ProcessEnd:
     @classmethod
     def finish_left(cls) -> None:
         """Do the remaining work of deleted objects now."""
-        while cls._left:
-            cls._left.pop().run()
+        left, cls._left = cls._left, []
+        for end in left:
+            end.run()
