@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -18,18 +19,26 @@ from weakref import WeakValueDictionary, ref
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.values import own_shard
 from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = [
+    "STEP_BEGINS",
+    "STEP_ENDED",
     "Arguments",
     "CompiledInputs",
     "ModuleCall",
     "ModuleCallback",
     "OptimizerCall",
+    "WatchedSteps",
     "prepare_scripting",
     "skip_compilation",
     "tensors_in",
@@ -144,6 +153,54 @@ def _note_compilation(key: str) -> bool:
     return True
 
 
+class WatchedSteps:
+    """The beginnings, or ends, of the steps of all optimizers, and which methods are called there.
+
+    torch has one hook of ours, however many methods there are: it goes through its hooks while
+    other threads may add or remove some.
+
+    Args:
+        register: The function of torch that registers a hook for all optimizers.
+    """
+
+    def __init__(self, register: Callable[..., Any]) -> None:
+        self._register = register
+        self._lock = threading.RLock()
+        self._calls: tuple[OptimizerCall, ...] = ()
+        self._handle: Any = None
+
+    def listen(self, method: Callable[[Optimizer, bool], None]) -> OptimizerCall:
+        """Call a method with each optimizer, and whether its step was given a closure.
+
+        Args:
+            method: Its owner is known weakly.
+
+        Returns:
+            What can be removed, as torch's own handles can.
+        """
+        call = OptimizerCall(self, method)
+        skip_compilation(OptimizerCall.__call__, WatchedSteps.__call__)
+        with self._lock:
+            self._calls = (*self._calls, call)
+            if self._handle is None:
+                self._handle = own_hooks.register(self._register, self)
+        return call
+
+    def forget(self, call: OptimizerCall | None = None) -> None:
+        """Forget a method, and those whose owners are gone; without any torch has no hook."""
+        with self._lock:
+            calls = (each for each in self._calls if each is not call and not each.is_dead)
+            self._calls = tuple(calls)
+            if not self._calls and self._handle is not None:
+                self._handle.remove()
+                self._handle = None
+
+    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Do what torch wants of a step hook; it changes nothing."""
+        for call in self._calls:
+            call(optimizer, args, kwargs)
+
+
 class OptimizerCall:
     """A step hook for all optimizers that calls a method.
 
@@ -154,15 +211,19 @@ class OptimizerCall:
             computes the loss. Its owner is referenced weakly.
     """
 
-    def __init__(self, callback: Callable[[Optimizer, bool], None]) -> None:
+    def __init__(self, steps: WatchedSteps, callback: Callable[[Optimizer, bool], None]) -> None:
+        self._steps = steps
         self._callback = WeakMethod(callback)
         self._run = uncompiled(self._call)
-        skip_compilation(OptimizerCall.__call__)
 
     @property
     def is_dead(self) -> bool:
         """Whether the method's owner was deleted."""
         return self._callback() is None
+
+    def remove(self) -> None:
+        """Call the method no more."""
+        self._steps.forget(self)
 
     def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run as a torch step hook; change nothing."""
@@ -173,6 +234,10 @@ class OptimizerCall:
         if method is not None:
             closure = args[1] if len(args) > 1 else kwargs.get("closure")
             method(optimizer, callable(closure))
+
+
+STEP_BEGINS: Final = WatchedSteps(register_optimizer_step_pre_hook)
+STEP_ENDED: Final = WatchedSteps(register_optimizer_step_post_hook)
 
 
 @cache

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from torch import nn
-from torch.optim import optimizer as optimizers
 
 from hook_layer.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
+from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall
 
 if TYPE_CHECKING:
     from hook_layer.pytorch.training_loop import TrainingLoop
@@ -32,8 +31,8 @@ def watch_alone(loop: TrainingLoop, module: nn.Module) -> None:
     _loops.add(loop)
     # Also remove calls of deleted hooks, so that garbage collection cannot change a running pass.
     drop_calls(module, None)
-    for hooks in (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks):  # noqa: SLF001
-        own_hooks.drop(lambda call: isinstance(call, OptimizerCall) and call.is_dead, hooks)
+    STEP_BEGINS.forget()
+    STEP_ENDED.forget()
     ProcessEnd.finish_left()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import itertools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
@@ -23,6 +24,7 @@ _FIRST: Final = int.from_bytes(b"Stepwatc", "big")
 """The first id of Stepwatch's hooks; torch never counts this far."""
 _NUM: Final = 1 << 40
 _numbers = itertools.count(_FIRST)
+_registering: Final = threading.RLock()
 
 
 def register(function: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> Any:
@@ -32,12 +34,13 @@ def register(function: Callable[..., Any], hook: Callable[..., Any], **options: 
         torch's handle.
     """
     _leave_out_of_copies()
-    others = RemovableHandle.next_id
-    RemovableHandle.next_id = next(_numbers)
-    try:
-        return function(hook, **options)
-    finally:
-        RemovableHandle.next_id = others
+    with _registering:
+        others = RemovableHandle.next_id
+        RemovableHandle.next_id = next(_numbers)
+        try:
+            return function(hook, **options)
+        finally:
+            RemovableHandle.next_id = others
 
 
 def put(module: nn.Module, hook: Callable[..., Any], *, always_call: bool = False) -> int:

@@ -11,8 +11,6 @@ from weakref import ReferenceType, ref
 from torch import nn
 from torch.optim.optimizer import (
     Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
 )
 
 from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
@@ -22,7 +20,7 @@ from hook_layer.core.state import Part
 from hook_layer.guard import guarded
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, OptimizerCall
+from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall, ModuleCallback
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, LoopCounts
 from hook_layer.pytorch.loss_tracer import LossTracer
 from hook_layer.pytorch.loss_turn import MANY_OTHERS
@@ -157,12 +155,8 @@ class TrainingLoop(Part):
             # Always: `scaler.scale(model(inputs))` looks up the method before the model is called.
             self._losses.scaling.listen(),
             SCALER_STEP.listen(self._on_scaler_step),
-            own_hooks.register(
-                register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
-            ),
-            own_hooks.register(
-                register_optimizer_step_post_hook, OptimizerCall(self._on_optimizer_step_ended)
-            ),
+            STEP_BEGINS.listen(self._on_optimizer_step),
+            STEP_ENDED.listen(self._on_optimizer_step_ended),
         ]
 
     def start_over(self) -> bool:

@@ -18,14 +18,14 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 from torch.utils.data import get_worker_info
 
 from hook_layer.autopatch.hook_of_script import HookOfScript
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
-from hook_layer.pytorch.calls import ModuleCall, OptimizerCall, prepare_scripting
+from hook_layer.pytorch.calls import STEP_BEGINS, ModuleCall, prepare_scripting
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.model_search import (
@@ -208,9 +208,7 @@ class _Search(LoopObserver):
     def begin(self) -> None:
         """Watch all module calls."""
         self._listen()
-        self._step_handle = own_hooks.register(
-            register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
-        )
+        self._step_handle = STEP_BEGINS.listen(self._on_optimizer_step)
         if not self._earlier:
             UnseenTraining(self._is_unseen, self._optimizers, self._unwatched).begin()
 

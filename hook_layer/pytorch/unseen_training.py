@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hook_layer.autopatch.uncaptured import say_why
 from hook_layer.pytorch import own_hooks
@@ -84,7 +83,7 @@ class UnseenTraining:
     def begin(self) -> None:
         """Start counting."""
         self._handles = [
-            own_hooks.register(register_optimizer_step_post_hook, OptimizerCall(self._on_step)),
+            STEP_ENDED.listen(self._on_step),
             BACKWARD.listen(self._on_backward, is_before_call=True),
         ]
         atexit.register(self._say_why)

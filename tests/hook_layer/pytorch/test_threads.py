@@ -15,8 +15,10 @@ from hook_layer.testing.written_trial import WrittenTrial
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
+import torch.nn.functional as F  # noqa: E402, N812
 from torch import nn  # noqa: E402
 from torch.nn.modules.module import register_module_forward_pre_hook  # noqa: E402
+from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.autopatch.hook_source import HookSource  # noqa: E402
@@ -122,6 +124,58 @@ def test_a_model_may_be_trained_in_a_thread_and_validated_in_another(
         criterion(model(X), Y)
     hook.close()
     assert losses_of(trial, 0) == losses_of(trial, 1) == {"MSELoss_output_0"}
+
+
+class Training:
+    """A hook, and the model that it watches."""
+
+    def __init__(self, trial: WrittenTrial) -> None:
+        self.trial = trial
+        self.hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1))
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+        self.hook.register_module(self.model)
+
+    def train(self, outputs: Any = None) -> None:
+        loss: Any = F.mse_loss(self.model(X) if outputs is None else outputs, Y)
+        loss.backward()
+        self.optimizer.step()
+
+    def losses(self) -> list[set[str]]:
+        self.hook.close()
+        assert not self.hook.report().errors
+        return [losses_of(self.trial, step) for step in self.trial.indexes()]
+
+
+def test_losses_of_functions_are_of_the_model_that_their_thread_called(
+    new_trial: Callable[[], WrittenTrial],
+) -> None:
+    training, another = Training(new_trial()), Training(new_trial())
+    for _ in range(3):
+        outputs = training.model(X)
+        in_a_thread(another.train)
+        training.train(outputs)
+    assert training.losses() == another.losses() == [{"MSELoss_output_0"}] * 3
+
+
+def test_hooks_may_come_and_go_while_an_optimizer_steps(
+    new_trial: Callable[[], WrittenTrial],
+) -> None:
+    training, others = Training(new_trial()), [Training(new_trial())]
+
+    def go_on_with_another(*_: object) -> None:
+        others.append(Training(new_trial()))
+        others.pop(0).hook.close()
+
+    handles = [register_optimizer_step_pre_hook(go_on_with_another) for _ in range(2)]
+    try:
+        for _ in range(3):
+            training.train()
+    finally:
+        for handle in handles:
+            handle.remove()
+        others[0].hook.close()
+    assert training.losses() == [{"MSELoss_output_0"}] * 3
 
 
 class Replicated(nn.Module):
