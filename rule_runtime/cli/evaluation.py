@@ -89,7 +89,7 @@ def _unnamed_rule(source: str) -> str:
     from rule_runtime.custom_rules.loader import MAX_SOURCE_BYTES  # noqa: PLC0415 - few ask for it
     from rule_runtime.custom_rules.rule_names import rule_names  # noqa: PLC0415 - as above
 
-    form = f"{source}: say which rule of the file is meant, {source}:CLASS"
+    form = f"{source}: name the rule in the file, {source}:CLASS"
     try:
         with Path(source).expanduser().open("rb") as file:
             found = rule_names(file.read(MAX_SOURCE_BYTES), available_rules())
@@ -102,7 +102,7 @@ def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
     from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - few ask for it
 
     if "://" in source:
-        raise ValueError(f"{source}: only a file of this machine can be given; copy it here first")
+        raise ValueError(f"{source}: only local files are allowed; copy it here first")
     folder = Path(source).expanduser().resolve().parent  # target of a link
     return load_custom_rule(source, name, parameters, allowed=[folder], hide_smdebug=True)
 

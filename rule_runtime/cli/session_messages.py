@@ -89,7 +89,7 @@ class SessionMessages:
 
     def broke_off(self, error: BaseException) -> None:
         """Send that watching failed; the result of the run is unknown."""
-        details = f"the run is not watched any more: {type(error).__name__}"
+        details = f"the run is no longer watched: {type(error).__name__}"
         self._send(details, None, "Error", None, details)
 
     def close(self) -> None:

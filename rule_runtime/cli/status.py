@@ -37,7 +37,7 @@ _STATUSES: Final = "DebugRuleEvaluationStatuses"
 _BELOW: Final = ("", "debug-output")
 """Possible paths of a run in its job's folder."""
 _NO_RUN: Final = (
-    "the folder {0} holds no job.json, nor does its debug-output, so {0} was taken for the name of "
+    "neither the folder {0} nor its debug-output contains job.json, so {0} counts as the name of "
     "a job; "
 )
 

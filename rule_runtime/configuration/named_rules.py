@@ -86,4 +86,4 @@ def _as_rule(rule: object) -> Rule:
     if isinstance(rule, Rule):
         return rule
     call = f"; write {rule.__name__}()" if isinstance(rule, type) else ""
-    raise TypeError(f"{rule!r} is no rule{call}")
+    raise TypeError(f"{rule!r} is not a rule{call}")

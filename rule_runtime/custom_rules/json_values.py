@@ -115,7 +115,7 @@ def _kept_factory(value: defaultdict[Any, Any], refer: Refer) -> Any:
         return name
     reference = refer(factory)
     if reference is None:
-        raise UnkeepableError("a defaultdict whose factory is no type of Python")
+        raise UnkeepableError("a defaultdict whose factory is not a Python type")
     return reference
 
 

@@ -144,8 +144,8 @@ def _pinned(source: str, data: bytes, sha256: str | None) -> bytes:
     digest = hashlib.sha256(data).hexdigest()
     if sha256 is not None and digest != sha256.strip().lower():
         raise CustomRuleError(
-            f"custom rule {source!r} has the SHA-256 {digest}, but {sha256} is pinned: it was "
-            "changed since; look at the change and pin the new one"
+            f"custom rule {source!r} has the SHA-256 {digest}, but {sha256} is pinned: it "
+            "has changed; review the change and pin the new SHA-256"
         )
     return data
 
@@ -216,9 +216,9 @@ def _no_rule(module: ModuleType, name: str, classes: Mapping[str, type[Any]]) ->
         hint = f"; write `{CHECK}`" if missing == "check" else ""
         return in_class(found, f"the rule {name} lacks the method {missing}{hint}")
     if isinstance(found, type):
-        return in_class(found, f"{name} is no rule; {form}")
+        return in_class(found, f"{name} is not a rule; {form}")
     if found is not None:
-        return CustomRuleError(f"{module.__file__}: {name} is no rule; {form}")
+        return CustomRuleError(f"{module.__file__}: {name} is not a rule; {form}")
     close = nearest_name(name, classes)
     if close is not None:
         return in_class(classes[close], f"there is no rule {name!r}; did you mean {close!r}?")

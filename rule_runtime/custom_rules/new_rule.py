@@ -125,7 +125,7 @@ def _check_name(name: str, module: str, class_name: str) -> None:
     if not is_name or keyword.iskeyword(module) or module.startswith("_"):
         close = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower().lstrip("0123456789_")
         hint = f"; try {close}" if close.isidentifier() and not keyword.iskeyword(close) else ""
-        raise ValueError(f"{name!r} is no name of a Python module, such as weight_norm{hint}")
+        raise ValueError(f"{name!r} is not a valid Python module name, such as weight_norm{hint}")
 
 
 def _check_free(module: str, class_name: str) -> None:

@@ -83,7 +83,7 @@ class Actions:
         for entry in content if isinstance(content, list) else [content]:
             action = _action(entry, rule_name)
             if action is None:
-                _logger.info("rule %s: %r is no action that can be taken", rule_name, entry)
+                _logger.info("rule %s: %r is not a valid action", rule_name, entry)
             else:
                 self.actions.append(action)
 
@@ -101,7 +101,7 @@ def _parsed(text: str, rule_name: str) -> Any:
             return json.loads(text.replace('\\"', '"'))  # format of the client's actions
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"rule {rule_name}: the actions {text[:200]!r} are no JSON: {error}"
+            f"rule {rule_name}: the actions {text[:200]!r} are not JSON: {error}"
         ) from None
 
 

@@ -60,7 +60,7 @@ class _Handle:
     def warn(self, rule: str, name: str) -> None:
         """Warn once that it is not stored."""
         if not self._has_warned:
-            message = "%s: the attribute %r, a %s, is what __init__ makes in every process"
+            message = "%s: the attribute %r, a %s, is created by __init__ in every process"
             _logger.warning(message, rule, name, type(self.value).__qualname__)
         self._has_warned = True
 
@@ -108,16 +108,16 @@ class KeptAttributes:
                     taken[name] = _IN_PLACE
                     continue
                 raise UnkeepableError(
-                    f"the attribute {name!r} cannot be kept between steps, for it is or holds "
-                    f"{error}; keep numbers, strings, containers of them and small arrays, or make "
-                    "it anew in invoke_at_step"
+                    f"the attribute {name!r} cannot be stored between steps, because it is or "
+                    f"contains {error}; use numbers, strings, containers of them and small arrays, "
+                    "or create it in invoke_at_step"
                 ) from None
         text = ", ".join([f"{json.dumps(name)}: {value}" for name, value in taken.items()])
         if len(text) > MAX_KEPT_CHARACTERS:
             largest = max(taken, key=lambda name: len(taken[name]))
             raise UnkeepableError(
                 f"the attributes take {len(text)} characters of JSON, and {MAX_KEPT_CHARACTERS} "
-                f"may be kept between steps; the attribute {largest!r} alone takes "
+                f"can be stored between steps; the attribute {largest!r} alone takes "
                 f"{len(taken[largest])}"
             )
         return f"{{{text}}}"

@@ -111,7 +111,7 @@ def _check_annotated(cls: type[Rule], given: Mapping[str, object]) -> None:
     for name in given:
         if name not in known and name in vars(cls):
             kind = type(vars(cls)[name]).__name__
-            text = f"{cls.__name__}.{name} is no parameter, for it has no type; write `{name}: "
+            text = f"{cls.__name__}.{name} is no parameter without a type; write `{name}: "
             raise in_class(cls, f"{text}{kind} = ...`", name)
 
 

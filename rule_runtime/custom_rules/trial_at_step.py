@@ -129,7 +129,7 @@ class _StepStillToComeError(StepNotYetAvailable):
 
     def __init__(self) -> None:
         super().__init__(-1, ModeKeys.GLOBAL)
-        self.args = ("the rule asks for a step that has not come yet",)
+        self.args = ("the rule requests a step that does not exist yet",)
 
 
 class _ReadOnly:

@@ -91,7 +91,7 @@ def _frameworks() -> Finding:
 def _original_client() -> Finding:
     version = _version("smdebug")
     if version is None:
-        return Finding("smdebug", Verdict.OK, "not installed, nothing stands in the way")
+        return Finding("smdebug", Verdict.OK, "not installed, so it causes no conflict")
     return Finding(
         "smdebug",
         Verdict.NOTE,

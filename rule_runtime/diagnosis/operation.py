@@ -60,7 +60,7 @@ def _stops(aws: Aws, function: str) -> Finding:
     observed = _names(variables.get(_STOP_OBSERVED_RULES))
     stopping = [name for name in _names(variables.get(_STOP_RULES)) if name not in observed]
     if not _names(variables.get(_STOP_RULES)):
-        but = f" but {', '.join(observed)}" if observed else ""
+        but = f" except {', '.join(observed)}" if observed else ""
         return Finding(subject, Verdict.OK, f"a finding of any rule{but} stops {whom}")
     message = f"findings of these rules stop {whom}: {', '.join(stopping) or 'none'}"
     return Finding(subject, Verdict.OK, message)
@@ -124,7 +124,7 @@ def _subscriptions(aws: Aws, topic: str) -> Finding:
         return Finding(subject, Verdict.NOTE, message, "confirm the mail that AWS sent there")
     if not subscriptions:
         remedy = "deploy with stepwatch:alert_emails, or subscribe to the topic"
-        return Finding(subject, Verdict.NOTE, "nobody receives findings and alarms", remedy)
+        return Finding(subject, Verdict.NOTE, "no subscriber receives findings and alarms", remedy)
     return Finding(
         subject, Verdict.OK, f"subscriptions of the topic, confirmed: {len(subscriptions)}"
     )

@@ -61,7 +61,7 @@ class Notifier:
         if not _is_web_address(url):
             raise ValueError(
                 "--notify needs a URL such as https://HOST/... (it "
-                "is not repeated here, for it may be a secret)"
+                "is not repeated here, because it may be secret)"
             )
         self._url = url
         self._on_problem = on_problem

@@ -69,7 +69,7 @@ class Evaluation:
         if self.failure:
             return Failed(self.failure)
         bounds = self._rule.step_bounds
-        out_of_bounds = NotApplicable(f"the rule judges only {bounds}")
+        out_of_bounds = NotApplicable(f"the rule evaluates only {bounds}")
         outcome = self._check(step) if step.step in bounds else out_of_bounds
         if isinstance(outcome, NotApplicable):
             self.counts = self.counts.with_not_applicable(outcome.reason)
@@ -123,7 +123,7 @@ class Evaluation:
             try:
                 self.memory = _json_copy(memory)
             except (TypeError, RecursionError) as error:
-                text = f"{name}.check put into memory what cannot be kept: {error}"
+                text = f"{name}.check put a value into memory that cannot be stored: {error}"
                 return Failed(located_in_check(text, judging))
         return outcome
 

@@ -37,8 +37,8 @@ SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_j
 
 _REPORTS: Final = {
     "CreateXgboostReport": (
-        "a report, which judges nothing; it is made by Trial.create_xgboost_report(out_dir), or "
-        "by rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
+        "a report; create it with Trial.create_xgboost_report(out_dir) or "
+        "rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
     )
 }
 """Rules of SageMaker Debugger that are reports, and how to create these."""
@@ -115,7 +115,7 @@ def _find(name: str) -> type[Rule]:
     rules = available_rules()
     if name not in rules:
         if name in _REPORTS:
-            raise UnknownRuleError(f"{name} is no rule but {_REPORTS[name]}")
+            raise UnknownRuleError(f"{name} is not a rule but {_REPORTS[name]}")
         raise UnknownRuleError(f"there is no rule {name!r}{nearest(name, rules)}")
     return rules[name]
 
@@ -142,7 +142,7 @@ def _as_rule(loaded: object) -> Iterator[type[Rule]]:
     if _is_rule(loaded):
         yield loaded
     else:
-        _logger.warning("ignored the entry point %r: it is no rule", loaded)
+        _logger.warning("ignored the entry point %r: it is not a rule", loaded)
 
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:

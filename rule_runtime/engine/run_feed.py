@@ -172,7 +172,7 @@ class RunFeed:
         if waiting is None:
             return
         count, who = self.progress.give_up()
-        problem = f"step {waiting.step} was not waited for any longer, given up: {who}"
+        problem = f"step {waiting.step} waited too long for files, gave up: {who}"
         counts = self.evaluation.counts
         self.evaluation.counts = replace(
             counts, last_problem=problem, given_up=counts.given_up + count

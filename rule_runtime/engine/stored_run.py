@@ -88,7 +88,7 @@ def judge_stored_run(
         judged = min((judge.num_steps for judge in active if not judge.is_done), default=num_steps)
         for number in range(num_reported, min(judged, num_steps)):
             num_reported = number + 1
-            on_judged(f"{num_reported} of the steps judged")
+            on_judged(f"{num_reported} of the steps evaluated")
     return {judge.name: judge.state for judge in judges}
 
 

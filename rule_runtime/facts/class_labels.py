@@ -20,7 +20,7 @@ from rule_runtime.trial.step_view import StepView
 __all__ = ["MAX_CLASSES", "ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
 
 MAX_CLASSES: Final = 1024
-"""Maximum number of classes, at most 8 MiB in a matrix; labels with more are no classes."""
+"""Maximum number of classes, at most 8 MiB in a matrix; labels with more are not classes."""
 
 _MAX_TALLIES: Final = 4
 """Maximum number of label tensors that are counted, by mode."""

@@ -196,7 +196,7 @@ class CurveRule(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         points, history = self._points(step), self._history(memory)
         if memory.get("latest") == step.mode_step // self.spacing:
-            return NotApplicable(f"only one of {self.spacing} steps is judged")
+            return NotApplicable(f"only one of {self.spacing} steps is evaluated")
         memory["latest"] = step.mode_step // self.spacing
         added = history.add(points.values)
         memory["history"] = history.to_json()

@@ -72,7 +72,7 @@ _ADVICE: Final = {
     ),
     Framework.XGBOOST: _Advice(
         validation="pass validation data in `evals` (`eval_set` of `fit`), and "
-        f"{_FALLING_METRIC}; error rates are not judged",
+        f"{_FALLING_METRIC}; error rates are not evaluated",
         loss_inputs="XGBoost saves labels and predictions of the data in `evals` (`eval_set` of "
         "`fit`)",
     ),

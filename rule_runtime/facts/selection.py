@@ -193,7 +193,7 @@ class SelectedTensorsRule(Rule):
         super().__post_init__()
         if self.must_select and not (self.collection_names or self.tensor_regex):
             raise ParameterError(
-                f"{type(self).__name__}: no tensor to judge; give collection_names or tensor_regex"
+                f"{type(self).__name__}: select tensors by collection_names or tensor_regex"
             )
 
     @property

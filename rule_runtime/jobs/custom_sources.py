@@ -54,7 +54,7 @@ def _placed(rule: Rule, deployment: Deployment | None, aws: Aws) -> Rule:
 def _existing(rule: Rule, source: str) -> Path:
     path = Path(source).expanduser().resolve()
     if not path.is_file():
-        raise ValueError(f"rule {rule.name!r}: source={source!r} is no file of this machine")
+        raise ValueError(f"rule {rule.name!r}: source={source!r} is not a local file")
     return path
 
 

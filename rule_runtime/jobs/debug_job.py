@@ -266,8 +266,8 @@ class DebugJob:
             stop_training_job(self._aws, self.name)
         elif job is None:
             raise ValueError(
-                f"{self.name} has not begun, so nobody would see that it is to stop: there is no "
-                f"job.json in {self.debug_output}"
+                f"{self.name} has not begun, so it cannot be stopped: there is no job.json in "
+                f"{self.debug_output}"
             )
         if job is None or self._files.life(job).has_ended:
             return
@@ -286,9 +286,8 @@ class DebugJob:
         described = self._described(job)
         if job is None and described is None and self._files.configuration() is None:
             raise ValueError(
-                f"nothing is known of {self.name}: there is neither a configuration nor job.json "
-                f"in {self.debug_output} or above it; correct name and output path, if the job "
-                "has a hook"
+                f"the job {self.name} is unknown: neither a configuration nor job.json is in "
+                f"{self.debug_output} or above it; check name and output path if the job has a hook"
             )
         return job, described
 

@@ -76,8 +76,9 @@ class FolderRules:
         if is_final(member):
             return dict(member)
         details = (
-            "the job has ended, and nobody watches a folder: DebugJob.wait_for_rules() (`stepwatch "
-            f"status --wait`) judges it, or `stepwatch evaluate {self._files.root.uri}`\n"
+            "the job has ended, and no deployment watches a folder: evaluate it with "
+            "DebugJob.wait_for_rules(), `stepwatch status --wait` or "
+            f"`stepwatch evaluate {self._files.root.uri}`\n"
         )
         return {**member, "StatusDetails": details}
 
@@ -120,7 +121,7 @@ def _installed(invoked: str, parameters: Mapping[str, Any]) -> Rule | _Unmade:
     try:
         return create_rule(invoked, parameters)
     except (ImportError, UnknownRuleError) as error:
-        return _Unmade(f"{error}; wait for it where that is installed", is_final=False)
+        return _Unmade(f"{error}; evaluate it where the rule is installed", is_final=False)
     except ValueError as error:
         return _Unmade(str(error), is_final=True)
 
@@ -136,7 +137,7 @@ def _loaded(source: str, invoked: str, parameters: Mapping[str, Any]) -> Rule | 
         return load_custom_rule(source, invoked, parameters, allowed=[folder], hide_smdebug=True)
     except (CustomRuleError, ImportError, StorageError) as error:
         # Another machine may have the file and its imports, and the file can be fixed.
-        reason = f"{error}; wait for it where that is right"
+        reason = f"{error}; fix this, or evaluate it on another machine"
         return _Unmade(reason, is_final=False)
     except ValueError as error:
         return _Unmade(str(error), is_final=True)

@@ -92,11 +92,11 @@ def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
     lacking = [name for name, wanted in needs.items() if wanted - saved]
     missing = sorted(set().union(*needs.values()) - saved)
     text = (
-        f"{len(lacking)} of the {len(needs)} rules of the pack {_DEPLOYED}, by which a deployment "
-        "judges unless it is configured otherwise, lack tensors that they judge by: hook_config "
+        f"{len(lacking)} of the {len(needs)} rules of the pack {_DEPLOYED}, the default "
+        "of deployments, lack tensors: hook_config "
         f"does not save {', '.join(missing)}. Give rules={_DEPLOYED!r}, which adds them, or add "
         f"find_pack({_DEPLOYED!r}).collections() of rule_runtime.configuration.packs to its "
-        "collection_configs; or rules=[...], if others judge the job"
+        "collection_configs; or rules=[...], if other rules evaluate the job"
     )
     return (text,) if lacking else _unvalidated(hook)
 

@@ -150,7 +150,7 @@ def _unlikely_names(said: Mapping[str, CollectionConfig]) -> list[str]:
         meant = None if _REGEX in collection.parameters else meant_collection(name)
         if meant is not None:
             warnings.append(
-                f"the collection {name!r} is none that hooks fill, and has no include_regex: did "
-                f"you mean {meant!r}? Otherwise the training script has to fill it"
+                f"no hook fills the collection {name!r}, and it has no include_regex: did you mean "
+                f"{meant!r}? Otherwise the training script must fill it"
             )
     return warnings

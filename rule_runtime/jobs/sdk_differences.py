@@ -22,9 +22,9 @@ def other_place(job: PreparedJob) -> tuple[str, ...]:
     if own.rstrip("/") == job.output_path.rstrip("/"):
         return ()
     text = (
-        f"tensors go to {job.debug_output}, because s3_output_path={own!r} in hook_config counts "
-        f"before output_path={job.output_path!r}: leave it out to have them below that, else see "
-        "that a deployment watches this place"
+        f"tensors go to {job.debug_output}, because s3_output_path={own!r} in hook_config has "
+        f"priority over output_path={job.output_path!r}: remove it, or make sure that a deployment "
+        "watches this location"
     )
     return (text,)
 

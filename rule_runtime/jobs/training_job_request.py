@@ -82,7 +82,7 @@ def check_for_sagemaker(job: PreparedJob) -> None:
     for value in job.stop_tags().values():
         if not _TAG_VALUE.fullmatch(value):
             raise ValueError(
-                f"a job that asks for StopTraining has a tag, and a tag cannot hold {value!r}: "
+                f"a job with StopTraining has a tag, and a tag cannot contain {value!r}: "
                 "give an output_path of at most 150 letters, digits and _ . : / = + @ -"
             )
 

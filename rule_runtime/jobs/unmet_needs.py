@@ -66,7 +66,7 @@ class SavedCollections:
             or not SaveSteps.of_any_mode(self.hook, self.collections[each.name].parameters)
         ]
         if rule.collections and len(never) == len(rule.collections):
-            bounds = "no multiple of save_interval lies from start_step to before end_step"
+            bounds = "no multiple of save_interval is from start_step to before end_step"
             why = f"the hook saves {', '.join(never)} at no step ({bounds})"
             raise nothing_to_judge([rule.name], why)
         lacking = [f"the hook saves {name} at no step" for name in never]
@@ -100,8 +100,8 @@ class SavedCollections:
             if is_reported or wanted is None or (steps.interval or 0) <= wanted:
                 continue
             missing.append(
-                f"{need.name} saved every {steps.interval} steps in mode {mode.upper()}, where "
-                f"every {wanted} are asked for"
+                f"{need.name} saved every {steps.interval} steps in mode {mode.upper()}, but "
+                f"every {wanted} are needed"
             )
             break  # the modes differ rarely
         return missing
@@ -114,9 +114,9 @@ class SavedCollections:
         if not steps or any(each.is_any_of(first, end) for each in steps):
             return ""
         return (
-            f"the rule {rule.name} probably judges nothing: of steps from {first} to before "
-            f"{end:g}, which it judges only, the hook saves none; change its start_step and "
-            "end_step, or the save_interval of its collections_to_save"
+            f"the rule {rule.name} probably evaluates no step: the hook saves no step from "
+            f"{first} to before {end:g}, its range; change its start_step and end_step, or the "
+            "save_interval of its collections_to_save"
         )
 
     def _rarely_judged(self, rules: Sequence[RuleNeeds]) -> list[str]:
@@ -160,7 +160,7 @@ def is_true(value: str | None) -> bool:
 def nothing_to_judge(rules: Iterable[str], why: str) -> ValueError:
     """Return the error for rules without any saved data."""
     return ValueError(
-        f"{', '.join(rules)} would have nothing to judge, because {why}: leave the rules out, or "
+        f"{', '.join(rules)} cannot be evaluated, because {why}: remove the rules, or "
         "that setting of the hook"
     )
 
@@ -171,8 +171,8 @@ def _in_one_line(lacking: Mapping[str, str]) -> list[str]:
     for name, reason in lacking.items():
         rules.setdefault(reason, []).append(name)
     return [
-        f"the rule {names[0]} judges by less than it asks for: {reason}"
+        f"the rule {names[0]} lacks data that it needs: {reason}"
         if len(names) == 1
-        else f"the rules {', '.join(names)} judge by less than they ask for: {reason}"
+        else f"the rules {', '.join(names)} lack data that they need: {reason}"
         for reason, names in rules.items()
     ]

@@ -52,7 +52,9 @@ class RunRules:
             for name, rule in asked_rules(job.debug_rule_configurations)[0].items()
         }
         self.left_out = [
-            JobVerdict(name=name, status=RuleStatus.IN_PROGRESS, details=f"not judged here: {why}")
+            JobVerdict(
+                name=name, status=RuleStatus.IN_PROGRESS, details=f"not evaluated here: {why}"
+            )
             for name, why in tried.items()
             if isinstance(why, str)
         ]

@@ -108,12 +108,12 @@ def is_one_hot(values: npt.NDArray[Any]) -> bool:
 
 def _numbers(what: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{what} of type {array.dtype} are no classes")
+        raise ValueError(f"{what} of type {array.dtype} are not classes")
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
 def _classes(what: str, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     is_class = (values >= 0) & (values <= _LARGEST_CLASS) & (values == np.floor(values))
     if not is_class.all():
-        raise ValueError(f"{what} are no classes: {values[~is_class][0]:g} is among them")
+        raise ValueError(f"{what} are not classes: {values[~is_class][0]:g} is among them")
     return values.astype(np.int64)

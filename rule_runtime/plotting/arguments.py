@@ -26,7 +26,7 @@ def tensor_name(tensor: OneTensor) -> str:
     """
     name = tensor if isinstance(tensor, str) else getattr(tensor, "name", None)
     if not isinstance(name, str):
-        raise TypeError(f"{tensor!r} is no tensor; give its name, or trial.tensor(name)")
+        raise TypeError(f"{tensor!r} is not a tensor; give its name, or trial.tensor(name)")
     return name
 
 

@@ -122,7 +122,7 @@ def new_grid(ax: Axes | None, width: float, height: float) -> FigureBase:
     place = ax.get_subplotspec()
     if place is None:
         raise ValueError(
-            "ax must be made by subplots() or add_subplot(), for several pictures take its place"
+            "ax must be created by subplots() or add_subplot(), because several plots replace it"
         )
     figure: Any = ax.figure
     ax.remove()

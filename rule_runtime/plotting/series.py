@@ -119,8 +119,8 @@ def _scalars(table: TidyTable) -> npt.NDArray[np.bool_]:
     is_scalar: npt.NDArray[np.bool_] = table.columns["size"] == 1
     if not is_scalar.any() and len(table):
         raise ValueError(
-            f"none of {_few(table.tensor_names)} has one element, and so no value to draw; choose "
-            "a statistic"
+            f"no tensor of {_few(table.tensor_names)} has one element, so there is no "
+            "value to plot; choose a statistic"
         )
     return is_scalar
 

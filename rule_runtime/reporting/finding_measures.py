@@ -114,7 +114,7 @@ LOSS: Final = Measure("value", _of_rows(_value), agreement=Agreement.NONE)
 
 
 def _of_loss(judged: str, *, is_beside: bool = False) -> Measure:
-    note = f"The rule judges {judged}; the threshold is one of that, so none is drawn here."
+    note = f"The rule evaluates {judged}; its threshold does not apply to this curve."
     return replace(LOSS, note=note, is_beside=is_beside)
 
 

@@ -84,7 +84,7 @@ def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
         return None
     # Custom rules have unknown measures; the value of a one-element tensor still helps.
     same = _plot(history, evidence, replace(LOSS, agreement=Agreement.SAME))
-    note = f"The rule judges {evidence.measure.replace('_', ' ')}, which is another number."
+    note = f"The rule evaluates {evidence.measure.replace('_', ' ')}, which is not plotted."
     return same or _plot(history, evidence, replace(LOSS, note=note))
 
 

@@ -58,8 +58,8 @@ def update_ratios(history: RunHistory) -> HeatMap | None:
         note = "norms; exact for plain gradient descent, about a thousandth is usual"
         if not has_rate:
             note = (
-                "norms; times the learning rate it is the update of plain gradient descent, of "
-                "which about a thousandth is usual. Save the learning rate as a scalar to see it"
+                "norms; multiply by the learning rate for plain gradient descent: about a "
+                "thousandth is usual. Save the learning rate as a scalar to plot this"
             )
         return replace(data, what=what, note=note)
     if len(found) < 2:  # noqa: PLR2004 - a change is between two

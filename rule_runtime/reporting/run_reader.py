@@ -215,12 +215,12 @@ def _note(reading: RunReading, files: FilesOfRun, *, is_cut: bool) -> None:
     history = reading.history
     if files.is_cut:
         reading.notes.append(
-            f"there was no time to find all files: steps after {reading.last_step} are left out"
+            f"the search for files took too long: steps after {reading.last_step} are missing"
         )
     if reading.num_steps_read < reading.num_steps:
-        why = ", for there was no time for more" if is_cut else ""
+        why = ", because of the time limit" if is_cut else ""
         reading.notes.append(
-            f"{reading.num_steps_read} of {reading.num_steps} saved steps were looked at, evenly "
+            f"{reading.num_steps_read} of {reading.num_steps} saved steps were read, evenly "
             f"over the run and around findings{why}"
         )
     if len(files.by_worker) > 1:

@@ -134,5 +134,5 @@ class PredictionsReader:
         files = self._files[name][step]
         parts = [np.asarray(tensor.value(step, worker=file.worker)) for file in files]
         if any(part.dtype.kind not in "biuf" or part.ndim == 0 for part in parts):
-            raise ValueError(f"{name} are no numbers [rows, ...]")
+            raise ValueError(f"{name} are not numbers [rows, ...]")
         return np.concatenate(parts)

@@ -99,7 +99,7 @@ def _task_of(last: Predictions) -> Task:
     largest = int(max(labels.max(), predictions.max(), 0))
     if largest < _MAX_CLASSES and _are_whole(labels, largest) and _are_whole(predictions, largest):
         return Task(MULTICLASS, "labels and predictions are whole numbers", largest + 1)
-    return Task(REGRESSION, "labels or predictions are no classes")
+    return Task(REGRESSION, "labels or predictions are not classes")
 
 
 def _are_whole(values: npt.NDArray[Any], largest: int) -> bool:

@@ -49,7 +49,7 @@ class DeadRelu(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of dead units of the step with the threshold."""
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
             named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""

@@ -52,7 +52,7 @@ class DoubleActivation(Rule):
         Memory: `rows`: number of consecutive suspicious steps for each of at most 2,048 tensors.
         """
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(regex=_SIGNALS)
         if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
             missing = "neither inputs of losses nor of activations were saved"

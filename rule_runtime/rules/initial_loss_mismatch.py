@@ -68,7 +68,7 @@ class InitialLossMismatch(Rule):
             return NotApplicable(f"a step of mode {step.mode.name} has no training loss")
         seen = memory.get("seen", 0)
         if seen >= self.num_points:
-            return NotApplicable("only the first losses are judged")
+            return NotApplicable("only the first losses are evaluated")
         losses = [loss for loss in step.fact(Losses).losses if math.isfinite(loss.value)]
         if not losses or not len(step.tensors(collections=("gradients",))):
             raise Missing("no finite loss was saved, or no gradients with it")

@@ -80,7 +80,7 @@ class InputStatistics(Rule):
         Memory: `inputs` and `targets`: number of consecutive bad steps of each.
         """
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         targets = self._of_targets(step, memory.setdefault("targets", {}))
         if isinstance(targets, IssueFound):
             return targets

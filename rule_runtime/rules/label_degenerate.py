@@ -67,7 +67,7 @@ class LabelDegenerate(Rule):
             for each in labels:
                 if each.key in others or len(others) < MAX_SERIES:
                     others[each.key] = list(OtherLabels(*others.get(each.key, ())).plus(each))
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         for numbers in others.values():
             numbers[-1] = True
         if not labels:

@@ -58,7 +58,7 @@ class LearningRateTooHigh(Rule):
             if not value > _MAX_RATE_OF_TREES:
                 return Passed()
             return IssueFound(
-                f"{name}: is {value:g}, so each tree goes farther than to the minimum of the loss",
+                f"{name}: is {value:g}, so each tree overshoots the minimum of the loss",
                 measure="learning_rate",
                 value=value,
                 threshold=_MAX_RATE_OF_TREES,

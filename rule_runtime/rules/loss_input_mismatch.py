@@ -54,7 +54,7 @@ class LossInputMismatch(Rule):
         losses.
         """
         if step.mode.name in ("EVAL", "PREDICT"):
-            return NotApplicable(f"losses of mode {step.mode.name} are not judged")
+            return NotApplicable(f"losses of mode {step.mode.name} are not evaluated")
         losses = step.fact(Losses)
         if not losses.losses:
             raise missing_loss(step)

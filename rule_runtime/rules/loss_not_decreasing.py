@@ -60,7 +60,7 @@ class LossNotDecreasing(Rule):
         super().__post_init__()
         if not (self.collection_names or self.tensor_regex or self.use_losses_collection):
             raise ParameterError(
-                "LossNotDecreasing: no loss to judge; give collection_names or tensor_regex, "
+                "LossNotDecreasing: no loss to evaluate; give collection_names or tensor_regex, "
                 "or leave use_losses_collection True"
             )
 
@@ -85,7 +85,7 @@ class LossNotDecreasing(Rule):
         due = self._due(step, rows, memory) if mode in (step.mode.name, "GLOBAL") else {}
         if not due:
             reason = f"no comparison over {self.num_steps} steps is due in mode {mode}"
-            raise Missing(reason, "set mode to judge another one")
+            raise Missing(reason, "set mode to evaluate another one")
         at, (fall, change) = min(due.items(), key=lambda item: item[1])
         if fall >= self.diff_percent:
             return Passed()

@@ -47,7 +47,7 @@ class MissingActivation(Rule):
         Memory: `streak`: number of consecutive saved steps with such a pair.
         """
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         layers = step.fact(Layers)
         if not layers.linear:
             return NotEvaluated(layers.why_none_is_linear)

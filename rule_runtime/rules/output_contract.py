@@ -48,7 +48,7 @@ class OutputContract(Rule):
         broken.
         """
         if not is_training(step):
-            return NotApplicable(f"losses of mode {step.mode.name} are not judged")
+            return NotApplicable(f"losses of mode {step.mode.name} are not evaluated")
         losses = step.fact(Losses)
         listed = [(loss, (losses.rows, loss.row)) for loss in losses.losses] + losses.failed()
         if not listed:

@@ -56,7 +56,7 @@ class Overfit(Rule):
         Memory: The state of `validation_passes`, and the bad streak of each loss.
         """
         if step.step < self.start_step:
-            return NotEvaluated(f"steps before start_step {self.start_step} are not judged")
+            return NotEvaluated(f"steps before start_step {self.start_step} are not evaluated")
         passes = validation_passes(step, memory, self.tensor_regex)
         if not passes:
             return NotApplicable("no validation pass ended at this step")

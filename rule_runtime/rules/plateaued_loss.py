@@ -58,7 +58,7 @@ class PlateauedLoss(CurveRule):
         num_steps, unrelated = learning_steps(step, memory), unrelated_outputs(step, memory)
         outcome = super().check(step, memory)
         if num_steps < self.num_steps:
-            raise Missing(f"the loss is judged after {self.num_steps} steps and a warm-up")
+            raise Missing(f"the loss is evaluated after {self.num_steps} steps and a warm-up")
         if isinstance(outcome, IssueFound):
             return outcome
         history = self._history(memory)

@@ -89,12 +89,12 @@ class PoorWeightInitialization(Rule):
         Memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
         """
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         if memory.get("num_judged", 0) >= self.steps:
-            return NotApplicable(f"only the first {self.steps} saved training steps are judged")
+            return NotApplicable(f"only the first {self.steps} saved training steps are evaluated")
         judged = [c for c in self.conditions if c not in _AT_START or step.mode_step == 0]
         if not judged:
-            return NotApplicable("weights are judged at step 0 only")
+            return NotApplicable("weights are evaluated only at step 0")
         order = sorted(judged, key=_CONDITIONS.index)
         answers = [self._judge(condition, step, memory) for condition in order]
         signs = [answer for answer in answers if not isinstance(answer, Missing)]

@@ -92,7 +92,7 @@ class SaturatedActivation(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of saturated units of the step with the threshold."""
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         of_layers, limit = self._of_layers(step), self.threshold_slope
         if not limit or step.mode_step or isinstance(of_layers, IssueFound):
             return of_layers

@@ -56,7 +56,7 @@ class UnchangedTensor(SelectedTensorsRule):
         Memory: `rows`: previous step and streak of at most 2,048 tensors.
         """
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = with_numbers(self.judged_tensors(step))
         known = RowMemory(memory, rows.pairs)
         # Fingerprint 0 is not stored, so step n has n + 1.

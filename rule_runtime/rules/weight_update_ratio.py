@@ -51,7 +51,7 @@ class WeightUpdateRatio(Rule):
         Memory: `mode`: the evaluated mode; `saved`: steps with weights, in the mode and globally.
         """
         if not is_training(step) or step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(collections=("weights",))
         if not len(rows):
             raise Missing("no weight was saved")

@@ -56,7 +56,7 @@ class WorseThanGuessing(Rule):
         20, `streaks`, and `targets` of the latest steps.
         """
         if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         at_row = training_losses(step, rows, means)

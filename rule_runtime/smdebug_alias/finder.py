@@ -41,7 +41,7 @@ class AliasFinder(MetaPathFinder):
         if missing:
             raise ImportError(missing, name=fullname)
         raise ModuleNotFoundError(
-            f"Stepwatch stands in for smdebug here, and has no {fullname}{_why(fullname)}",
+            f"Stepwatch replaces smdebug here, and has no {fullname}{_why(fullname)}",
             name=fullname,
         )
 
@@ -110,7 +110,7 @@ def _can_be_imported(name: str) -> bool:
 
 def _why(fullname: str) -> str:
     if fullname.startswith("smdebug.profiler"):
-        return ": profiling is no part of it"
+        return ": it does not include profiling"
     parent, _, name = fullname.rpartition(".")
     siblings = [other for other in MODULES if other.rpartition(".")[0] == parent]
     return f" beside {', '.join(sorted(siblings))}" if name and siblings else ""

@@ -26,6 +26,6 @@ def as_mode(mode: Mode) -> ModeKeys:
     found = ModeKeys.__members__.get(mode.upper()) if isinstance(mode, str) else None
     if found is None:
         raise TypeError(
-            f"{mode!r} is no mode; give one of modes.{', '.join(ModeKeys.__members__)} or its name"
+            f"{mode!r} is not a mode; give modes.{', '.join(ModeKeys.__members__)} or its name"
         )
     return found

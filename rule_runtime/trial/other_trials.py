@@ -47,7 +47,7 @@ def open_other_trial(root: str, *, beside: str) -> OtherTrial:
     except ValueError as error:
         raise OtherTrialError(f"other trial {text!r}: {error}") from error
     if store.uri == beside:
-        raise OtherTrialError(f"other trial {text!r} is the judged trial itself")
+        raise OtherTrialError(f"other trial {text!r} is the evaluated trial itself")
     folder = _folder_of_jobs(beside)[0]
     if folder is None or not store.uri.startswith(folder):
         raise OtherTrialError(

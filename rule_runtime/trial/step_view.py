@@ -241,7 +241,7 @@ class StepView:
             StorageError: If the storage fails, except for a missing object.
         """
         if not 0 <= number < self.step:
-            raise ValueError(f"step {number} is no step before step {self.step}")
+            raise ValueError(f"step {number} is not before step {self.step}")
         recent, store = self._reader.recent, self._reader.store
         wanted = {key: recent.get(key) for key in (index_key(number, w) for w in self.workers)}
         unknown = [key for key, file in wanted.items() if file is None]

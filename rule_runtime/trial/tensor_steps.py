@@ -27,7 +27,7 @@ __all__ = ["StepState", "TensorGroup", "TensorSteps", "check_step"]
 def check_step(step: object) -> None:
     """Refuse a step that is not a number."""
     if not isinstance(step, (int, Real)):  # most are int: a fast check
-        raise TypeError(f"{step!r} is no step; give a whole number")
+        raise TypeError(f"{step!r} is not a step; give a whole number")
 
 
 class StepState(Enum):

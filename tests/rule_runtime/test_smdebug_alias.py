@@ -161,7 +161,7 @@ def test_the_version_compares_as_the_originals() -> None:
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("import smdebug.profiler.utils", "has no smdebug.profiler: profiling is no part of it"),
+        ("import smdebug.profiler.utils", "has no smdebug.profiler: it does not include profiling"),
         ("import smdebug.rules.ruel", "has no smdebug.rules.ruel beside smdebug.rules.action"),
         ("from smdebug.rules import Ruel", "cannot import name 'Ruel'"),
         ("from smdebug.core.locations import TensorLocation", "internal part of the original"),

@@ -55,8 +55,8 @@ def test_packs_and_names_of_the_callers_own(run: Path) -> None:
         (["NonFinit"], "did you mean 'NonFinite'"),
         ([], "rules is empty"),
         ([HighLoss(), HighLoss(bound=2.0)], "the same name .*a dict of names and rules"),
-        ([HighLoss], r"is no rule; write HighLoss\(\)"),
-        ([3], "3 is no rule"),
+        ([HighLoss], r"is not a rule; write HighLoss\(\)"),
+        ([3], "3 is not a rule"),
     ],
 )
 def test_mistakes_are_named(run: Path, rules: Any, error: str) -> None:

@@ -302,7 +302,7 @@ def test_a_file_of_rules_is_told_with_its_rules_and_not_run(
         "class Odd(Base): ...\nclass Even(rule_runtime.Rule): ...\nclass Both(Odd, Even): ...\n"
         "class Other: ...\n"
     )
-    form = f"say which rule of the file is meant, {file}:CLASS"
+    form = f"name the rule in the file, {file}:CLASS"
     for rule in (f"{file}", f"{file}:threshold=3"):
         status, output = run(trial, "--rule", rule)
         assert status == 2

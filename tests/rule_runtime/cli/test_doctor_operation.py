@@ -99,7 +99,7 @@ def test_which_findings_stop_jobs(stack: Stack) -> None:
     assert told == "findings of these rules stop a job that opted in: NonFinite, Flat"
     assert stack.stops(**{policy: "all"}) == "a finding of any rule stops any training job"
     observed = environment.STOP_OBSERVED_RULES
-    assert stack.stops(**{observed: "Flat"}) == "a finding of any rule but Flat stops a job"
+    assert stack.stops(**{observed: "Flat"}) == "a finding of any rule except Flat stops a job"
     told = stack.stops(**{rules: "NonFinite,Flat", observed: "Flat"})
     assert told == "findings of these rules stop a job: NonFinite"
 
@@ -112,7 +112,7 @@ def test_what_waits_for_somebody_is_a_problem(stack: Stack) -> None:
 
 
 def test_who_would_not_hear_of_anything(stack: Stack) -> None:
-    assert stack.found()["mails"] == ("note", "nobody receives findings and alarms")
+    assert stack.found()["mails"] == ("note", "no subscriber receives findings and alarms")
     sns: Any = boto3.client("sns")
     with Stubber(sns) as stubber:  # moto confirms mails by itself
         pending = {"SubscriptionArn": "PendingConfirmation", "Endpoint": "ops@example.org"}

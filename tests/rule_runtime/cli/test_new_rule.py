@@ -48,7 +48,7 @@ def test_the_rule_is_short_and_finds_a_norm_above_its_bound(folder: Path) -> Non
     assert "b.weight: norm 1e+03 > 100.0 (worker_0, TRAIN)" in output
     status, output = invoke("evaluate", "run", "--rule", "weight_norm")
     assert status == 2
-    assert "no rule 'weight_norm', but weight_norm.py: say which rule of the file" in output
+    assert "no rule 'weight_norm', but weight_norm.py: name the rule in the file" in output
     named = "weight_norm.py:WeightNorm:bound=2000"
     assert invoke("evaluate", "run", "--rule", named)[0] == 0
 
@@ -92,9 +92,12 @@ class TestContractOfTheWrittenRule(RuleContract):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("weight-norm 2", "'weight-norm 2' is no name of a Python module, such as weight_norm; "),
-        ("2nd", "is no name of a Python module"),
-        ("class", "is no name of a Python module"),
+        (
+            "weight-norm 2",
+            "'weight-norm 2' is not a valid Python module name, such as weight_norm; ",
+        ),
+        ("2nd", "is not a valid Python module name"),
+        ("class", "is not a valid Python module name"),
         ("random", "random is the name of an installed module; try random_rule"),
         ("numpy", "numpy is the name of an installed module; try numpy_rule"),
         ("NonFinite", "NonFinite is a built-in rule; `stepwatch rules explain NonFinite`"),

@@ -118,10 +118,10 @@ class TestARunThatSaysItsRules:
         self.ask(run, theirs)
         status, told = invoke("evaluate", run)
         assert status == 2
-        assert "Theirs: not judged here: s3://bucket/x.py is a file of its own" in told
+        assert "Theirs: not evaluated here: s3://bucket/x.py is a file of its own" in told
         assert "say --rule or --pack" in told
         mine = {"RuleConfigurationName": "Mine", "RuleParameters": {"rule_to_invoke": "NonFinite"}}
         self.ask(run, theirs, mine)
         _, told = invoke("evaluate", run)
-        assert "Theirs: not judged here" in told
+        assert "Theirs: not evaluated here" in told
         assert "Mine" in told

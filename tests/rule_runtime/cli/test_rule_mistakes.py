@@ -89,7 +89,7 @@ MISTAKES_OF_CHECK = {
     ),
     "memory of the wrong kind": (
         "        memory['step'] = step\n        return Passed()\n",
-        ("put into memory what cannot be kept", "not a StepView", "line 6: def check("),
+        ("put a value into memory that cannot be stored", "not a StepView", "line 6: def check("),
     ),
     "ends the process": ("        exit(0)\n", ("SystemExit: 0", "line 7: exit(0)")),
 }
@@ -181,7 +181,7 @@ MISTAKES_OF_FILE = {
     "no class": ("x = 1\n", ("my_rule.py: there is no rule 'MyRule'; write `class MyRule(",)),
     "no rule": (
         "class MyRule:\n    pass\n",
-        ("MyRule is no rule; write `class MyRule(stepwatch.Rule):`", "line 1: class MyRule:"),
+        ("MyRule is not a rule; write `class MyRule(stepwatch.Rule):`", "line 1: class MyRule:"),
     ),
 }
 
@@ -244,7 +244,7 @@ def test_a_missing_import(run: Path, tmp_path: Path) -> None:
 
 def test_a_parameter_without_a_type(run: Path, tmp_path: Path) -> None:
     output = shown(run, tmp_path, f"{HEAD}    bound = 5.0\n{PASSES}", ":bound=3")
-    assert "MyRule.bound is no parameter, for it has no type; write `bound: float" in output
+    assert "MyRule.bound is no parameter without a type; write `bound: float" in output
     assert "(my_rule.py, line 6: bound = 5.0)" in output
 
 

@@ -126,13 +126,13 @@ def test_a_run_that_lies_in_the_folder_itself_is_found_by_it(tmp_path: Path) -> 
     assert output.startswith("mnist-7: InProgress, Training\n")
     status, output = invoke("status", tmp_path / "runs" / "mnist-8")
     assert status == 2
-    assert "nothing is known of mnist-8" in output
+    assert "the job mnist-8 is unknown" in output
 
 
 def test_a_mistyped_job_is_told(root: LocalStore, tmp_path: Path) -> None:
     status, output = invoke("status", "mnist-8", "--output-path", tmp_path)
     assert status == 2
-    assert "nothing is known of mnist-8" in output
+    assert "the job mnist-8 is unknown" in output
 
 
 def test_a_folder_without_a_run_is_told_as_such(
@@ -145,7 +145,7 @@ def test_a_folder_without_a_run_is_told_as_such(
     (tmp_path / "empty").mkdir()
     status, output = invoke("status", "empty")
     assert status == 2
-    assert output.startswith("stepwatch: the folder empty holds no job.json, nor does its debug-")
+    assert output.startswith("stepwatch: neither the folder empty nor its debug-")
     _, output = invoke("status", "no-folder")
     assert "the folder" not in output
 

@@ -187,7 +187,7 @@ def test_of_what_is_no_rule_it_says_what_it_is() -> None:
     for name in ("CreateXgboostReport", "create_xgboost_report"):
         status, output = invoke("rules", "explain", name)
         assert status == 2
-        assert "is no rule but a report" in output
+        assert "is not a rule but a report" in output
         assert "Trial.create_xgboost_report(out_dir)" in output
     status, output = invoke("rules", "explain", "zzz")
     assert status == 2

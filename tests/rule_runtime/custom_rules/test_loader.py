@@ -203,7 +203,7 @@ class TestFiles:
         with pytest.raises(CustomRuleError, match="the rule Half lacks the method invoke_at_step"):
             load(path, "Half")
         for name in ("NOT_A_CLASS", "NoRule"):
-            with pytest.raises(CustomRuleError, match=f"{name} is no rule; write `class {name}"):
+            with pytest.raises(CustomRuleError, match=f"{name} is not a rule; write `class {name}"):
                 load(path, name)
 
     def test_a_file_is_run_once_until_it_is_changed(self, write: Callable[..., Path]) -> None:
@@ -273,7 +273,7 @@ class TestParameters:
         if told is None:  # the class itself reads its actions, when it is made
             run = TrialBuilder(MemoryStore())
             run.step(0, {"w": [1.0]})
-            assert "are no JSON" in run.evaluate(load(path, **parameters)).counts.failure
+            assert "are not JSON" in run.evaluate(load(path, **parameters)).counts.failure
         else:
             with pytest.raises(ParameterError, match=told):
                 load(path, **parameters)

@@ -207,7 +207,7 @@ class TestActions:
         assert Actions(text, rule_name="R").actions == []
 
     def test_what_is_no_json_is_told(self) -> None:
-        with pytest.raises(ValueError, match="rule Above: the actions 'stop!' are no JSON"):
+        with pytest.raises(ValueError, match="rule Above: the actions 'stop!' are not JSON"):
             Above(trial_of(), action_str="stop!")
 
 

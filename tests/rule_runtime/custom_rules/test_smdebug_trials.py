@@ -62,7 +62,7 @@ class TestTheTrialOfTheRule:
         )
         state = judged(jobs, rule, [])
         assert state.counts.not_evaluated == len(STEPS)
-        assert state.counts.last_reason == "the rule asks for a step that has not come yet"
+        assert state.counts.last_reason == "the rule requests a step that does not exist yet"
 
     def test_knows_modes_and_collections(self, tmp_path: Path) -> None:
         run = TrialBuilder(LocalStore(tmp_path / "run"))

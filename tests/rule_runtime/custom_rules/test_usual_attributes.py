@@ -108,7 +108,7 @@ def test_usual_attributes_do_no_harm(
         assert [one.failure for one in evaluations] == [""] * 4
         memories.append(evaluations[-1].memory)
         if num_processes == 1:
-            told = [text for text in caplog.messages if "is what __init__ makes" in text]
+            told = [text for text in caplog.messages if "is created by __init__" in text]
             assert len(told) == (kind in ("a lock", "a file", "an object", "a large array"))
     assert memories[0] == memories[1]
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_kept_must_stay_as_it_was_made(
     rules = [rule_of(tmp_path, *body) for _ in range(num_processes)]
     failures = [one.failure for one in judged(rules, run)]
     assert failures[0] == ""
-    assert "the attribute 'a' cannot be kept" in failures[1]
+    assert "the attribute 'a' cannot be stored" in failures[1]
     assert failures[1:] == failures[1:2] * 3
 
 
@@ -130,5 +130,5 @@ def test_what_a_dataclass_does_not_declare_is_not_lost_in_silence(
 ) -> None:
     rule = rule_of(tmp_path, "None", "self.a = Open(step); self.a.more = step", "True")
     (first, *_) = judged([rule], run)
-    assert "the attribute 'a' cannot be kept" in first.failure
+    assert "the attribute 'a' cannot be stored" in first.failure
     assert "Open" in first.failure

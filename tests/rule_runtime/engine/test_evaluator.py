@@ -96,7 +96,7 @@ def test_what_json_cannot_hold_is_a_failure(key: Any, value: object) -> None:
     evaluation = evaluation_of(lambda memory: memory.update({key: value}))
     outcome = evaluation.feed(one_step())
     assert isinstance(outcome, Failed)
-    assert "cannot be kept" in outcome.reason
+    assert "cannot be stored" in outcome.reason
     assert evaluation.memory == {}
 
 
@@ -203,9 +203,9 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     assert state.evidence is not None
     assert (state.evidence.first_step, state.evidence.last_step) == (3, 4)
     assert (state.counts.evaluated, state.counts.not_applicable) == (2, 8)
-    assert state.counts.last_reason == "the rule judges only steps from 3 to before 5"
+    assert state.counts.last_reason == "the rule evaluates only steps from 3 to before 5"
     late = trial.evaluate(registry.create_rule("ExplodingTensor", {"start_step": "500"}))
-    assert late.counts.last_reason == "the rule judges only steps from 500 on"
+    assert late.counts.last_reason == "the rule evaluates only steps from 500 on"
     assert trial.evaluate(registry.create_rule("ExplodingTensor", {"end_step": "None"})) == (
         trial.evaluate(ExplodingTensor())
     )

@@ -116,8 +116,11 @@ def test_an_exception_ends_the_evaluation_with_the_line() -> None:
     [
         ("numpy", "ValueError: operands could not be broadcast together"),
         ("exit", "SystemExit: 3 (test_failures.py, line "),
-        ("memory", "Broken.check put into memory what cannot be kept: a memory holds"),
-        ("deep", "Broken.check put into memory what cannot be kept: maximum recursion depth"),
+        ("memory", "Broken.check put a value into memory that cannot be stored: a memory holds"),
+        (
+            "deep",
+            "Broken.check put a value into memory that cannot be stored: maximum recursion depth",
+        ),
         ("answer", "Broken.check returned 'fine', but must return Passed(), IssueFound("),
     ],
 )

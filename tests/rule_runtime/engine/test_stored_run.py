@@ -205,7 +205,7 @@ def test_progress_is_reported_step_by_step() -> None:
         on_judged=reported.append,
     )
     assert totals == [300]
-    assert reported[:2] == ["1 of the steps judged", "2 of the steps judged"]
+    assert reported[:2] == ["1 of the steps evaluated", "2 of the steps evaluated"]
     assert len(reported) == 300
 
 

@@ -98,7 +98,7 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
         first, second = trial.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))
         assert isinstance(first, NotEvaluated)
         assert message in first.reason
-        assert second == NotApplicable("weights are judged at step 0 only")
+        assert second == NotApplicable("weights are evaluated only at step 0")
 
 
 @pytest.mark.parametrize(

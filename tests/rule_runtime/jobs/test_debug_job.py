@@ -167,7 +167,7 @@ class TestSummary:
     def test_a_job_without_a_hook_has_none(self, tmp_path: Path) -> None:
         job = prepare(job_name="mnist-7", output_path=tmp_path, hook_config=False).job()
         assert job.rule_job_summary() == []
-        with pytest.raises(ValueError, match="nothing is known of mnist-7"):
+        with pytest.raises(ValueError, match="the job mnist-7 is unknown"):
             job.wait_for_rules()
 
     def test_deployed_rules_are_those_of_a_job_that_names_none(self, account: Account) -> None:

@@ -299,7 +299,7 @@ class TestCustomRules:
 
     def test_a_file_that_does_not_exist(self, tmp_path: Path) -> None:
         rule = Rule.custom("Quiet", source="nowhere.py", rule_to_invoke="Quiet")
-        with pytest.raises(ValueError, match=r"'Quiet': source='nowhere.py' is no file"):
+        with pytest.raises(ValueError, match=r"'Quiet': source='nowhere.py' is not a local file"):
             in_folder(tmp_path, rules=[rule])
 
 

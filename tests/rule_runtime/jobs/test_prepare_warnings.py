@@ -97,14 +97,14 @@ class TestWhoSaysWhatIsSaved:
     def losses_of(self, folder: Path, *rules: Rule, **hook: Any) -> str:
         hook_config = DebuggerHookConfig(**hook) if hook else None
         warnings = in_folder(folder, rules=rules, hook_config=hook_config).warnings
-        (warning,) = (each for each in warnings if "less than" in each)
+        (warning,) = (each for each in warnings if "lacks data" in each)
         return warning
 
     def test_the_configuration_of_another_rule(self, tmp_path: Path) -> None:
         told = self.losses_of(tmp_path, LOSSES, OVERFIT, hook_parameters={"save_interval": 50})
-        assert "the rule Overfit judges by less than it asks for" in told
+        assert "the rule Overfit lacks data that it needs" in told
         assert "LossNotDecreasing has losses saved every 500 steps in mode TRAIN" in told
-        assert "where every 100 are asked for" in told
+        assert "but every 100 are needed" in told
         assert "collections_to_save" in told
         assert "hook" not in told
 

@@ -139,9 +139,7 @@ class TestWhatTheUserSays:
         assert caplog.messages == [warning, of_validation]
         assert "Overfit" in warning
         assert "one of 1000 steps of mode EVAL" in of_validation
-        assert (
-            "losses saved every 1000 steps in mode TRAIN, where every 100 are asked for" in warning
-        )
+        assert "losses saved every 1000 steps in mode TRAIN, but every 100 are needed" in warning
 
     def test_more_than_a_rule_needs_is_no_loss(self, tmp_path: Path) -> None:
         said = CollectionConfig("losses", {"save_interval": 1})
@@ -179,7 +177,7 @@ class TestWhatTheUserSays:
     def test_a_rule_for_which_nothing_is_saved_is_refused(
         self, tmp_path: Path, hook: dict[str, Any]
     ) -> None:
-        with pytest.raises(ValueError, match=r"Overfit would have nothing to judge.*leave"):
+        with pytest.raises(ValueError, match=r"Overfit cannot be evaluated.*remove"):
             in_folder(tmp_path, OVERFIT, **hook)
         assert not list(tmp_path.iterdir())
 
@@ -194,8 +192,8 @@ class TestWhatTheUserSays:
         bounds = {"start_step": 100, "end_step": 200}
         rule = Rule.sagemaker(rule_configs.vanishing_gradient(), rule_parameters=bounds)
         (warning,) = in_folder(tmp_path, rule).warnings
-        assert "VanishingGradient probably judges nothing" in warning
-        assert "steps from 100 to before 200" in warning
+        assert "VanishingGradient probably evaluates no step" in warning
+        assert "step from 100 to before 200" in warning
         often = [CollectionConfig("gradients", {"save_interval": 60})]
         rule = Rule.sagemaker(
             rule_configs.vanishing_gradient(), rule_parameters=bounds, collections_to_save=often

@@ -54,7 +54,7 @@ def test_every_picture_has_a_title_and_a_place(name: str, cnn: Trial, binary: Tr
 
 def test_several_pictures_need_axes_of_a_grid(binary: Trial) -> None:
     axes = Figure().add_axes((0.1, 0.1, 0.5, 0.5))
-    with pytest.raises(ValueError, match=r"ax must be made by subplots\(\)"):
+    with pytest.raises(ValueError, match=r"ax must be created by subplots\(\)"):
         binary.plot_metrics(ax=axes)
 
 
@@ -77,9 +77,9 @@ def test_tensors_are_taken_as_their_names_are(cnn: Trial) -> None:
         ]
         np.testing.assert_array_equal(*images)
     for wrong in (3, [weight, None]):
-        with pytest.raises(TypeError, match=r"is no tensor; give its name, or trial\.tensor"):
+        with pytest.raises(TypeError, match=r"is not a tensor; give its name, or trial\.tensor"):
             cnn.plot(wrong)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="is no tensor"):
+        with pytest.raises(TypeError, match="is not a tensor"):
             cnn.plot_kernels(wrong)  # type: ignore[arg-type]
 
 

@@ -180,7 +180,7 @@ def test_what_cannot_be_drawn_is_refused_with_what_can() -> None:
         trial.plot(regex="bias")
     with pytest.raises(ValueError, match="no statistic 'median'; valid are value"):
         trial.plot("weight", statistic="median")
-    with pytest.raises(ValueError, match="none of weight has one element"):
+    with pytest.raises(ValueError, match="no tensor of weight has one element"):
         trial.plot("weight", statistic="value")
     with pytest.raises(TensorUnavailable, match="nothing"):
         trial.plot("nothing")

@@ -161,7 +161,7 @@ def test_a_measure_of_a_rule_of_ones_own_is_drawn_where_it_is_the_value() -> Non
     plot = plot_of(store, other)
     assert plot is not None
     assert plot.threshold is None
-    assert "The rule judges my number, which is another number." in plot.caption
+    assert "The rule evaluates my number, which is not plotted." in plot.caption
     assert plot_of(store, Evidence(**{**found.to_json(), "tensor": "w"})) is None
 
 

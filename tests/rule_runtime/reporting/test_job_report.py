@@ -215,7 +215,7 @@ def test_reading_ends_when_time_is_over_with_steps_of_the_whole_run() -> None:
     steps = sorted(reading.history.norms.entries)
     assert (steps[0], steps[-1]) == (0, 999)
     assert np.diff(steps).max() < 30
-    assert "there was no time for more" in reading.notes[0]
+    assert "because of the time limit" in reading.notes[0]
     assert read_run(store, limits=ReadLimits(bytes=1)).num_steps_read == 64
 
 

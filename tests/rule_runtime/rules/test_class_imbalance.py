@@ -151,7 +151,7 @@ def test_no_more_than_4_pairs_and_1024_classes_are_counted() -> None:
 
 def test_what_are_no_classes_is_not_evaluated() -> None:
     for tensors, reason in (
-        ({"labels": [0.5] * 600}, "labels: labels are no classes: 0.5 is among them"),
+        ({"labels": [0.5] * 600}, "labels: labels are not classes: 0.5 is among them"),
         ({"labels": [-1] * 600}, "labels: there is no label"),
         ({"weights": [1]}, "no labels were saved, tensors named as .*labels"),
         (

@@ -113,7 +113,7 @@ def test_a_run_too_short_for_a_comparison_ends_as_error_with_the_reason() -> Non
     state = trial_of([1.0, 1.0, 1.0], interval=4).evaluate(LossNotDecreasing())
     assert state.status is RuleStatus.ERROR
     assert state.reason == (
-        "no comparison over 10 steps is due in mode TRAIN: set mode to judge another one"
+        "no comparison over 10 steps is due in mode TRAIN: set mode to evaluate another one"
     )
 
 
@@ -210,7 +210,7 @@ def test_other_losses_may_be_named() -> None:
         ({"num_steps": "2.5"}, "num_steps is '2.5', but must be a whole number"),
         ({"mode": "TRAINING"}, "must be one of EVAL, TRAIN, PREDICT, GLOBAL, or none"),
         ({"num_step": "3"}, "takes no parameter 'num_step'; did you mean 'num_steps'?"),
-        ({"use_losses_collection": "False"}, "no loss to judge"),
+        ({"use_losses_collection": "False"}, "no loss to evaluate"),
     ],
 )
 def test_wrong_parameters_are_refused(parameters: dict[str, str], message: str) -> None:

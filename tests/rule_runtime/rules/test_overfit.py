@@ -136,7 +136,7 @@ def test_steps_before_start_step_are_not_looked_at() -> None:
     outcomes = phases(Overfit(start_step=3), t(1), e(9), t(1), t(2), e(2), t(1))
     assert kinds(outcomes) == "-----P"
     assert isinstance(outcomes[0], NotEvaluated)
-    assert outcomes[0].reason == "steps before start_step 3 are not judged"
+    assert outcomes[0].reason == "steps before start_step 3 are not evaluated"
 
 
 def test_an_evaluation_before_training_is_no_phase() -> None:

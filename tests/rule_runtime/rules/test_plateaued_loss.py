@@ -77,7 +77,7 @@ def test_a_run_that_is_too_short_is_not_judged() -> None:
     message = "only {} of the 20 losses needed were saved so far"
     for step, count in ((0, 1), (5, 2), (90, 19)):
         assert outcomes[step] == NotEvaluated(message.format(count))
-    assert outcomes[-1] == NotEvaluated("the loss is judged after 150 steps and a warm-up")
+    assert outcomes[-1] == NotEvaluated("the loss is evaluated after 150 steps and a warm-up")
 
 
 def test_parameters_may_be_strings() -> None:

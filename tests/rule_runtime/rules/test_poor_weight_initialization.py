@@ -184,8 +184,8 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
     kinds = [type(outcome) for outcome in trial.outcomes(rule)]
     assert kinds == [Passed, NotApplicable, Passed, NotApplicable, Passed] + [NotApplicable] * 3
     found = trial.outcomes(rule)
-    assert found[1] == NotApplicable("steps of mode EVAL are not judged")
-    assert found[6] == NotApplicable("only the first 3 saved training steps are judged")
+    assert found[1] == NotApplicable("steps of mode EVAL are not evaluated")
+    assert found[6] == NotApplicable("only the first 3 saved training steps are evaluated")
 
 
 def test_what_is_missing_is_told() -> None:

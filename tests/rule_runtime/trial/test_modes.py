@@ -73,7 +73,7 @@ def test_a_mode_may_be_named(query: str) -> None:
 @pytest.mark.parametrize("query", QUERIES)
 def test_what_is_no_mode_is_refused_with_what_is(query: str) -> None:
     for wrong in ("x", 1, None):
-        with pytest.raises(TypeError, match=r"no mode.*TRAIN, EVAL, PREDICT, GLOBAL") as raised:
+        with pytest.raises(TypeError, match=r"not a mode.*TRAIN, EVAL, PREDICT, GLOBAL") as raised:
             QUERIES[query](two_modes(), wrong)
         assert repr(wrong) in str(raised.value)
 
@@ -97,5 +97,5 @@ def test_a_step_that_is_no_number_is_refused(step: Any) -> None:
     ]
     for query in queries:
         assert query(np.int64(2)) is not None
-        with pytest.raises(TypeError, match=f"{step!r} is no step; give a whole number"):
+        with pytest.raises(TypeError, match=f"{step!r} is not a step; give a whole number"):
             query(step)

@@ -61,7 +61,7 @@ def test_names_with_spaces_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("one", "is the judged trial itself"),
+        ("one", "is the evaluated trial itself"),
         ("gone", "no step is stored at file:"),
         ("{folder}/elsewhere/other/debug-output", "may not be read; give the name of a job"),
         ("{folder}/jobs/../elsewhere/other/debug-output", "may not be read"),

@@ -260,7 +260,7 @@ def test_an_earlier_step_costs_a_read_for_each_worker() -> None:
     assert store.read == []  # it was looked at last
     assert view.earlier(4) is None
     for number in (9, 10, -1):
-        with pytest.raises(ValueError, match=f"step {number} is no step before step 9"):
+        with pytest.raises(ValueError, match=f"step {number} is not before step 9"):
             view.earlier(number)
 
 
