@@ -29,6 +29,7 @@ class Watched:
     """Something that is called, and who listens to its calls."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()  # several threads may train
         self._listeners: tuple[Listening, ...] = ()
 
     def listen(self, method: Callable[..., None], *, is_before_call: bool = False) -> Listening:
@@ -39,18 +40,20 @@ class Watched:
             is_before_call: Whether it is called before the function, with None for the result.
         """
         listening = Listening(self, method, is_before_call=is_before_call)
-        is_first = not self._listeners
-        self._listeners = (*self._listeners, listening)
-        if is_first:
-            self._wrap()
+        with self._lock:
+            is_first = not self._listeners
+            self._listeners = (*self._listeners, listening)
+            if is_first:
+                self._wrap()
         return listening
 
     def forget(self, listening: Listening) -> None:
         """Stop calling a listener; without any, restore what was wrapped."""
-        before = self._listeners
-        self._listeners = tuple(other for other in before if other is not listening)
-        if before and not self._listeners:
-            self._unwrap()
+        with self._lock:
+            before = self._listeners
+            self._listeners = tuple(other for other in before if other is not listening)
+            if before and not self._listeners:
+                self._unwrap()
 
     def _wrap(self) -> None:
         """Begin to report calls."""

@@ -23,9 +23,8 @@ few after a complete step, many in an incomplete one. A gradient scaler counts t
 """
 
 
-@dataclass
-class _Newest:
-    """The model that was called last, among all hooks."""
+class _Newest(threading.local):
+    """The model that was called last in a thread, among all hooks."""
 
     model: ReferenceType[nn.Module] | None = None
 

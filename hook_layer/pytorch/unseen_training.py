@@ -12,7 +12,7 @@ from torch import nn
 
 from hook_layer.autopatch.uncaptured import say_why
 from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.calls import OptimizerCall, tensors_in
+from hook_layer.pytorch.calls import STEP_ENDED, tensors_in
 from hook_layer.pytorch.model_search import MadeOptimizers, has_graphs
 from hook_layer.pytorch.watched_functions import BACKWARD
 
