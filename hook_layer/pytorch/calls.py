@@ -179,7 +179,7 @@ class WatchedSteps:
             What can be removed, as torch's own handles can.
         """
         call = OptimizerCall(self, method)
-        skip_compilation(OptimizerCall.__call__, WatchedSteps.__call__)
+        skip_compilation(WatchedSteps.__call__)
         with self._lock:
             self._calls = (*self._calls, call)
             if self._handle is None:
@@ -198,7 +198,7 @@ class WatchedSteps:
     def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Do what torch wants of a step hook; it changes nothing."""
         for call in self._calls:
-            call(optimizer, args, kwargs)
+            call.run(optimizer, args, kwargs)
 
 
 class OptimizerCall:
@@ -214,7 +214,7 @@ class OptimizerCall:
     def __init__(self, steps: WatchedSteps, callback: Callable[[Optimizer, bool], None]) -> None:
         self._steps = steps
         self._callback = WeakMethod(callback)
-        self._run = uncompiled(self._call)
+        self.run = uncompiled(self._run)
 
     @property
     def is_dead(self) -> bool:
