@@ -98,7 +98,7 @@ def class_imbalance() -> dict[str, Any]:
 
 
 def confusion() -> dict[str, Any]:
-    """Return the configuration of Confusion: classes that are taken for others."""
+    """Return the configuration of Confusion: classes that are mistaken for others."""
     return _rule("Confusion")
 
 

@@ -37,7 +37,7 @@ class Counts(JsonRecord):
     """Counts of the steps of a run.
 
     Attributes:
-        evaluated: Steps that the rule judged.
+        evaluated: Steps that the rule evaluated.
         not_evaluated: Steps that it could not evaluate.
         not_applicable: Steps that it does not evaluate, such as those of another mode.
         last_reason: Why the last step was not evaluated; if all were, why the last one was not

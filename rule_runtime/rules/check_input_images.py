@@ -27,9 +27,9 @@ class CheckInputImages(Rule):
     """Detects images that are not normalised to a mean of zero.
 
     How it decides:
-        The rule computes the mean of each channel over all images saved so far. It judges the means
-        after `threshold_samples` images. It reports the mean farthest from zero, if that is farther
-        than `threshold_mean`. The variance is not judged.
+        The rule computes the mean of each channel over all images saved so far. After
+        `threshold_samples` images it reports the mean farthest from zero, if that is farther than
+        `threshold_mean`. It ignores the variance.
 
     Parameters:
         threshold_mean: Largest distance of a channel's mean from zero that passes.
@@ -54,7 +54,7 @@ class CheckInputImages(Rule):
         return saved_every(500, "input_image", save_raw_tensor=True, **names)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Add the images of the step to the means, and judge them.
+        """Add the images of the step to the means, and evaluate them.
 
         Memory: `inputs` by name: number of `images`; running means and `elements` by channel.
         """

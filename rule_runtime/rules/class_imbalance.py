@@ -34,8 +34,8 @@ class ClassImbalance(Rule):
     """Detects rare classes among the labels, and classes with mostly wrong predictions.
 
     How it decides:
-        The rule counts the labels of all saved steps by class: those that `labels_regex` names, or
-        else the targets of losses of classes. After `samples` labels it reports:
+        The rule counts the labels of all saved steps by class: those that `labels_regex` selects,
+        otherwise the targets of class losses. After `samples` labels it reports:
         * a ratio of the largest count to the smallest above `threshold_imbalance`;
         * a class whose share of wrong predictions is above `threshold_misprediction`.
 

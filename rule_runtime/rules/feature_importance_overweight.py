@@ -22,7 +22,7 @@ class FeatureImportanceOverweight(Rule):
     How it decides:
         At each saved round, the rule computes the share of the `nfeatures` largest importances in
         the sum of all. A share above `threshold` fires. Each type of importance (weight, gain,
-        cover, ...) is judged by itself.
+        cover, ...) is evaluated separately.
 
     Parameters:
         threshold: Largest share that passes.

@@ -46,8 +46,8 @@ class InputStatistics(Rule):
     """Detects inputs and targets of a model that are not scaled, or that do not vary.
 
     How it decides:
-        The rule judges the root mean square of the first input of the model, and of the targets of
-        a regression. It reports:
+        The rule evaluates the root mean square of the first input of the model, and of the targets
+        of a regression. It reports:
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on.

@@ -20,8 +20,8 @@ class LossDiverging(CurveRule):
         * The latest 30 losses are all higher than the first one by `rise_percent`.
         * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
 
-        Either rise must be four times the scatter. Of several losses, all must diverge. Batches of
-        less than 4 targets are not judged.
+        Either rise must be four times the scatter. Of several losses, all must diverge. Batches
+        with fewer than 4 targets are ignored.
 
     Parameters:
         patience: Saved steps in a row.

@@ -21,7 +21,7 @@ class OscillatingLoss(CurveRule):
         * Neighbours differ more than among the first 10.
         * They have no downward trend and stay above half of the beginning.
 
-        Ranks with several losses and batches of less than 4 targets are not judged.
+        Ranks with several losses and batches with fewer than 4 targets are ignored.
 
     Parameters:
         patience: Saved steps in a row.

@@ -30,7 +30,7 @@ class PoorWeightInitialization(Rule):
     """Detects badly initialised weights in the first steps.
 
     How it decides:
-        The rule judges the first `steps` saved training steps. Each condition suffices:
+        The rule evaluates the first `steps` saved training steps. Each condition suffices:
         * `variances`: ReLU inputs have variances of a ratio above `threshold`.
         * `gradients`: percentiles of a gradient differ by less than `distribution_range`.
         * `losses`: a loss does not fall for `patience` steps.

@@ -84,7 +84,7 @@ def compare_trials(
 
     Raises:
         ImportError: If pandas is not installed.
-        re.error: If `regex` is no regular expression.
+        re.error: If `regex` is not a regular expression.
         ValueError: If the tolerance is negative.
     """
     if not tolerance >= 0:
