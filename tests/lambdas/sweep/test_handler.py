@@ -196,7 +196,7 @@ class TestSilence:
         status = detail["DebugRuleEvaluationStatuses"][0]
         assert status["RuleEvaluationStatus"] == "NoIssuesFound"
         assert status["StatusDetails"].startswith("2 steps evaluated")
-        assert "nothing came for 864" in status["StatusDetails"]
+        assert "no output for 864" in status["StatusDetails"]
         assert running.state_item()["ended"] == {"BOOL": True}
         running.grow_quiet(DAY_S + 90)
         assert running.sweep() == 0

@@ -54,7 +54,7 @@ def test_it_is_judged_when_its_last_files_must_have_come(killed: Pipeline) -> No
     assert detail["RunId"] == RUN
     (status,) = detail["DebugRuleEvaluationStatuses"]
     assert status["RuleEvaluationStatus"] == "NoIssuesFound"
-    assert "nothing came for 62" in status["StatusDetails"]
+    assert "no output for 62" in status["StatusDetails"]
     assert "active" not in killed.state_item()
     assert killed.state_item(NEWER)["ended"] == {"BOOL": False}
 
