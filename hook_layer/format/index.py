@@ -107,7 +107,7 @@ class IndexFile:
         if not self.locations and not self.shapes:
             raise IndexFileError("an index file must name at least one tensor")
         if (self.event_file_name is None) != (not self.locations):
-            raise IndexFileError("event_file_name must be set exactly if a value is stored")
+            raise IndexFileError("the event file must be named exactly if a value is stored")
         meta: dict[str, Any] = {"mode": self.mode.name, "mode_step": self.mode_step}
         if self.event_file_name is not None:
             meta["event_file_name"] = self.event_file_name

@@ -215,7 +215,7 @@ def test_there_is_an_end_to_hops(
     queue.wakes.clear()
     queue.wake(Wake(ROOT_URI, RUN, WakeReason.CONTINUE, hop=MAX_HOPS))
     assert queue.wakes == []
-    assert any("left to the sweep" in record.message for record in caplog.records)
+    assert any("waits for the sweep" in record.message for record in caplog.records)
     queue.wake(Wake(ROOT_URI, RUN, WakeReason.SWEEP, silent_s=90.0))
     assert queue.wakes[0].hop == 1, "which begins anew"
     while queue.wakes:

@@ -302,7 +302,7 @@ class TestWhoComesBack:
         jobs.sweep()
         jobs.deliver()
         assert told(jobs) == {"one": ["Error"]}
-        assert "neither deployed nor configured in job.json any more" in reason(jobs, "one")
+        assert "no longer deployed or configured in job.json" in reason(jobs, "one")
 
     def test_a_rule_that_is_deployed_no_more_goes_on_where_a_job_configures_it(
         self, jobs: Pipeline, monkeypatch: pytest.MonkeyPatch
