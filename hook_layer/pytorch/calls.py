@@ -154,10 +154,10 @@ def _note_compilation(key: str) -> bool:
 
 
 class WatchedSteps:
-    """The beginnings, or ends, of the steps of all optimizers, and which methods are called there.
+    """Calls methods when any optimizer begins, or has ended, a step.
 
-    torch has one hook of ours, however many methods there are: it goes through its hooks while
-    other threads may add or remove some.
+    It registers one hook with torch for all methods. torch iterates over its hooks while other
+    threads may add or remove some.
 
     Args:
         register: The function of torch that registers a hook for all optimizers.
@@ -173,10 +173,10 @@ class WatchedSteps:
         """Call a method with each optimizer, and whether its step was given a closure.
 
         Args:
-            method: Its owner is known weakly.
+            method: Its owner is referenced weakly.
 
         Returns:
-            What can be removed, as torch's own handles can.
+            A handle, which can be removed.
         """
         call = OptimizerCall(self, method)
         skip_compilation(WatchedSteps.__call__)
@@ -187,7 +187,7 @@ class WatchedSteps:
         return call
 
     def forget(self, call: OptimizerCall | None = None) -> None:
-        """Forget a method, and those whose owners are gone; without any torch has no hook."""
+        """Forget a method, and those whose owners were deleted; the last one removes the hook."""
         with self._lock:
             calls = (each for each in self._calls if each is not call and not each.is_dead)
             self._calls = tuple(calls)
@@ -196,19 +196,23 @@ class WatchedSteps:
                 self._handle = None
 
     def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Do what torch wants of a step hook; it changes nothing."""
+        """Run as a torch step hook; change nothing."""
         for call in self._calls:
             call.run(optimizer, args, kwargs)
 
 
 class OptimizerCall:
-    """A step hook for all optimizers that calls a method.
+    """A method that is called at steps of all optimizers.
 
     It breaks the graph of a compiled optimizer step, as torch itself does there.
 
     Args:
+        steps: The steps at which it is called.
         callback: The method. It gets the optimizer, and whether its step got a closure that
             computes the loss. Its owner is referenced weakly.
+
+    Attributes:
+        run: Calls the method, if its owner still exists.
     """
 
     def __init__(self, steps: WatchedSteps, callback: Callable[[Optimizer, bool], None]) -> None:
@@ -222,14 +226,10 @@ class OptimizerCall:
         return self._callback() is None
 
     def remove(self) -> None:
-        """Call the method no more."""
+        """Stop calling the method."""
         self._steps.forget(self)
 
-    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Run as a torch step hook; change nothing."""
-        self._run(optimizer, args, kwargs)
-
-    def _call(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _run(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         method = self._callback()
         if method is not None:
             closure = args[1] if len(args) > 1 else kwargs.get("closure")
