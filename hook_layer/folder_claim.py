@@ -1,10 +1,10 @@
 """Ensures one writer per local folder, because two would write files with the same names.
 
-Two processes that know nothing of each other (two trainings by mistake, or workers that no process
-group makes known) would both be `worker_0`. The first one locks a file in the folder; the system
-takes the lock away when that process ends, however it ends. In one process the newer hook counts: a
-cell of a notebook that is run again makes a hook while the one before is still somewhere, in a
-variable or a traceback; that one is closed. In S3 only hooks of one process know of each other.
+Two unrelated processes (two trainings by mistake, or workers without a process group) would both be
+`worker_0`. The first one locks a file in the folder; the system releases the lock when that process
+ends. Within one process the newer hook wins, and the older one is closed: a notebook cell that runs
+again creates a hook while a variable or a traceback still holds the previous one. S3 has no such
+lock: there, only hooks of one process are told apart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_BYTES: Final = 1000
 class FolderClaim:
     """A claim on the folder of a store.
 
-    A store elsewhere, or a system without locks, grants it against all other processes.
+    Other stores, and systems without locks, grant it whatever other processes do.
 
     Args:
         store: The trial's root.
@@ -98,7 +98,7 @@ class FolderClaim:
         return None
 
     def release(self) -> None:
-        """Give the folder free; safe at any time, also without a claim."""
+        """Release the folder; safe at any time, even without a claim."""
         self._is_taken = False
         lock, self._lock = self._lock, None
         if lock is None:
@@ -112,15 +112,15 @@ class FolderClaim:
         """Release the folder while data for it is still in transfer; takes no lock.
 
         Args:
-            wait: Method that waits so many seconds at most until it has arrived; called by anyone
-                who claims the folder next in this process. Its owner is known weakly.
+            wait: Method that waits for the data, at most for the given seconds. The next owner of
+                the folder in this process calls it. Its owner is referenced weakly.
         """
         if self._is_taken:
             self._left[self._place] = WeakMethod(wait)
         self.release()
 
     def give_way(self, other: FolderClaim) -> None:
-        """Let the owner stop and give the folder free, if both claims are on the same one."""
+        """Stop the owner and release the folder, if both claims are on the same one."""
         if self._owner_stops is None or not self._holds(other):
             return
         stop = self._owner_stops()
@@ -129,7 +129,7 @@ class FolderClaim:
         self.release()
 
     def _supersede(self) -> None:
-        """Let the owner of the folder in this process give way, if there is one."""
+        """Make the folder's owner in this process give way, if there is one."""
         if self._owner_stops is not None:
             for other in list(self._held):
                 other.give_way(self)
