@@ -50,6 +50,9 @@ class LoopObserver:
     def on_steps_without_effect(self) -> None:
         """Handle several consecutive steps without a gradient, or without a call of the model."""
 
+    def on_training_in_evaluation(self) -> None:
+        """Note that an optimizer of our parameters has stepped in a mode of evaluation."""
+
     def on_others_train(self, optimizer: Optimizer) -> None:
         """Handle 20 steps of an optimizer of other parameters since the last forward pass."""
 
@@ -437,6 +440,8 @@ class TrainingLoop(Part):
         is_without_effect = MANY_WITHOUT_EFFECT in (num_idle, counts.without_gradient)
         if is_without_effect and self._has_begun:
             self.observer.on_steps_without_effect()
+        if is_ours and self._modes.is_evaluating and not counts.without_gradient:
+            self.observer.on_training_in_evaluation()
         self._on_optimizer_stepped(optimizer, is_ours=is_ours)
 
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:

@@ -280,6 +280,18 @@ class _Search(LoopObserver):
         """Handle an optimizer of another model that steps while this model is not called."""
         self._on_others_train(optimizer)
 
+    def on_training_in_evaluation(self) -> None:
+        """Count what follows as training: scripts forget model.train() after validation."""
+        if self.hook is None or not self.source.decides_steps:
+            return
+        self.hook.set_mode(modes.TRAIN)
+        if not self._trains_in_evaluation:
+            self._trains_in_evaluation = True
+            logger.warning(
+                "the model trains in evaluation mode (model.eval()), without dropout; call "
+                "model.train() after validation, unless this is on purpose"
+            )
+
     def on_steps_without_effect(self) -> None:
         """Search for another model, because the optimizers do not train this one."""
         model = self._model()

@@ -52,6 +52,15 @@ def test_a_model_of_which_only_methods_are_called_is_one(
     assert ANOTHER not in log
 
 
+def test_training_goes_on_where_the_mode_of_validation_is_left_on(
+    unhooked: PlainRuns, tmp_path: Path
+) -> None:
+    trial, log = watched(unhooked, tmp_path, "forgotten")
+    assert len(trial.steps(mode=ModeKeys.TRAIN)) == 5 + 3  # of 5 in the second epoch
+    assert trial.steps(mode=ModeKeys.EVAL) == [0]
+    assert log.count("the model trains in evaluation mode (model.eval())") == 1
+
+
 def test_a_training_within_a_compiled_function_is_not_seen_and_the_log_says_why(
     unhooked: PlainRuns, tmp_path: Path
 ) -> None:
