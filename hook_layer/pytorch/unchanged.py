@@ -202,6 +202,7 @@ class _Search(LoopObserver):
         self._handle: Any = None
         self._step_handle: Any = None  # while no model is found
         self._num_without_effect = 0  # consecutive optimizer steps without a gradient
+        self._has_warned_of_evaluation = False  # of training in evaluation mode
         self._is_idle = False  # whether optimizers step while the model is not called
         self._lock = threading.RLock()
 
@@ -281,12 +282,12 @@ class _Search(LoopObserver):
         self._on_others_train(optimizer)
 
     def on_training_in_evaluation(self) -> None:
-        """Count what follows as training: scripts forget model.train() after validation."""
+        """Count the following steps as training: scripts forget model.train() after validation."""
         if self.hook is None or not self.source.decides_steps:
             return
         self.hook.set_mode(modes.TRAIN)
-        if not self._trains_in_evaluation:
-            self._trains_in_evaluation = True
+        if not self._has_warned_of_evaluation:
+            self._has_warned_of_evaluation = True
             logger.warning(
                 "the model trains in evaluation mode (model.eval()), without dropout; call "
                 "model.train() after validation, unless this is on purpose"
