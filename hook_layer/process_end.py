@@ -39,6 +39,11 @@ def at_process_end(call: Callable[[], None]) -> Callable[[], None]:
     return undo.close
 
 
+def _newest_error() -> BaseException | None:
+    """Return the error that ended the process, or a cell of a notebook, or is being handled."""
+    return getattr(sys, "last_value", None) or sys.exc_info()[1]
+
+
 class ProcessEnd:
     """Closes an object at process exit, if it still exists.
 
@@ -49,22 +54,25 @@ class ProcessEnd:
         owner: The object; only weakly held.
 
     Attributes:
-        cancel: Does nothing when the process ends.
+        cancel: Cancels the call at process exit.
     """
 
     error: ClassVar[BaseException | None] = None
-    """What ends the process, as nobody caught it; None as long as it does not end."""
+    """The uncaught error that ends the process; None without one, or before the end."""
     _left: ClassVar[list[ProcessEnd]] = []
 
     def __init__(self, owner: Closable) -> None:
         self._pid = os.getpid()
         self._owner = weakref.ref(owner)
         self._rest: Callable[[], None] | None = None
+        # A notebook keeps the error of an earlier cell, and a forked child that of its parent.
+        self._earlier = id(_newest_error())
         self.cancel = at_process_end(self._run_at_exit)
 
     def _run_at_exit(self) -> None:
-        error = getattr(sys, "last_value", None) or sys.exc_info()[1]
-        ProcessEnd.error = None if isinstance(error, SystemExit) else error
+        error = _newest_error()
+        is_other = isinstance(error, SystemExit) or id(error) == self._earlier
+        ProcessEnd.error = None if is_other else error
         self.run()
 
     def run(self) -> None:

@@ -258,7 +258,7 @@ class _Sums:
             self.squares += float(rest.dot(rest))
 
     def are_sound(self) -> bool:
-        """Return whether all elements are finite, and no square overflows or underflows."""
+        """Return whether sums are finite, and the largest square does not underflow."""
         magnitude = max(-self.low, self.high)
         return (
             math.isfinite(self.total)

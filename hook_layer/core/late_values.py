@@ -29,6 +29,7 @@ class LateValues:
     def capture(self, tensors: PlannedTensors, wall_time: float | None) -> None:
         """Capture values; the newest value of a name wins."""
         if not self._recorder.pending_names:
+            self._cancel()
             self._cancel = at_process_end(self.close)  # also if the hook was deleted by then
         self._recorder.capture_own(tensors, wall_time)
 

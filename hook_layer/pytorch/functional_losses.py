@@ -170,10 +170,11 @@ class FunctionalLosses:
         for at, known in enumerate(trained_by):
             if not known.is_comparable(manner):
                 continue
-            self._found = ref(value)
+            given = value
             if manner.reduction != known.reduction:  # a sum over all rows, to be divided later
                 value = call[0].reduced(call[1], known.reduction)
             if len(trained_by) == 1:
+                self._found = ref(given)
                 return LossCall(call[0].class_name, _inputs(call), value.detach())
             with torch.no_grad():
                 self._parts[at] = value.detach()

@@ -126,16 +126,17 @@ class LossTracer(Part):
         self.stop_listening()
         self._modules.stop()
 
+    @guarded("losses")
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
         if not self.turn.is_in_thread or self.turn.is_over or self.turn.trains_another(outputs):
             return
-        if self.is_active and not is_recomputing():
-            name = self._registered.loss_name(loss)
-            is_training = self._modes.is_training
-            if self._functional.is_of_module(name, outputs, is_training=is_training):
-                self._has_loss = True
-            else:
-                self.capture(name, inputs, outputs)
+        if is_recomputing():
+            return
+        name = self._registered.loss_name(loss)
+        if self._functional.is_of_module(name, outputs, is_training=self._modes.is_training):
+            self._has_loss = True
+        else:
+            self.capture(name, inputs, outputs)
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:

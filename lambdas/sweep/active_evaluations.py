@@ -56,7 +56,7 @@ class ActiveEvaluation:
                 updated_at=int(item[UPDATED_AT_ATTRIBUTE]["N"]) / 1000,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise BrokenItemError(f"the item is not whole: {error!r}") from error
+            raise BrokenItemError(f"the item is incomplete: {error!r}") from error
         if not found or not root_uri.startswith(_ROOT):
-            raise BrokenItemError(f"{item[STATE_PARTITION_KEY]['S']!r:.80} is no run")
+            raise BrokenItemError(f"{item[STATE_PARTITION_KEY]['S']!r:.80} is not a run")
         return evaluation

@@ -82,11 +82,6 @@ class Rule(ABC):
                 f"{error}; several values are a tuple: `names: tuple[str, ...] = ()`"
             ) from None
         cls.__doc__ = documentation
-        inherited: Any = super(cls, cls)
-        is_first = "collections" in cls.__dict__ and not inherited.collections
-        if is_first and "requires" not in cls.__dict__:
-            # The `requires` of a base class without collections does not look at them.
-            cls.requires = Rule.requires  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         for parameter in self.parameters():

@@ -139,8 +139,8 @@ def _takers(layers: TensorRows, rows: TensorRows, at: int) -> list[str]:
 
 def _owner(name: str) -> str:
     """Return the module or layer of an input or output."""
-    parts = (name.rpartition(of)[0] for of in ("_input_", "_output_", "/"))
-    return next(filter(None, parts), "")
+    of_module, number = re.subn(r"_(input|output)_[0-9]+$", "", name)
+    return of_module if number else name.rpartition("/")[0]
 
 
 def _owners_of_matrices(weights: TensorRows) -> list[str]:

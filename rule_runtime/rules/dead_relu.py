@@ -57,7 +57,7 @@ class DeadRelu(Rule):
             is_saved = any(file is not None and "relu_output" in file.collections for file in files)
             return NotEvaluated(
                 f"no output of a ReLU layer was saved in the collection relu_output{named}: "
-                + ("the model seems to have none" if is_saved else _ASK)
+                + ("the model has none, or none was due yet" if is_saved else _ASK)
             )
         dead = np.full(len(rows), np.nan)
         for at, value in row_values(step, rows):

@@ -112,5 +112,5 @@ def _why_unknown(step: StepView, losses: Iterable[Series]) -> Missing:
     compared = [name for name, of in losses if step.fact(Losses).find(name, of).targets is not None]
     if not compared:
         return Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
-    text = "is of two classes, which may have weights, or a sum, or its targets are not finite"
-    return Missing(f"no constant predictor is known for {min(compared)}: it {text}")
+    why = "it is of two classes, of another kind without one, or a sum, or has infinite targets"
+    return Missing(f"no constant predictor is known for {min(compared)}: {why}")

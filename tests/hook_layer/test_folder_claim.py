@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hook_layer.claim import CLAIM_FILE, FolderClaim
+from hook_layer.folder_claim import CLAIM_FILE, FolderClaim
 from hook_layer.process_end import ProcessEnd
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore

@@ -114,6 +114,17 @@ def test_the_error_that_ends_a_forked_child_is_noted(
     assert (noted.run.end, noted.run.details) == ("Failed", "KeyError: 'later'")
 
 
+def test_the_error_that_the_parent_handles_is_none_of_its_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = SessionNotes.make(tmp_path / "notes", ())
+    monkeypatch.setenv(NOTES_VARIABLE, str(tmp_path / "notes"))
+    body = "".join(f"    {line}\n" for line in IN_A_PROCESS.strip().splitlines())
+    run(tmp_path / "trial", f"try:\n    raise KeyError('earlier')\nexcept KeyError:\n{body}")
+    (noted,) = notes.runs
+    assert noted.run.end == "Completed"
+
+
 def run(folder: Path, body: str) -> WrittenTrial:
     """Run a script that trains in a child, or has one."""
     root = Path(__file__).parents[2]

@@ -255,3 +255,19 @@ def test_training_by_several_modules_is_validated_by_each(trial: WrittenTrial) -
     values = trial.values(1)
     assert set(values) == names_of("CrossEntropyLoss") | names_of("MSELoss")
     assert float(values["MSELoss_output_0"]) == float(loss)
+
+
+def test_a_module_that_computes_a_part_of_the_loss_is_saved_in_validation(
+    trial: WrittenTrial,
+) -> None:
+    hook, criterion = make_hook(trial), nn.MSELoss()
+    net = make_net(hook)
+    hook.register_loss(criterion)
+    hook.set_mode(smd.modes.TRAIN)
+    outputs, ones = net(X), torch.ones(4, 3)
+    (F.mse_loss(outputs, ones) + F.l1_loss(outputs, ones)).backward()
+    hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        loss = criterion(net(X + 1), ones)
+    hook.close()
+    assert float(trial.values(1)["MSELoss_output_0"]) == float(loss)

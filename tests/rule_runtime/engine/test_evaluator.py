@@ -32,10 +32,8 @@ from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.engine.step_bounds import StepBounds
-from rule_runtime.rules.dead_relu import DeadRelu
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.rules.overfit import Overfit
-from rule_runtime.rules.poor_weight_initialization import PoorWeightInitialization
 from rule_runtime.rules.stalled_training_rule import StalledTrainingRule
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
@@ -217,22 +215,6 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     overfit = registry.create_rule("Overfit", bounds | {"start_step": "7", "end_step": "9"})
     assert overfit == Overfit(start_step=7)
     assert overfit.step_bounds == StepBounds(end=9)
-
-
-@pytest.mark.parametrize("base", [DeadRelu, PoorWeightInitialization])
-def test_a_subclass_names_the_collections_that_it_needs(base: type[Rule]) -> None:
-    class Own(base):  # type: ignore[misc, valid-type]
-        """Is saved more often."""
-
-        collections = (CollectionConfig("relu_output", {"save_interval": "7"}),)
-
-    class Later(Own):
-        """Is saved less often."""
-
-        collections = (CollectionConfig("losses"),)
-
-    assert Own().requires() == Own.collections
-    assert Later().requires() == Later.collections
 
 
 def test_a_subclass_names_collections_that_its_base_combines_with_parameters() -> None:

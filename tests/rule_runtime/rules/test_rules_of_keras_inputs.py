@@ -97,6 +97,11 @@ def test_the_root_mean_square(inputs: Any, taken: Any, *, is_found: bool) -> Non
     assert found_at(InputStatistics(), given(inputs, taken)) == ([2, 3] if is_found else [])
 
 
+def test_a_layer_may_have_any_name() -> None:
+    trial = given(9 * UNIT, 9 * UNIT, "my_output_dense/weights/my_output_dense/kernel:0")
+    assert found_at(InputStatistics(), trial) == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("weight", "value"),
     [
