@@ -252,7 +252,7 @@ def test_who_needs_the_verdict_only_reads_no_memory(
 @pytest.mark.parametrize("name", ["job.json", "_stepwatch/memory/../../job.json", ""])
 def test_a_name_that_no_evaluator_gave_is_not_read(store: MemoryStore, name: str) -> None:
     store.put("job.json", b"{}")
-    with pytest.raises(DamagedMemoryError, match="no name of a memory"):
+    with pytest.raises(DamagedMemoryError, match="not the name of a memory"):
         RuleMemories(lambda _: store).get(KEY, name)
 
 

@@ -48,7 +48,7 @@ def test_its_hook_saves_where_the_rules_look(tmp_path: Path, *, has_file: bool) 
 def test_without_the_alias_it_is_told_how_to_have_it(tmp_path: Path) -> None:
     done = run(tmp_path, str(SCRIPT), "6")
     assert done.returncode == 4
-    assert "No module named 'smdebug': Stepwatch has" in done.stderr
+    assert "No module named 'smdebug': to use the original client's names" in done.stderr
     assert "python -m rule_runtime.smdebug_alias train.py" in done.stderr
 
 

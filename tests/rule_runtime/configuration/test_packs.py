@@ -141,8 +141,8 @@ def test_activations_saved_rarely_are_enough(
     configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
     (tmp_path / "hook.json").write_text(json.dumps(configuration))
     hook = Hook.create_from_json_file(tmp_path / "hook.json")
-    first = torch.nn.Linear(4, 3)
-    model = torch.nn.Sequential(first, activation(), torch.nn.Linear(3, 2))
+    first = torch.nn.Linear(4, 32)
+    model = torch.nn.Sequential(first, activation(), torch.nn.Linear(32, 2))
     hook.register_module(model)
     for step in range(400):
         if step == 150:

@@ -62,8 +62,8 @@ class TestAttributes:
     @pytest.mark.parametrize(
         ("value", "told"),
         [
-            ("open(__file__)", "it is or holds a TextIOWrapper"),
-            ("[object()]", "it is or holds a object"),
+            ("open(__file__)", "it is or contains a TextIOWrapper"),
+            ("[object()]", "it is or contains a object"),
             ("__import__('numpy').zeros(100_000)", "an array of 800000 bytes, of 65536"),
             ("__import__('numpy').array([None])", "an array of object"),
             ("'x' * 300_000", "the attribute 'helper' alone takes 300002"),

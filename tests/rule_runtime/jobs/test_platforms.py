@@ -167,7 +167,7 @@ class TestAJobThatAsksToBeStopped:
 
     def test_a_place_that_no_tag_can_hold_is_refused(self) -> None:
         odd = prepare(job_name="a", output_path=f"{OUTPUT}/a&b", actions=StopTraining())
-        with pytest.raises(ValueError, match=r"a tag cannot hold 's3://my-bucket.*a&b"):
+        with pytest.raises(ValueError, match=r"a tag cannot contain 's3://my-bucket.*a&b"):
             odd.training_job_request(request_for())
 
 

@@ -126,7 +126,7 @@ def test_parameters() -> None:
         CollectionConfig(name, {"save_raw_tensor": "True"}) for name in ("weights", "biases")
     )
     assert AllZero(collection_names=("a",)).requires() == (CollectionConfig("a"),)
-    with pytest.raises(ParameterError, match="give collection_names or tensor_regex"):
+    with pytest.raises(ParameterError, match="select tensors by collection_names or tensor_regex"):
         AllZero()
     for threshold in (0, 100.1):
         with pytest.raises(ParameterError, match="threshold"):

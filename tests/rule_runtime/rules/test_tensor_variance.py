@@ -104,7 +104,7 @@ def test_parameters() -> None:
     )
     assert rule.requires() == (CollectionConfig("weights"),)
     for parameters, message in [
-        ({"max_threshold": "1"}, "give collection_names or tensor_regex"),
+        ({"max_threshold": "1"}, "select tensors by collection_names or tensor_regex"),
         ({"tensor_regex": "a"}, "give max_threshold, min_threshold or both"),
         (
             {"tensor_regex": "a", "max_threshold": "1", "min_threshold": "2"},

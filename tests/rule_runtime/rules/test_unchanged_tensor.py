@@ -237,7 +237,7 @@ def test_parameters() -> None:
         collection_names=("losses",), num_steps=5, equal_nan=True, rtol=1e-3
     )
     assert rule.requires() == (CollectionConfig("losses", {"save_raw_tensor": "True"}),)
-    with pytest.raises(ParameterError, match="give collection_names or tensor_regex"):
+    with pytest.raises(ParameterError, match="select tensors by collection_names or tensor_regex"):
         UnchangedTensor()
     for num_steps in (1, 129):
         with pytest.raises(ParameterError, match="num_steps"):
