@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.detectors.curves import is_falling, is_never_better, margin_of
+from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -48,7 +48,7 @@ class GeneralisationGap(Rule):
         The baseline is the loss of the best constant predictor, if known. The rule reports these
         after `patience` validation passes in a row:
         * the validation loss exceeds the training loss by `gap_percent` of the baseline, and by the
-          factor `ratio`; of boosted trees, if it no longer falls;
+          factor `ratio`;
         * of 3 passes or more, none was better than the baseline, and they do not fall.
 
     Parameters:
@@ -102,7 +102,7 @@ class GeneralisationGap(Rule):
         validation, training, scale = np.sqrt(sizes) if one.loss.startswith(_OF_SQUARES) else sizes
         gap = 100 * (validation - training) / scale if scale > 0 else 0.0
         is_gap = gap > self.gap_percent and validation > self.ratio * training
-        if not is_gap or one.training > one.start or _still_learns(step, one):
+        if not is_gap or one.training > one.start:
             return None
         text = (
             f"the validation loss is {one.validation:.3g} and the training loss "
@@ -111,12 +111,6 @@ class GeneralisationGap(Rule):
         )
         measured = ("gap_percent", gap, self.gap_percent)
         return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
-
-
-def _still_learns(step: StepView, one: ValidationPass) -> bool:
-    """Return whether further trees still help, though training knows its rows ever better."""
-    is_boosted = framework_of(step) is Framework.XGBOOST
-    return is_boosted and is_falling(np.array(one.notes["latest"]))
 
 
 def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:

@@ -209,20 +209,6 @@ def test_boosted_trees_whose_validation_never_gets_better(share: float, *, is_fo
     assert bool(found_at(GeneralisationGap(), trial)) is is_found
 
 
-@pytest.mark.parametrize(("fall", "is_found"), [(0.005, False), (0.0, True), (-0.005, True)])
-def test_a_gap_of_boosted_trees_counts_once_validation_stops_falling(
-    fall: float, *, is_found: bool
-) -> None:
-    trial = TrialBuilder()
-    trial.collections(losses=("-logloss$",), average_shap=())
-    for step in range(60):
-        training = 0.69 * 0.95**step
-        validation = max(training, 0.5) if step < 10 else 0.4 - fall * (step - 40)
-        losses = {"train-logloss": training, "validation-logloss": validation}
-        trial.step(step, {name: np.float64(loss) for name, loss in losses.items()})
-    assert bool(found_at(GeneralisationGap(), trial)) is is_found
-
-
 def test_shares_of_errors_and_growing_metrics_are_not_judged() -> None:
     for metric, of_training, of_validation in (("merror", 0.0, 0.3), ("aucpr", 0.1, 0.9)):
         trial = TrialBuilder()
