@@ -4,7 +4,7 @@ Two unrelated processes (two trainings by mistake, or workers without a process 
 `worker_0`. The first one locks a file in the folder; the system releases the lock when that process
 ends. Within one process the newer hook wins, and the older one is closed: a notebook cell that runs
 again creates a hook while a variable or a traceback still holds the previous one. S3 has no such
-lock: there, only hooks of one process are told apart.
+lock: there, a hook only knows others of its process.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ agree through their shared key-value store:
   stop before the next one. Workers that wait in a collective operation do not block this, because
   their threads respond.
 
-A worker that is told not to stop yet continues into the next step; so this is a promise, too.
+A worker that must not stop yet continues into the next step; so this is a promise, too.
 
 There is a single decision, made by an atomic operation of the store. If not all workers respond in
 time, the decision is that all continue. The same happens with a worker without a hook, a closed

@@ -181,7 +181,7 @@ class ActivationFunctions:
 
 
 def _has_compiled() -> bool:
-    """Return whether torch.compile was used, ignoring functions that it is told to skip."""
+    """Return whether torch.compile was used, ignoring functions that it must skip."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
 

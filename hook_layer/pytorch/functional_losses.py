@@ -91,7 +91,7 @@ class FunctionalLosses:
         self._places: Counter[WatchedLoss] = Counter()
         self._trained_by: list[_Manner] = []
         self._of_modules: dict[str, _Manner] = {}
-        self._found: ReferenceType[Tensor] | None = None  # the newest one of validation
+        self._found: ReferenceType[Tensor] | None = None  # value of the newest validation call
         self._parts: dict[int, Tensor] = {}
         self._factor = 1.0  # factor of the sum of several calls
         self._ratios = LossRatios()
@@ -133,21 +133,21 @@ class FunctionalLosses:
         loss = LossCall(call[0].class_name, _inputs(call) if with_inputs else {}, own)
         self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
 
-    def is_of_module(self, name: str, value: Any, *, is_training: bool) -> bool:
-        """Return whether what a module returned is known as the value of a call of validation.
+    def note_module(self, name: str, value: Any) -> None:
+        """Note that a module may have trained the model by the newest call, if it returned that.
 
         Args:
-            name: The loss that the module is.
-            value: What it returned.
-            is_training: Whether the model may be trained by it.
+            name: Name of the module's loss.
+            value: The value that the module returned.
         """
-        if not is_training:
-            return self._found is not None and self._found() is value
         if isinstance(value, Tensor) and self._calls:
             newest = self._calls[-1]
             if newest.node is value.grad_fn and newest.loss.name == name and newest.is_number:
                 self._of_modules[name] = newest.manner
-        return False
+
+    def is_found(self, value: Any) -> bool:
+        """Return whether a value was returned by the newest call that `of_validation` found."""
+        return self._found is not None and self._found() is value
 
     def divides_sum(self, loss: Tensor) -> bool:
         """Return whether a loss [] is a multiple of a sum that a call returned."""

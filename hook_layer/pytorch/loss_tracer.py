@@ -133,10 +133,12 @@ class LossTracer(Part):
         if is_recomputing():
             return
         name = self._registered.loss_name(loss)
-        if self._functional.is_of_module(name, outputs, is_training=self._modes.is_training):
+        if self._modes.is_training:
+            self._functional.note_module(name, outputs)
+        elif self._functional.is_found(outputs):
             self._has_loss = True
-        else:
-            self.capture(name, inputs, outputs)
+            return
+        self.capture(name, inputs, outputs)
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:

@@ -27,7 +27,7 @@ __all__ = [
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
 """A comma before a `key=`; other commas separate the items of a list."""
 _COLON_BETWEEN = re.compile(r"=.*:[A-Za-z_]\w*=", re.DOTALL)
-"""A colon in place of a comma, outside of a regular expression."""
+"""A colon instead of a comma, outside of a regular expression."""
 _IN_FILE = re.compile(r"(?!\w+:\w+=)(?P<source>.+?\.py):(?P<rule>[A-Za-z_]\w*(:.*)?)", re.DOTALL)
 
 

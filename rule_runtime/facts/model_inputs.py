@@ -10,7 +10,8 @@ Shape legend: R = rows of inputs, one for each (tensor, worker).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -83,8 +84,7 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
     owners = [_owner(name) for name in layers.names]
     has_matrix = np.array([_is_one_of(owner, matrices) for owner in owners], dtype=bool)
     is_model = {owner: _is_model(owner, weights.names) for owner in owners}
-    of_layers = np.array([layers.column(name) for name in _COLUMNS])
-    of_models = np.array([rows.column(name) for name in _COLUMNS])
+    of_layers, of_models = _statistics(layers), _statistics(rows)
     found = np.zeros(len(rows), np.bool_)
     for at, (name, worker) in enumerate(rows.pairs):
         of_keras, model = is_of_keras(name), _owner(name)
@@ -93,9 +93,9 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
         if len(rows.shapes[at] or ()) <= 1 or not (of_keras or is_real):
             continue
         own = np.array([of == worker for of in layers.workers], dtype=bool)
-        is_close = np.isclose(of_layers, of_models[:, at, None], rtol=RELATIVE_ERROR, atol=0.0)
+        is_same = _are_same(of_layers, of_models[:, at])
         is_known = any(own[row] and not is_model[owner] for row, owner in enumerate(owners))
-        is_taken = bool((is_close.all(axis=0) & own & has_matrix).any())
+        is_taken = bool((is_same & own & has_matrix).any())
         found[at] = is_taken or not (is_known or of_keras)
     return found
 
@@ -115,7 +115,14 @@ def is_normalised(step: StepView, rows: TensorRows, at: int, largest: float) -> 
     matrices = _owners_of_matrices(weights)
     shapes = zip(weights.names, weights.shapes, strict=True)
     vectors = [_module(name) for name, shape in shapes if shape is not None and len(shape) == 1]
-    first = [o for o in _takers(layers, rows, at) if _is_one_of(o, matrices)]
+    owners, of_layers = [_owner(name) for name in layers.names], _statistics(layers)
+
+    def takers(given: npt.NDArray[np.float64]) -> Iterator[str]:
+        """Yield the modules with an input that has these statistics."""
+        return compress(owners, _are_same(of_layers, given))
+
+    first = [o for o in takers(_statistics(rows)[:, at]) if _is_one_of(o, matrices)]
+    of_outputs = _statistics(outputs)
     size = np.hypot(outputs.column("mean"), outputs.column("std"))
     small = {_owner(outputs.names[row]) for row in np.flatnonzero(size <= largest).tolist()}
     return bool(first) and all(
@@ -123,18 +130,23 @@ def is_normalised(step: StepView, rows: TensorRows, at: int, largest: float) -> 
             _is_one_of(taker, vectors) and not _is_one_of(taker, matrices) and taker in small
             for output, name in enumerate(outputs.names)
             if _owner(name) == layer
-            for taker in _takers(layers, outputs, output)
+            for taker in takers(of_outputs[:, output])
         )
         for layer in first
     )
 
 
-def _takers(layers: TensorRows, rows: TensorRows, at: int) -> list[str]:
-    """Return the modules with an input that has the statistics of a tensor."""
-    given = np.array([rows.column(name)[at] for name in _COLUMNS])
-    of_layers = np.array([layers.column(name) for name in _COLUMNS])
-    is_same = np.isclose(of_layers, given[:, None], rtol=RELATIVE_ERROR, atol=0.0).all(axis=0)
-    return [_owner(layers.names[row]) for row in np.flatnonzero(is_same).tolist()]
+def _statistics(rows: TensorRows) -> npt.NDArray[np.float64]:
+    """Return the statistics by which tensors are compared [len(_COLUMNS), R]."""
+    return np.array([rows.column(name) for name in _COLUMNS])
+
+
+def _are_same(
+    statistics: npt.NDArray[np.float64], given: npt.NDArray[np.float64]
+) -> npt.NDArray[np.bool_]:
+    """Return which tensors have the given statistics [R]."""
+    is_close = np.isclose(statistics, given[:, None], rtol=RELATIVE_ERROR, atol=0.0)
+    return np.asarray(is_close.all(axis=0))
 
 
 def _owner(name: str) -> str:
