@@ -69,6 +69,11 @@ class FailureLog:
         if self.in_a_row:
             self.in_a_row.pop((part, where), None)
 
+    @property
+    def not_captured(self) -> dict[str, str]:
+        """Why tensors were not captured, by name; two tensors per reason."""
+        return {name: reason for reason, names in self._tensors.items() for name in names}
+
     def mistaken(self, error: HookConfigurationError) -> None:
         """Count a configuration mistake that was made during training; log it once."""
         message = str(error)
@@ -80,7 +85,10 @@ class FailureLog:
     def tensor_failed(self, name: str, error: BaseException) -> None:
         """Count a tensor that could not be captured; log two per reason."""
         self.errors["tensors"] += 1
-        reason = str(error)
+        self.tensor_skipped(name, str(error))
+
+    def tensor_skipped(self, name: str, reason: str) -> None:
+        """Record why a tensor is not captured, which need not be an error; log two per reason."""
         if reason not in self._tensors and len(self._tensors) >= _MAX_REASONS:
             return
         known = self._tensors.setdefault(reason, [])

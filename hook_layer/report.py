@@ -25,6 +25,7 @@ class HookReport:
         close_s: Duration of `close`, seconds.
         training_run: How often the training was resumed before this process.
         cut: Tensors whose values are cut; see `max_step_bytes`.
+        not_captured: Why tensors were not captured, by name; two tensors per reason.
     """
 
     steps_seen: int = 0
@@ -35,6 +36,7 @@ class HookReport:
     close_s: float = 0.0
     training_run: int = 0
     cut: Sequence[CutValue] = ()
+    not_captured: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -78,6 +80,7 @@ class HookReport:
                 ("errors of exporters", writer.export_errors),
             ),
             f"values cut to their first rows: {listed(self.cut)}" if self.cut else "",
+            *(f"not captured: {name}: {reason}" for name, reason in self.not_captured.items()),
             f"first error: {writer.first_error}" if writer.first_error else "",
         ]
         text = "\n".join(filter(None, lines))

@@ -403,6 +403,7 @@ class BaseHook(Part):
             close_s=self._close_s,
             training_run=self.training_run,
             cut=tuple(self.tensor_capture.budget.cut.values()),
+            not_captured=self.failures.not_captured,
         )
 
     def flush(self, timeout_s: float | None = None) -> bool:

@@ -20,7 +20,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.values import own_shard
+from hook_layer.pytorch.tensor_memory import readable_if_possible
 from hook_layer.pytorch.watched_functions import SCALER_SCALE
 from hook_layer.watched_functions import Listening
 
@@ -51,7 +51,7 @@ class LossScaling:
         newest scale applies until a backward pass begins.
         """
         scale = self.scale_of(tensor)
-        value = own_shard(tensor).detach()
+        value = readable_if_possible(tensor).detach()
         return value if scale is None else value / scale.to(value.device)
 
     def scale_of(self, tensor: Tensor) -> Tensor | None:
@@ -92,8 +92,8 @@ def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str,
         return {}
     if scale is None:
         return dict(gradients)
-    shards = {name: own_shard(tensor) for name, tensor in gradients.items()}
-    return {name: tensor / scale.to(tensor.device) for name, tensor in shards.items()}
+    values = {name: readable_if_possible(tensor) for name, tensor in gradients.items()}
+    return {name: value / scale.to(value.device) for name, value in values.items()}
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[nn.Parameter]:

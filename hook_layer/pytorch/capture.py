@@ -7,19 +7,16 @@ from typing import Final
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
 from hook_layer.pytorch.copies import BufferPool, LargeCopy, copied, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import torch_statistics
-from hook_layer.pytorch.values import WHOLE, plain, type_name
+from hook_layer.pytorch.values import plain, type_name
 from hook_layer.reductions import Reduction
 
-__all__ = ["TorchBackend", "is_capturable"]
+__all__ = ["TorchBackend"]
 
-_is_transformed: Final = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
 _METHODS: Final = {"variance": "var"}
 _OF_SPREAD: Final = ("std", "variance")
 _OF_ANY_NUMBERS: Final = ("min", "max", "sum", "prod")
@@ -72,15 +69,3 @@ def _reduced(values: Tensor, name: str) -> Tensor:
     else:
         reduced = getattr(values, _METHODS.get(name, name))()
     return reduced
-
-
-def is_capturable(tensor: Tensor) -> bool:
-    """Return whether a tensor has elements that can be read.
-
-    Parameters of lazy modules have none yet, and meta and fake tensors never have any. Tensors
-    within a transform of torch.func belong to the transform. Nested tensors have rows of different
-    lengths; torch's attention layers create them from padded input in evaluation.
-    """
-    if type(tensor) not in WHOLE and (is_lazy(tensor) or isinstance(tensor, FakeTensor)):
-        return False
-    return not (tensor.is_meta or tensor.is_nested or _is_transformed(tensor))

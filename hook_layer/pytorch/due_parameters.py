@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import CollectionKeys
 from hook_layer.core.collector import Collector
-from hook_layer.pytorch.capture import is_capturable
 from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.tensor_memory import is_uninitialized
 from hook_layer.pytorch.values import WHOLE
 
 __all__ = ["GRADIENT_PREFIX", "DueParameters"]
@@ -71,7 +71,7 @@ class DueParameters:
             if is_of_gradients and not parameter.requires_grad:
                 continue
             plan = self._collector.plan(name, _WEIGHT if name in weights else ())
-            if plan is not None and is_capturable(parameter):
+            if plan is not None and not is_uninitialized(parameter):
                 found[name] = parameter, plan
         return found
 

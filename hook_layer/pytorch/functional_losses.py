@@ -26,6 +26,7 @@ from torch import Tensor
 from hook_layer.pytorch.calls import versions_of
 from hook_layer.pytorch.loss_graph import Terms, terms_of
 from hook_layer.pytorch.loss_ratios import LossRatios
+from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable
 from hook_layer.pytorch.watched_losses import WatchedLoss
 
 __all__ = ["UNNAMED", "FunctionalLosses", "LossCall", "outputs_first"]
@@ -224,7 +225,11 @@ class FunctionalLosses:
         if (terms.is_partial and (is_own or not is_one)) or (terms.is_multiplied and is_own):
             return False
         key = tuple((part.manner.function, part.manner.place) for part in parts)
-        total = torch.stack([part.loss.value.double().sum() for part in parts]).sum()
+        try:
+            loss, values = readable(loss), [readable(part.loss.value) for part in parts]
+        except UnreadableTensorError:
+            return False
+        total = torch.stack([value.double().sum() for value in values]).sum()
         may_vary = is_one and not is_own
         is_loss = self._ratios.accepts(
             key, loss, total, is_part=terms.is_partial, may_vary=may_vary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
@@ -11,8 +12,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.capture import is_capturable
-from hook_layer.pytorch.values import own_shard
+from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable
 
 __all__ = ["MANY_WITHOUT_EFFECT", "LoopCounts", "has_gradient"]
 
@@ -196,13 +196,15 @@ def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
 
 
 def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
-    """Yield the gradients of an optimizer; for sharded ones, this rank's part.
+    """Yield the readable gradients of an optimizer; for sharded ones, this rank's part.
 
     Operations on a whole DTensor would wait for other ranks.
     """
     for parameter in parameters_of(optimizer):
         gradient = parameter.grad
-        if gradient is None or gradient.layout is not torch.strided:
+        if gradient is None:
             continue
-        if is_capturable(gradient):
-            yield own_shard(gradient.detach())
+        with suppress(UnreadableTensorError):
+            part = readable(gradient)
+            if part.layout is torch.strided:
+                yield part.detach()

@@ -8,7 +8,7 @@ captures at once, and compares sums at the end of the pass, because torch does n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from hook_layer.guard import FailureLog
 from hook_layer.pytorch.copies import PLAIN_TYPES
 from hook_layer.pytorch.host_copy import HostCopy
 from hook_layer.pytorch.step_tensors import PlannedTensor, StepTensors
+from hook_layer.pytorch.tensor_memory import owns_memory
 from hook_layer.pytorch.values import WHOLE
 
 __all__ = ["ModuleCalls"]
@@ -32,8 +33,11 @@ _raw_stream: Final[Callable[[int], int] | None] = getattr(
 )
 
 
+_Content: TypeAlias = tuple[int, int]
+
+
 class _Call(NamedTuple):
-    """Tensors of one call, with the number of writes to each at the end of the call.
+    """Tensors of one call, with the writes to each and its memory at the end of the call.
 
     Attributes:
         sums: Sums of their elements at that time; empty unless they are captured already.
@@ -41,7 +45,7 @@ class _Call(NamedTuple):
 
     name: str
     tensors: Mapping[str, PlannedTensor]
-    versions: list[int]
+    versions: list[_Content]
     sums: list[Tensor]
 
 
@@ -95,8 +99,7 @@ class ModuleCalls:
             if name in self._changed:
                 return
             sums = [_sum(tensor) for tensor in tensors]
-        versions = [tensor._version for tensor in tensors]  # noqa: SLF001
-        self._calls.append(_Call(name, due, versions, sums))
+        self._calls.append(_Call(name, due, [*map(_content, tensors)], sums))
         for tensor in tensors:
             memory = tensor.untyped_storage()
             if memory.data_ptr() not in self._held:
@@ -121,7 +124,7 @@ class ModuleCalls:
         found: dict[str, PlannedTensor] = {}
         for call in self._take():
             tensors = [tensor for tensor, _ in call.tensors.values()]
-            versions = [tensor._version for tensor in tensors]  # noqa: SLF001
+            versions = [*map(_content, tensors)]
             if versions != call.versions:
                 self._changed.add(call.name)
                 if not call.sums:
@@ -149,7 +152,7 @@ class ModuleCalls:
     def _keep_unchanged(
         self,
         call: _Call,
-        versions: list[int],
+        versions: list[_Content],
         found: dict[str, PlannedTensor],
     ) -> None:
         for (name, due), before, now in zip(
@@ -163,7 +166,16 @@ class ModuleCalls:
 
 def _may_wait(tensor: Tensor) -> bool:
     is_plain = type(tensor) in WHOLE and tensor.dtype in _SUMMED
-    return is_plain and tensor.layout is torch.strided and not tensor.is_inference()
+    is_dense = is_plain and tensor.layout is torch.strided and not tensor.is_inference()
+    return is_dense and (tensor.is_cpu or tensor.is_cuda) and owns_memory(tensor)
+
+
+def _content(tensor: Tensor) -> _Content:
+    """Return the number of writes to a tensor, and the address of its memory.
+
+    Scripts may free the memory, or replace it by `tensor.data`, without a write.
+    """
+    return tensor._version, tensor.data_ptr()  # noqa: SLF001 - no public way
 
 
 def _sum(tensor: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from hook_layer.collection_manager import TensorPlan
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.capture import is_capturable
+from hook_layer.pytorch.tensor_memory import is_uninitialized
 
 __all__ = ["MAX_CALLS_A_STEP", "PlannedTensor", "StepTensors"]
 
@@ -60,7 +60,7 @@ class StepTensors:
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
 
     def due_of_call(self, name: str, inputs: Any, outputs: Any) -> dict[str, PlannedTensor]:
-        """Return due and readable inputs and outputs of a call, with their plans."""
+        """Return due inputs and outputs of a call, with their plans."""
         found: dict[str, PlannedTensor] = {}
         plan, counts = self._collector.plan, self._counts
         for prefix, value in ((f"{name}_input_", inputs), (f"{name}_output_", outputs)):
@@ -72,15 +72,16 @@ class StepTensors:
                 full_name = f"{prefix}{number}"
                 number += 1
                 planned = plan(full_name)
-                if planned is not None and is_capturable(tensor):
+                if planned is not None and not is_uninitialized(tensor):
                     found[full_name] = tensor, planned
             counts[prefix] = number
         return found
 
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
-        """Capture the due and readable tensors among the given ones."""
+        """Capture the due tensors among the given ones."""
         planned = self._collector.planned(tensors, member_of).items()
-        self.recorder.capture({name: due for name, due in planned if is_capturable(due[0])})
+        due = {name: due for name, due in planned if not is_uninitialized(due[0])}
+        self.recorder.capture(due)
 
     def _warn(self, prefix: str) -> None:
         if not self._has_warned:

@@ -18,6 +18,7 @@ from hook_layer.collection_manager import TensorPlan
 from hook_layer.pytorch.copies import PLAIN_TYPES, SMALL_BYTES, FlatCopy
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import DeviceRows
+from hook_layer.pytorch.tensor_memory import owns_memory
 from hook_layer.pytorch.values import WHOLE, type_name
 from hook_layer.statistics import segment_statistics
 
@@ -61,12 +62,13 @@ def join(
 
 
 def _is_plain(value: Tensor, *, is_cpu: bool) -> bool:
-    """Return whether a tensor is dense, of torch's own class and of a type that numpy has."""
+    """Return whether a tensor is dense, readable, of torch's own class and of a type of numpy."""
     if type(value) not in WHOLE or value.dtype not in PLAIN_TYPES:
         return False
     if is_cpu:
-        return value.layout is torch.strided
-    return value.is_cuda and value.is_contiguous() and value.numel() > 0 and not value.is_neg()
+        return value.layout is torch.strided and owns_memory(value)
+    is_flat = value.is_cuda and value.is_contiguous() and value.numel() > 0 and not value.is_neg()
+    return is_flat and owns_memory(value)
 
 
 class TorchBatch:

@@ -24,12 +24,15 @@ from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.tensor_batch import join
-from hook_layer.pytorch.values import WHOLE, own_shard, shard_of
+from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable
+from hook_layer.pytorch.values import shard_of
 
 __all__ = ["TorchSource"]
 
 logger = logging.getLogger("stepwatch")
 
+_plain_attributes: Final = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001 - no public way
+"""Context in which the attributes of tensors are torch's own, whatever their class."""
 _STATE_PREFIX: Final = f"{CollectionKeys.OPTIMIZER_VARIABLES}/"
 
 
@@ -68,6 +71,12 @@ class TorchSource(TensorSource):
         """Capture tensors in batches if possible, and return the others."""
         if not has_statistics or self._has_parts:
             return (), tensors
+        with _plain_attributes():
+            return self._batches(tensors, has_values=has_values)
+
+    def _batches(
+        self, tensors: PlannedTensors, *, has_values: bool
+    ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
         batches, others = join(tensors, has_values=has_values)
         is_cuda = any(batch.is_cuda for batch in batches)
         if is_cuda and torch.cuda.is_current_stream_capturing():
@@ -84,6 +93,12 @@ class TorchSource(TensorSource):
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
         """Capture tensors, unless a CUDA graph of them is being captured."""
+        with _plain_attributes():
+            return self._capture(tensors, capture)
+
+    def _capture(
+        self, tensors: PlannedTensors, capture: CaptureTensors
+    ) -> dict[str, CapturedTensor]:
         if not any(isinstance(value, Tensor) and value.is_cuda for value, _ in tensors.values()):
             return self._capture_shards(tensors, capture)
         if torch.cuda.is_current_stream_capturing():
@@ -109,15 +124,14 @@ class TorchSource(TensorSource):
         """Capture this rank's part of each tensor, and record its position in the whole tensor."""
         own: dict[str, Any] = {}
         shards: dict[str, Shard] = {}
-        has_parts = self._has_parts
         for name, planned in tensors.items():
             value, plan = planned
-            if not has_parts and type(value) in WHOLE:
-                own[name] = planned
-                continue
             try:
                 part, shard = self._own_part(name, value)
-            except ValueError as error:
+            except UnreadableTensorError as error:
+                self.failures.tensor_skipped(name, str(error))
+                continue
+            except Exception as error:  # noqa: BLE001 - one bad tensor must not affect the others
                 self.failures.tensor_failed(name, error)
                 continue
             own[name] = part, plan
@@ -139,14 +153,17 @@ class TorchSource(TensorSource):
         """Return this rank's part of a tensor, and its position; None for a whole tensor.
 
         Raises:
+            UnreadableTensorError: It has no elements that can be read.
             ValueError: It belongs to a flat parameter that cannot be divided now.
         """
         if not isinstance(value, Tensor):
             return value, None
-        flat = self._registered.part_of(_parameter_name(name))
-        if flat is not None:
-            return flat.of(value)
-        return zero_part(value) or (own_shard(value), shard_of(value))
+        part: tuple[Tensor, Shard | None] | None = None
+        if self._has_parts:
+            flat = self._registered.part_of(_parameter_name(name))
+            part = zero_part(value) if flat is None else flat.of(value)
+        own, shard = part or (value, shard_of(value))
+        return readable(own), shard
 
     def _warn_of_shards(self, name: str) -> None:
         if not self._has_warned_of_shards:

@@ -47,18 +47,15 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def host_array(value: Tensor) -> NDArray[Any]:
-    """Return the elements of a plain tensor in host memory, without a copy if possible.
+    """Return the elements of a tensor that `readable` returned, in host memory, without a copy.
 
     The array must not outlive the tensor, and may be read-only. `Tensor.numpy` would forbid
     resizing the tensor's memory permanently, which FSDP needs.
     """
     resolved = value.resolve_conj().resolve_neg()
-    try:
-        if resolved.dtype == torch.bool:  # not supported by numpy < 1.25
-            return np.from_dlpack(resolved.view(torch.uint8)).view(np.bool_)
-        array: NDArray[Any] = np.from_dlpack(resolved)
-    except (BufferError, RuntimeError, TypeError):  # a subclass without memory of its own
-        return torch.empty(value.shape, dtype=value.dtype, device="cpu").copy_(value).numpy()
+    if resolved.dtype == torch.bool:  # not supported by numpy < 1.25
+        return np.from_dlpack(resolved.view(torch.uint8)).view(np.bool_)
+    array: NDArray[Any] = np.from_dlpack(resolved)
     return array
 
 
@@ -77,7 +74,7 @@ def own_shard(tensor: Tensor) -> Tensor:
 def is_distributed(tensor: Tensor) -> bool:
     """Return whether a tensor is a DTensor."""
     kind: Any = type(tensor)  # Any, because torch.compile does not narrow the type of tensors
-    return kind not in WHOLE and getattr(kind, "to_local", None) is not None
+    return kind not in WHOLE and hasattr(kind, "to_local") and hasattr(kind, "device_mesh")
 
 
 def shard_of(tensor: Tensor) -> Shard | None:

@@ -33,6 +33,7 @@ class OpenStep:
         clock: Numbers of the steps.
         collector: What is saved in them.
         recorder: Has the open step.
+        failures: Has the tensors that are not captured.
         written: The steps that were handed over.
     """
 
@@ -40,7 +41,7 @@ class OpenStep:
         manager = CollectionManager(
             {"mine": Collection("mine", [pattern])}, {"mine"}, SaveConfig(save_interval=interval)
         )
-        failures = FailureLog()
+        failures = self.failures = FailureLog()
         registered = RegisteredModules()
         source = TorchSource(failures, registered, queue_bytes=1 << 20, is_only_writer=False)
         self.clock = StepClock()

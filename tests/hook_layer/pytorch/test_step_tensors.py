@@ -66,9 +66,13 @@ def test_tensors_without_elements_that_can_be_read_are_left_out() -> None:
     unreadable = [torch.ones(2, device="meta"), nn.UninitializedParameter()]
     step = OpenStep()
     tensors = make_tensors(step)
-    assert list(tensors.due_of_call("fc", [*unreadable, *numbers(1)], None)) == ["fc_input_2"]
+    due = tensors.due_of_call("fc", [*unreadable, *numbers(1)], None)
+    assert list(due) == ["fc_input_0", "fc_input_2"]
+    step.recorder.capture(due)
     tensors.capture(dict(zip("ab", unreadable, strict=True)))
-    assert step.values() == {}
+    assert step.values() == {"fc_input_2": 1}
+    reason = "a tensor on the device `meta` has no values"
+    assert step.failures.not_captured == {"fc_input_0": reason, "a": reason}
 
 
 def test_values_are_those_at_the_time_of_the_capture() -> None:
