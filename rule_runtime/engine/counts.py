@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -37,7 +38,7 @@ class Counts(JsonRecord):
     """Counts of the steps of a run.
 
     Attributes:
-        evaluated: Steps that the rule evaluated.
+        evaluated: Steps at which the rule decided.
         not_evaluated: Steps that it could not evaluate.
         not_applicable: Steps that it does not evaluate, such as those of another mode.
         last_reason: Why the last step was not evaluated; if all were, why the last one was not
@@ -49,6 +50,9 @@ class Counts(JsonRecord):
         given_up: Number of steps fed without waiting for a worker, counted per worker.
         reasons: Reasons for steps that were not evaluated, with their numbers.
         advice: The first advice of the rule; empty without one.
+        undecided: Steps with the rule's data that were too few to decide.
+        begin: Step in the mode of the first step with the rule's data; -1 before it.
+        lacking: What the rule needs and what it had, at the latest undecided step.
     """
 
     evaluated: int = 0
@@ -62,6 +66,14 @@ class Counts(JsonRecord):
     given_up: int = 0
     reasons: tuple[Reason, ...] = ()
     advice: str = ""
+    undecided: int = 0
+    begin: int = -1
+    lacking: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """True if the rule has its data, and has not decided yet."""
+        return bool(self.lacking) and not self.evaluated
 
     @property
     def most_frequent(self) -> Reason | None:
@@ -73,6 +85,22 @@ class Counts(JsonRecord):
         """Why most steps were not evaluated; if all were, why the last was not applicable."""
         most = self.most_frequent
         return self.last_reason if most is None else most.text
+
+    def with_data(self, step: int, unmet: Callable[[int, int], str]) -> Counts:
+        """Return the counts with one more step that has the rule's data.
+
+        Args:
+            step: The step in its mode.
+            unmet: Returns what is lacking for a decision, given the number of undecided steps
+                including this one, and of training steps since the first; empty for a decision.
+        """
+        begin = step if self.begin < 0 else self.begin
+        lacking = unmet(self.undecided + 1, step - begin)
+        if lacking:
+            return replace(
+                self, undecided=self.undecided + 1, begin=begin, lacking=lacking[:MAX_TEXT]
+            )
+        return replace(self, evaluated=self.evaluated + 1, begin=begin)
 
     def with_not_evaluated(self, reason: str, mode: str) -> Counts:
         """Return the counts with one more step that was not evaluated.
