@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from rule_runtime.engine.json_codec import JsonRecord
+from rule_runtime.engine.needs import Needs
 
 __all__ = ["MAX_REASONS", "MAX_TEXT", "Counts", "Reason"]
 
@@ -50,8 +50,8 @@ class Counts(JsonRecord):
         given_up: Number of steps fed without waiting for a worker, counted per worker.
         reasons: Reasons for steps that were not evaluated, with their numbers.
         advice: The first advice of the rule; empty without one.
-        undecided: Steps with the rule's data that were too few to decide.
-        begin: Step in the mode of the first step with the rule's data; -1 before it.
+        begin: The lowest step in its mode with the rule's data; -1 before the first.
+        ready: Steps with the rule's data after the training steps that it needs.
         lacking: What the rule needs and what it had, at the latest undecided step.
     """
 
@@ -66,8 +66,8 @@ class Counts(JsonRecord):
     given_up: int = 0
     reasons: tuple[Reason, ...] = ()
     advice: str = ""
-    undecided: int = 0
     begin: int = -1
+    ready: int = 0
     lacking: str = ""
 
     @property
@@ -86,21 +86,24 @@ class Counts(JsonRecord):
         most = self.most_frequent
         return self.last_reason if most is None else most.text
 
-    def with_data(self, step: int, unmet: Callable[[int, int], str]) -> Counts:
+    def with_data(self, needs: Needs, step: int, *, reason: str, is_decision: bool) -> Counts:
         """Return the counts with one more step that has the rule's data.
 
         Args:
+            needs: What the rule needs to decide.
             step: The step in its mode.
-            unmet: Returns what is lacking for a decision, given the number of undecided steps
-                including this one, and of training steps since the first; empty for a decision.
+            reason: Why the rule could not decide; empty if it leaves that to its needs.
+            is_decision: Whether the step is a decision whatever the rule needs.
         """
-        begin = step if self.begin < 0 else self.begin
-        lacking = unmet(self.undecided + 1, step - begin)
-        if lacking:
-            return replace(
-                self, undecided=self.undecided + 1, begin=begin, lacking=lacking[:MAX_TEXT]
-            )
-        return replace(self, evaluated=self.evaluated + 1, begin=begin)
+        begin = step if self.begin < 0 else min(self.begin, step)
+        is_ready = step - begin >= needs.steps and not (reason and needs.validation_passes)
+        counts = replace(self, begin=begin, ready=self.ready + is_ready)
+        unmet = "" if is_decision else needs.unmet(counts.ready, step - begin)
+        if unmet and not (reason and needs.validation_passes):
+            reason = unmet
+        if reason:
+            return replace(counts, lacking=reason[:MAX_TEXT])
+        return replace(counts, evaluated=self.evaluated + 1)
 
     def with_not_evaluated(self, reason: str, mode: str) -> Counts:
         """Return the counts with one more step that was not evaluated.

@@ -24,7 +24,6 @@ from rule_runtime.engine.outcome import (
     NotEvaluated,
     Outcome,
     Passed,
-    Undecided,
 )
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
@@ -78,7 +77,7 @@ class Evaluation:
         outcome = self._check(step) if step.step in bounds else out_of_bounds
         if isinstance(outcome, NotApplicable):
             self.counts = self.counts.with_not_applicable(outcome.reason)
-        elif isinstance(outcome, Undecided):
+        elif isinstance(outcome, NotEvaluated) and outcome.needs_more:
             self._count_data(outcome, step)
         elif isinstance(outcome, (NotEvaluated, Failed)):
             self.skip(outcome.reason, step.mode.name)
@@ -100,29 +99,27 @@ class Evaluation:
         if not self.failure:
             self.counts = self.counts.with_not_evaluated(reason, mode)
 
-    def _count_data(self, outcome: Passed | IssueFound | Undecided, step: StepView) -> None:
+    def _count_data(self, outcome: Passed | IssueFound | NotEvaluated, step: StepView) -> None:
         """Count a step with the rule's data: a decision once the needs of the rule are met."""
-        advice = str(outcome.advice)[:MAX_TEXT] if isinstance(outcome, Passed) else ""
-        has_decided = isinstance(outcome, IssueFound) or self.counts.evaluated > 0
-
-        def unmet(num_saved: int, num_steps: int) -> str:
-            if isinstance(outcome, Undecided):
-                return outcome.reason
-            return "" if has_decided else self._needs.unmet(num_saved, num_steps)
-
-        counts = self.counts.with_data(step.mode_step, unmet)
-        self.counts = replace(counts, advice=counts.advice or advice)
+        passed = outcome if isinstance(outcome, Passed) else Passed()
+        has_decided = passed.has_decided or isinstance(outcome, IssueFound)
+        counts = self.counts.with_data(
+            self._needs,
+            step.mode_step,
+            reason=outcome.reason if isinstance(outcome, NotEvaluated) else "",
+            is_decision=has_decided or self.counts.evaluated > 0,
+        )
+        self.counts = replace(counts, advice=counts.advice or str(passed.advice)[:MAX_TEXT])
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)
         judging = type(self._rule)
         name = judging.__name__
         try:
-            outcome: object = self._rule.check(step, memory)
             self._needs = _needs_of(self._rule)
+            outcome: object = self._rule.check(step, memory)
         except Missing as missing:
-            kind = Undecided if isinstance(missing, NotEnough) else NotEvaluated
-            outcome = kind(str(missing))
+            outcome = NotEvaluated(str(missing), needs_more=isinstance(missing, NotEnough))
         except StorageError as error:
             if not isinstance(error, ObjectNotFoundError):
                 raise

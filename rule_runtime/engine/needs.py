@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 from rule_runtime.engine.outcome import NotEnough, counted
 
-__all__ = ["Needs"]
+__all__ = ["FINISHED_VALIDATION", "Needs", "passes_of_patience", "saved_steps_of_patience"]
+
+FINISHED_VALIDATION: Final = "finished validation pass"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,17 +20,17 @@ class Needs:
     evaluated yet. What only the rule can count, it counts itself and raises `too_few`.
 
     Attributes:
-        saved_steps: Saved steps with the rule's data.
-        validation_passes: Finished validation passes, for rules that pass or find an issue only at
-            their end.
         steps: Training steps since the first saved step with the rule's data.
+        saved_steps: Saved steps with the rule's data, after these training steps.
+        validation_passes: Finished validation passes, for rules that pass or find an issue only at
+            the end of a pass.
         elements: Number of elements that the rule counts itself; 0 if it counts none.
         noun: Noun for one of these elements.
     """
 
+    steps: int = 0
     saved_steps: int = 1
     validation_passes: int = 0
-    steps: int = 0
     elements: int = 0
     noun: str = "element"
 
@@ -35,15 +38,16 @@ class Needs:
         """Return what is needed and what there is; empty if steps and passes are enough.
 
         Args:
-            num_saved: Saved steps, or validation passes, with the rule's data so far.
-            num_steps: Training steps since the first of them.
+            num_saved: Saved steps, or validation passes, with the rule's data after `steps`.
+            num_steps: Training steps since the first step with the rule's data.
         """
         if num_steps < self.steps:
             return str(NotEnough(self.steps, "step", num_steps))
+        why = f"after {counted(self.steps, 'step')}" if self.steps else ""
         if num_saved < self.validation_passes:
-            return str(NotEnough(self.validation_passes, "validation pass", num_saved))
+            return str(NotEnough(self.validation_passes, FINISHED_VALIDATION, num_saved))
         if num_saved < self.saved_steps:
-            return str(NotEnough(self.saved_steps, "saved step", num_saved))
+            return str(NotEnough(self.saved_steps, "saved step", num_saved, why))
         return ""
 
     def too_few(self, num_elements: int) -> NotEnough:
@@ -54,8 +58,25 @@ class Needs:
         """Return the needs in words; empty if one saved step is enough."""
         parts = [
             (self.steps, "step"),
-            (self.validation_passes, "validation pass"),
+            (self.validation_passes, FINISHED_VALIDATION),
             (self.saved_steps if self.saved_steps > 1 else 0, "saved step"),
             (self.elements, self.noun),
         ]
         return " and ".join(counted(number, noun) for number, noun in parts if number)
+
+
+class _Patient(Protocol):
+    """A rule that waits for several findings in a row."""
+
+    @property
+    def patience(self) -> int: ...
+
+
+def saved_steps_of_patience(rule: _Patient) -> Needs:
+    """Return `patience` saved steps: the `needs` of a rule that reports faults which last."""
+    return Needs(saved_steps=rule.patience)
+
+
+def passes_of_patience(rule: _Patient) -> Needs:
+    """Return `patience` validation passes: the `needs` of a rule that reports faults which last."""
+    return Needs(validation_passes=rule.patience)

@@ -30,7 +30,6 @@ __all__ = [
     "Outcome",
     "Passed",
     "RuleStatus",
-    "Undecided",
     "counted",
     "is_insufficient",
     "needs_more",
@@ -88,9 +87,11 @@ class Passed:
     Attributes:
         advice: A possible improvement in one line; empty for none. It is displayed, but is no
             finding and stops nothing.
+        has_decided: Whether the step counts as evaluated before the rule's needs are met.
     """
 
     advice: str = ""
+    has_decided: bool = False
 
 
 @dataclass(frozen=True, init=False)
@@ -160,9 +161,11 @@ class NotEvaluated:
 
     Attributes:
         reason: Why, in one line for the user.
+        needs_more: Whether later steps can complete the data, see `NotEnough`.
     """
 
     reason: str
+    needs_more: bool = False
 
 
 class Missing(Exception):  # noqa: N818 - it is an answer
@@ -191,15 +194,11 @@ class NotEnough(Missing):
         needed: The number needed.
         noun: Noun for one of them, such as "label".
         had: The number so far.
+        why: Why they are needed, or which do not count.
     """
 
-    def __init__(self, needed: int, noun: str, had: int) -> None:
-        super().__init__(f"needs {counted(needed, noun)}, had {had}")
-
-
-@dataclass(frozen=True)
-class Undecided(NotEvaluated):
-    """The step has the rule's data, and there is too little to decide: see `NotEnough`."""
+    def __init__(self, needed: int, noun: str, had: int, why: str = "") -> None:
+        super().__init__(f"needs {counted(needed, noun)}, had {had}", why)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Patient(Rule):
             return NotApplicable("another mode")
         if memory["labels"] < self.labels:
             raise self.needs().too_few(memory["labels"])
-        return Passed("say more" if says == "advice" else "")
+        return Passed("say more" if says == "advice" else "", has_decided=says == "certain")
 
 
 def run_of(*says: str, every: int = 1) -> TrialBuilder:
@@ -80,9 +80,9 @@ def state_of(*says: str, every: int = 1, **needs: Any) -> EvaluationState:
     ("num_steps", "needs", "reason"),
     [
         (2, {"saved_steps": 3}, "needs 3 saved steps, had 2"),
-        (1, {"validation_passes": 2}, "needs 2 validation passes, had 1"),
+        (1, {"validation_passes": 2}, "needs 2 finished validation passes, had 1"),
         (5, {"steps": 100}, "needs 100 steps, had 40"),
-        (10, {"saved_steps": 12, "steps": 50}, "needs 12 saved steps, had 10"),
+        (10, {"saved_steps": 12, "steps": 50}, "needs 12 saved steps, had 5: after 50 steps"),
         (3, {"labels": LABELS}, "needs 500 labels, had 120"),
     ],
 )
@@ -124,6 +124,11 @@ def test_a_finding_counts_at_once() -> None:
 def test_advice_counts_before_the_needs_are_met() -> None:
     state = state_of("advice", "fine", saved_steps=3)
     assert (state.counts.advice, state.counts.evaluated) == ("say more", 0)
+
+
+def test_a_rule_can_decide_before_its_needs_are_met() -> None:
+    state = state_of("certain", "fine", saved_steps=9)
+    assert (state.status, state.counts.evaluated) == (RuleStatus.NO_ISSUES_FOUND, 2)
 
 
 def test_only_steps_with_the_rules_data_count() -> None:
@@ -176,7 +181,7 @@ def test_step_by_step_equals_one_pass(says: list[str], saved_steps: int, steps: 
         (Needs(), ""),
         (Needs(saved_steps=12), "12 saved steps"),
         (Needs(steps=100, saved_steps=12), "100 steps and 12 saved steps"),
-        (Needs(validation_passes=2), "2 validation passes"),
+        (Needs(validation_passes=2), "2 finished validation passes"),
         (Needs(elements=500, noun="label"), "500 labels"),
     ],
 )
