@@ -8,7 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from hook_layer.storage.base import open_store
-from rule_runtime.engine.outcome import NOT_EVALUATED, RuleStatus
+from rule_runtime.engine.outcome import NOT_EVALUATED, RuleStatus, status_text
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import UnknownRuleError, available_rules, create_rule
 from rule_runtime.engine.rule import Rule, snake_case
@@ -155,5 +155,9 @@ def exit_status_of_statuses(statuses: Collection[str]) -> ExitStatus:
 
 
 def displayed_status(state: EvaluationState) -> str:
-    """Return the status to display; an Error can mean that the rule was not evaluated."""
-    return NOT_EVALUATED if state.has_found_nothing_to_judge else state.status.value
+    """Return the status to display; an Error can mean that the rule was not evaluated (yet)."""
+    return status_text(
+        state.status.value,
+        is_not_evaluated=state.has_found_nothing_to_judge,
+        needs_more=state.needs_more,
+    )

@@ -65,7 +65,7 @@ def verdicts_table(
     parts += [_listed(f"advice of {name}", text) for name, text in advice.items()]
     for name, state in silent.items():
         if name not in unfit:
-            parts.append(_listed(f"not evaluated: {name}", state.reason))
+            parts.append(_listed(f"{displayed_status(state)}: {name}", state.reason))
     others = [name for name in silent if name in unfit]
     if others:
         heading = f"not evaluated, as no neural network was trained ({len(others)})"

@@ -18,11 +18,12 @@ from rule_runtime.cli.options import OutputFormat, OutputOption, VerboseOption, 
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.engine.outcome import (
-    NOT_EVALUATED,
     STATUS_ORDER,
     RuleStatus,
     counted,
     is_insufficient,
+    needs_more,
+    status_text,
     without_api_prefix,
 )
 from rule_runtime.jobs.job_paths import absolute_output_path
@@ -149,14 +150,23 @@ def _is_place(job: str) -> bool:
 
 
 def _displayed_status(rule: dict[str, Any]) -> str:
-    """Return the status to display; an Error can mean that the rule was not evaluated."""
+    """Return the status to display; an Error can mean that the rule was not evaluated (yet)."""
     details = rule.get("StatusDetails") or ""
-    return NOT_EVALUATED if is_insufficient(details) else str(rule["RuleEvaluationStatus"])
+    return status_text(
+        str(rule["RuleEvaluationStatus"]),
+        is_not_evaluated=is_insufficient(details),
+        needs_more=needs_more(details),
+    )
+
+
+def _is_silent(rule: dict[str, Any]) -> bool:
+    """Return whether a rule was not evaluated, without a fault of the rule."""
+    return is_insufficient(rule.get("StatusDetails") or "")
 
 
 def _place(rule: dict[str, Any]) -> int:
     """Return the sort key of a rule: findings first, rules that were not evaluated last."""
-    if _displayed_status(rule) == NOT_EVALUATED:
+    if _is_silent(rule):
         return len(STATUS_ORDER)
     return STATUS_ORDER.index(RuleStatus(rule["RuleEvaluationStatus"]))
 
@@ -170,7 +180,7 @@ def _print(job: str, described: dict[str, Any], urls: dict[str, str], *, is_verb
     job_status += f": {reason}" if reason else ""
     console.print(Text(harmless(f"{job}: {job_status}"), style="bold"), soft_wrap=True)
     rules = described[_STATUSES]
-    silent = [rule for rule in rules if _displayed_status(rule) == NOT_EVALUATED]
+    silent = [rule for rule in rules if _is_silent(rule)]
     shown = rules if is_verbose else [rule for rule in rules if rule not in silent]
     table = Records("rule", "status", "since", "details", whole=("status", "since"))
     for rule in sorted(shown, key=_place):

@@ -9,6 +9,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from rule_runtime.cli.evaluation import displayed_status
 from rule_runtime.cli.tables import harmless
 from rule_runtime.engine.outcome import RuleStatus, counted, status_details, without_api_prefix
 from rule_runtime.engine.state import EvaluationState
@@ -64,7 +65,8 @@ class Summary:
                 elif state.counts.advice:
                     yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}"))
                 elif name in self.required and state.has_found_nothing_to_judge:
-                    text = harmless(f"{prefix}not evaluated: {name}: {state.reason}")
+                    status = displayed_status(state)
+                    text = harmless(f"{prefix}{status}: {name}: {state.reason}")
                     yield Text(text, style="yellow")
 
     def _others(self) -> Text:
@@ -87,9 +89,12 @@ def _finding(prefix: str, name: str, state: EvaluationState) -> Text:
 
 
 def _quiet_rules(states: Mapping[str, EvaluationState]) -> str:
-    silent = sum(state.has_found_nothing_to_judge for state in states.values())
+    early = sum(state.needs_more for state in states.values())
+    silent = sum(state.has_found_nothing_to_judge for state in states.values()) - early
     if silent == len(states):
         return harmless(f"no rule was evaluated: {next(iter(states.values())).reason}")
-    passed = len(states) - silent - sum(map(has_problem, states.values()))
+    passed = len(states) - silent - early - sum(map(has_problem, states.values()))
     text = f"{counted(passed, 'rule')} found no issue"
-    return f"{text}, {silent} were not evaluated; `-v` shows why" if silent else text
+    text += f", {early} are not evaluated yet" if early else ""
+    text += f", {silent} were not evaluated" if silent else ""
+    return f"{text}; `-v` shows why" if early or silent else text

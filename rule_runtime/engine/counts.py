@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from rule_runtime.engine.json_codec import JsonRecord
+from rule_runtime.engine.needs import Needs
 
 __all__ = ["MAX_REASONS", "MAX_TEXT", "Counts", "Reason"]
 
@@ -37,7 +38,7 @@ class Counts(JsonRecord):
     """Counts of the steps of a run.
 
     Attributes:
-        evaluated: Steps that the rule evaluated.
+        evaluated: Steps at which the rule decided.
         not_evaluated: Steps that it could not evaluate.
         not_applicable: Steps that it does not evaluate, such as those of another mode.
         last_reason: Why the last step was not evaluated; if all were, why the last one was not
@@ -49,6 +50,9 @@ class Counts(JsonRecord):
         given_up: Number of steps fed without waiting for a worker, counted per worker.
         reasons: Reasons for steps that were not evaluated, with their numbers.
         advice: The first advice of the rule; empty without one.
+        begin: The lowest step in its mode with the rule's data; -1 before the first.
+        ready: Steps with the rule's data after the training steps that it needs.
+        lacking: What the rule needs and what it had, at the latest undecided step.
     """
 
     evaluated: int = 0
@@ -62,6 +66,14 @@ class Counts(JsonRecord):
     given_up: int = 0
     reasons: tuple[Reason, ...] = ()
     advice: str = ""
+    begin: int = -1
+    ready: int = 0
+    lacking: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """True if the rule has its data, and has not decided yet."""
+        return bool(self.lacking) and not self.evaluated
 
     @property
     def most_frequent(self) -> Reason | None:
@@ -73,6 +85,25 @@ class Counts(JsonRecord):
         """Why most steps were not evaluated; if all were, why the last was not applicable."""
         most = self.most_frequent
         return self.last_reason if most is None else most.text
+
+    def with_data(self, needs: Needs, step: int, *, reason: str, is_decision: bool) -> Counts:
+        """Return the counts with one more step that has the rule's data.
+
+        Args:
+            needs: What the rule needs to decide.
+            step: The step in its mode.
+            reason: Why the rule could not decide; empty if it leaves that to its needs.
+            is_decision: Whether the step is a decision whatever the rule needs.
+        """
+        begin = step if self.begin < 0 else min(self.begin, step)
+        is_ready = step - begin >= needs.steps and not (reason and needs.validation_passes)
+        counts = replace(self, begin=begin, ready=self.ready + is_ready)
+        unmet = "" if is_decision else needs.unmet(counts.ready, step - begin)
+        if unmet and not (reason and needs.validation_passes):
+            reason = unmet
+        if reason:
+            return replace(counts, lacking=reason[:MAX_TEXT])
+        return replace(counts, evaluated=self.evaluated + 1)
 
     def with_not_evaluated(self, reason: str, mode: str) -> Counts:
         """Return the counts with one more step that was not evaluated.

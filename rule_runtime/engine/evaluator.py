@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import reprlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,13 @@ from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from rule_runtime.engine.counts import MAX_TEXT
 from rule_runtime.engine.evidence import completed
 from rule_runtime.engine.failure import UNAVAILABLE, failure_reason, located_in_check, wrong_outcome
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import (
     Failed,
     IssueFound,
     Missing,
     NotApplicable,
+    NotEnough,
     NotEvaluated,
     Outcome,
     Passed,
@@ -50,6 +53,7 @@ class Evaluation:
 
     def __init__(self, rule: Rule, state: EvaluationState) -> None:
         self._rule = rule
+        self._needs = Needs()
         self.memory: dict[str, Any] = _json_copy(state.memory)
         self.evidence = state.evidence
         self.counts = state.counts
@@ -73,6 +77,8 @@ class Evaluation:
         outcome = self._check(step) if step.step in bounds else out_of_bounds
         if isinstance(outcome, NotApplicable):
             self.counts = self.counts.with_not_applicable(outcome.reason)
+        elif isinstance(outcome, NotEvaluated) and outcome.needs_more:
+            self._count_data(outcome, step)
         elif isinstance(outcome, (NotEvaluated, Failed)):
             self.skip(outcome.reason, step.mode.name)
             if isinstance(outcome, Failed):
@@ -81,12 +87,7 @@ class Evaluation:
                 failure = f"{outcome.reason}, at step {step.step}"
                 self.counts = replace(self.counts, failure=failure)
         else:
-            advice = str(outcome.advice)[:MAX_TEXT] if isinstance(outcome, Passed) else ""
-            self.counts = replace(
-                self.counts,
-                evaluated=self.counts.evaluated + 1,
-                advice=self.counts.advice or advice,
-            )
+            self._count_data(outcome, step)
         if isinstance(outcome, IssueFound):
             found = replace(outcome.evidence, mode_step=step.mode_step)
             before = self.evidence
@@ -98,14 +99,27 @@ class Evaluation:
         if not self.failure:
             self.counts = self.counts.with_not_evaluated(reason, mode)
 
+    def _count_data(self, outcome: Passed | IssueFound | NotEvaluated, step: StepView) -> None:
+        """Count a step with the rule's data: a decision once the needs of the rule are met."""
+        passed = outcome if isinstance(outcome, Passed) else Passed()
+        has_decided = passed.has_decided or isinstance(outcome, IssueFound)
+        counts = self.counts.with_data(
+            self._needs,
+            step.mode_step,
+            reason=outcome.reason if isinstance(outcome, NotEvaluated) else "",
+            is_decision=has_decided or self.counts.evaluated > 0,
+        )
+        self.counts = replace(counts, advice=counts.advice or str(passed.advice)[:MAX_TEXT])
+
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)
         judging = type(self._rule)
         name = judging.__name__
         try:
+            self._needs = _needs_of(self._rule)
             outcome: object = self._rule.check(step, memory)
         except Missing as missing:
-            outcome = NotEvaluated(str(missing))
+            outcome = NotEvaluated(str(missing), needs_more=isinstance(missing, NotEnough))
         except StorageError as error:
             if not isinstance(error, ObjectNotFoundError):
                 raise
@@ -126,6 +140,13 @@ class Evaluation:
                 text = f"{name}.check put a value into memory that cannot be stored: {error}"
                 return Failed(located_in_check(text, judging))
         return outcome
+
+
+def _needs_of(rule: Rule) -> Needs:
+    needs: object = rule.needs()
+    if not isinstance(needs, Needs):
+        raise TypeError(f"needs() returned {reprlib.repr(needs)}, and must return Needs(...)")
+    return needs
 
 
 def _json_copy(value: Any) -> Any:

@@ -18,19 +18,23 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
     "NOT_EVALUATED",
+    "NOT_EVALUATED_YET",
     "STATUS_ORDER",
     "Evidence",
     "Failed",
     "IssueFound",
     "Missing",
     "NotApplicable",
+    "NotEnough",
     "NotEvaluated",
     "Outcome",
     "Passed",
     "RuleStatus",
     "counted",
     "is_insufficient",
+    "needs_more",
     "status_details",
+    "status_text",
     "without_api_prefix",
 ]
 
@@ -39,9 +43,13 @@ MAX_STATUS_DETAILS_LENGTH: Final = 1024
 
 NOT_EVALUATED: Final = "not evaluated"
 """Display status of a rule without data; its status in the API is Error."""
+NOT_EVALUATED_YET: Final = "not evaluated yet"
+"""Display status of a rule that needs more steps or elements; its status in the API is Error."""
 
 _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
-_API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
+_API_PREFIX: Final = re.compile(
+    f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?(?P<yet> yet)?: "
+)
 _ELLIPSIS: Final = "..."
 
 
@@ -74,12 +82,16 @@ _FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, 
 class Passed:
     """The step was evaluated without a finding.
 
+    It counts as evaluated once the rule's needs are met, see `Rule.needs`.
+
     Attributes:
         advice: A possible improvement in one line; empty for none. It is displayed, but is no
             finding and stops nothing.
+        has_decided: Whether the step counts as evaluated before the rule's needs are met.
     """
 
     advice: str = ""
+    has_decided: bool = False
 
 
 @dataclass(frozen=True, init=False)
@@ -149,9 +161,11 @@ class NotEvaluated:
 
     Attributes:
         reason: Why, in one line for the user.
+        needs_more: Whether later steps can complete the data, see `NotEnough`.
     """
 
     reason: str
+    needs_more: bool = False
 
 
 class Missing(Exception):  # noqa: N818 - it is an answer
@@ -168,6 +182,23 @@ class Missing(Exception):  # noqa: N818 - it is an answer
         super().__init__(f"{reason}: {how_to_get_it}" if how_to_get_it else reason)
         self.reason = reason
         self.how_to_get_it = how_to_get_it
+
+
+class NotEnough(Missing):
+    """There are too few steps, passes or elements to decide; a longer run would have enough.
+
+    Until the rule decides for the first time, the step counts as not evaluated yet. Later, such
+    steps are ignored.
+
+    Args:
+        needed: The number needed.
+        noun: Noun for one of them, such as "label".
+        had: The number so far.
+        why: Why they are needed, or which do not count.
+    """
+
+    def __init__(self, needed: int, noun: str, had: int, why: str = "") -> None:
+        super().__init__(f"needs {counted(needed, noun)}, had {had}", why)
 
 
 @dataclass(frozen=True)
@@ -193,8 +224,9 @@ Outcome = Passed | IssueFound | NotEvaluated | Failed
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with a noun: `1 step`, `2 steps`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return a number with a noun: `1 step`, `2 steps`, `2 passes`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
@@ -210,7 +242,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
             f"{state.evidence.step} resulted in the condition being met\n{state.evidence.line}"
         )
     elif state.has_found_nothing_to_judge:
-        text = f"{_INSUFFICIENT}Insufficient information to invoke rule {name}: {state.reason}"
+        yet = " yet" if state.counts.is_undecided else ""
+        text = f"{_INSUFFICIENT}Insufficient information to invoke rule {name}{yet}: {state.reason}"
     elif state.status is RuleStatus.ERROR:
         text = f"Evaluation of the rule {name} failed: {state.reason}"
     else:
@@ -222,6 +255,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
 
 def _progress(counts: Counts) -> str:
     text = f"advice: {counts.advice}; " if counts.advice else ""
+    text += f"{NOT_EVALUATED_YET}: {counts.lacking}; " if counts.is_undecided else ""
     text += f"{counted(counts.evaluated, 'step')} evaluated, {counts.not_evaluated} not evaluated"
     most = counts.most_frequent
     if most is not None:
@@ -244,6 +278,19 @@ def _progress(counts: Counts) -> str:
 def is_insufficient(details: str) -> bool:
     """Return whether `StatusDetails` report that a rule was not evaluated."""
     return details.startswith(_INSUFFICIENT)
+
+
+def needs_more(details: str) -> bool:
+    """Return whether `StatusDetails` report that a rule needs more steps or elements."""
+    found = _API_PREFIX.match(details)
+    return found is not None and found["yet"] is not None
+
+
+def status_text(status: str, *, is_not_evaluated: bool, needs_more: bool) -> str:
+    """Return the status to display; an Error can mean that the rule was not evaluated (yet)."""
+    if not is_not_evaluated:
+        return status
+    return NOT_EVALUATED_YET if needs_more else NOT_EVALUATED
 
 
 def without_api_prefix(details: str) -> str:

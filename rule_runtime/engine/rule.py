@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rule_runtime.configuration.collection_config import CollectionConfig, as_collections
 from rule_runtime.engine.constraints import AtLeast, AtMost, GreaterThan, LessThan, Regex, Unit
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Outcome
 from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
 from rule_runtime.engine.step_bounds import StepBounds
@@ -44,6 +45,7 @@ __all__ = [
     "GreaterThan",
     "LessThan",
     "Memory",
+    "Needs",
     "Regex",
     "Rule",
     "Unit",
@@ -111,6 +113,13 @@ class Rule(ABC):
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collections that the hook should save for this rule with these parameters."""
         return as_collections(self.collections)
+
+    def needs(self) -> Needs:
+        """Return what the rule needs to decide that there is no issue, with these parameters.
+
+        Until then, steps that passed are not evaluated yet. A finding counts at any time.
+        """
+        return Needs()
 
     @abstractmethod
     def check(self, step: StepView, memory: Memory) -> Outcome:

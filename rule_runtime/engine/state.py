@@ -18,7 +18,7 @@ from rule_runtime.engine.progress import Progress
 
 __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress"]
 
-MEMORY_VERSION: Final = 3
+MEMORY_VERSION: Final = 4
 """Increase it when the meaning of a built-in rule's memory changes."""
 _NO_STEP: Final = "no step of this run was saved"
 
@@ -71,14 +71,19 @@ class EvaluationState(JsonRecord):
     def reason(self) -> str:
         """Why nothing was evaluated, for a status of Error."""
         counts = self.counts
-        found = self.blocked_by or counts.failure or counts.main_reason or counts.last_problem
-        return found or _NO_STEP
+        lacking = counts.lacking if counts.is_undecided else counts.main_reason
+        return self.blocked_by or counts.failure or lacking or counts.last_problem or _NO_STEP
 
     @property
     def has_found_nothing_to_judge(self) -> bool:
         """True for an Error without a fault: the run has no data that the rule evaluates."""
         has_failed = self.counts.failure or self.blocked_by
         return self.status is RuleStatus.ERROR and not has_failed
+
+    @property
+    def needs_more(self) -> bool:
+        """True for an Error of a rule that had its data, and would decide with more of it."""
+        return self.has_found_nothing_to_judge and self.counts.is_undecided
 
     @property
     def is_given_up(self) -> bool:

@@ -9,7 +9,15 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import (
+    IssueFound,
+    Missing,
+    NotApplicable,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.labels import are_few
 from rule_runtime.facts.loss_sides import loss_sides
@@ -147,7 +155,7 @@ class CurveRule(Rule):
     adversarial training. Curves that start at 0 have no scale and are ignored.
 
     Attributes:
-        noun: Noun for the numbers.
+        noun: Noun for one of the numbers.
         measure: Name of the measure.
         num_first: Number of first numbers of a curve that are stored.
         spacing: In each interval of this many steps, only the first saved step counts.
@@ -157,7 +165,7 @@ class CurveRule(Rule):
         needs_targets: Whether losses with fewer than four targets are not evaluated.
     """
 
-    noun: ClassVar[str] = "losses"
+    noun: ClassVar[str] = "loss"
     measure: ClassVar[str]
     num_first: ClassVar[int] = 5
     spacing: ClassVar[int] = 1
@@ -168,6 +176,11 @@ class CurveRule(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "losses")
+
+    def needs(self) -> Needs:
+        """Return the length of a curve from which a fault of all its numbers is reported."""
+        num_in_a_row = 1 if self.compares_together else self.patience
+        return Needs(elements=self._window[0] + num_in_a_row - 1, noun=self.noun)
 
     @property
     @abstractmethod
@@ -188,7 +201,7 @@ class CurveRule(Rule):
         Memory: `history`, the first and latest numbers of at most 32 curves.
 
         Raises:
-            Missing: No curve is long enough.
+            NotEnough: No curve is long enough.
         """
         if self.needs_targets and step.fact(are_few):
             return NotApplicable("losses of less than four targets scatter by nature")
@@ -203,7 +216,7 @@ class CurveRule(Rule):
         counts = {names: history.of(names).count for names in history.names}
         most, fewest = max(counts.values(), default=0), self._window[0]
         if most < fewest:
-            raise Missing(f"only {most} of the {fewest} {self.noun} needed were saved so far")
+            raise self.needs().too_few(most)
         ready = [names for names in added if counts[names] >= fewest and names in points.at]
         curves = {names: history.of(names) for names in ready if history.of(names).start > 0}
         findings = {names: self._repeated(curve) for names, curve in curves.items()}
@@ -212,7 +225,12 @@ class CurveRule(Rule):
             workers = [worker for _, worker in findings]
             sound |= {worker for worker in workers if workers.count(worker) > 1}
         found = {names: each for names, each in findings.items() if each and names[1] not in sound}
-        return self._worst(step, points, found) if found else Passed()
+        if found:
+            return self._worst(step, points, found)
+        needs = self.needs()
+        if most < needs.elements:
+            return NotEvaluated(str(needs.too_few(most)), needs_more=True)
+        return Passed()
 
     def _history(self, memory: Memory) -> SeriesMemory:
         num_latest = self._window[1] + self.patience

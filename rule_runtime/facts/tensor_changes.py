@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
-from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.outcome import Missing, NotEnough
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.numerics.tensor_change import (
@@ -97,6 +97,8 @@ def since_previous_step(step: StepView, collections: Sequence[str], memory: Memo
     if not len(rows):
         raise Missing(f"no tensor of {' or '.join(collections)} was saved")
     previous, memory["previous"] = memory.get("previous", step.step), step.step
+    if previous == step.step:
+        raise NotEnough(2, "saved step", 1)
     earlier = step.earlier(previous) if previous < step.step else None
     if earlier is None:
         raise Missing("there is no earlier step to compare with")

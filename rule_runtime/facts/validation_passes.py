@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.needs import FINISHED_VALIDATION
+from rule_runtime.engine.outcome import Missing, NotEnough
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
 from rule_runtime.facts.loss_sides import loss_sides
@@ -79,6 +80,7 @@ def validation_passes(
 
     Raises:
         Missing: If the step has no finite loss, or the run no training or no validation loss yet.
+        NotEnough: If no validation pass is finished yet.
     """
     stored: dict[str, dict[str, Any]] = memory.setdefault("losses", {})
     rows = step.tensors(collections=() if tensor_regex else ("losses",), regex=tensor_regex)
@@ -123,6 +125,9 @@ def _require_both(step: StepView, stored: dict[str, dict[str, Any]]) -> None:
     if not any(curves["first"] for curves in stored.values()):
         how = "call model.train() in training (XGBoost: give the training data in `evals`, too)"
         raise Missing("no training loss was saved before this validation", how)
+    passes = (one for curves in stored.values() for one in curves["passes"].values())
+    if not any(one["previous"] or one["was_returned"] for one in passes):
+        raise NotEnough(1, FINISHED_VALIDATION, 0)
 
 
 class _Curves:

@@ -19,7 +19,9 @@ from rule_runtime.engine.outcome import (
     Evidence,
     RuleStatus,
     is_insufficient,
+    needs_more,
     status_details,
+    status_text,
     without_api_prefix,
 )
 from rule_runtime.engine.registry import available_rules
@@ -52,6 +54,7 @@ class JobVerdict:
 
     Attributes:
         is_not_judged: Whether it was not evaluated, without a fault of the rule.
+        needs_more: Whether it would have been evaluated with more steps or elements.
         summary: What the rule finds, if the rule is known here.
         advice: Advice from its documentation.
     """
@@ -61,6 +64,7 @@ class JobVerdict:
     details: str
     evidence: Evidence | None = None
     is_not_judged: bool = False
+    needs_more: bool = False
     summary: str = ""
     advice: str = ""
 
@@ -76,6 +80,7 @@ class JobVerdict:
             details=state.reason if is_not_judged else found,
             evidence=state.evidence,
             is_not_judged=is_not_judged,
+            needs_more=state.needs_more,
             summary=summary,
             advice=advice,
         )
@@ -99,6 +104,7 @@ class JobVerdict:
                 details=without_api_prefix(details),
                 evidence=found,
                 is_not_judged=is_insufficient(details),
+                needs_more=needs_more(details),
                 summary=summary,
                 advice=advice,
             )
@@ -108,6 +114,13 @@ class JobVerdict:
                 "`stepwatch evaluate --output json` prints them"
             ) from error
 
+    @property
+    def displayed_status(self) -> str:
+        """The status to display; an Error can mean that the rule was not evaluated (yet)."""
+        return status_text(
+            self.status.value, is_not_evaluated=self.is_not_judged, needs_more=self.needs_more
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON."""
         return {
@@ -115,6 +128,7 @@ class JobVerdict:
             "RuleEvaluationStatus": self.status.value,
             "Details": self.details,
             "NotJudged": self.is_not_judged,
+            "NeedsMore": self.needs_more,
             "Evidence": None if self.evidence is None else self.evidence.to_json(),
         }
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from rule_runtime.engine.outcome import RuleStatus, status_details
+from rule_runtime.engine.outcome import NOT_EVALUATED_YET, RuleStatus, status_details
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 
@@ -21,7 +21,8 @@ def junit_xml(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> st
     """Return verdicts as a test suite per run, with one test per rule.
 
     A finding is a failure. A rule that failed or was prevented from running is an error. A rule
-    that was not evaluated is skipped, with the reason; if it is required, it is an error.
+    that was not evaluated is skipped, with the reason; if it is required, it is an error, unless it
+    only needs more steps.
     """
     suites = [_suite(run, required) for run in runs]
     counts = {name: str(sum(int(suite.attrib[name]) for suite in suites)) for name in _COUNTS}
@@ -48,6 +49,8 @@ def _test(name: str, state: EvaluationState, required: Collection[str]) -> ET.El
     if evidence is not None:
         element = ET.SubElement(test, "failure", {"type": name, "message": _text(evidence.line)})
         element.text = f"{details}\n{evidence.seen} {evidence.remedy}"
+    elif state.needs_more:
+        ET.SubElement(test, "skipped", {"message": _text(f"{NOT_EVALUATED_YET}: {state.reason}")})
     elif state.has_found_nothing_to_judge and name not in required:
         ET.SubElement(test, "skipped", {"message": _text(state.reason)})
     elif state.status is RuleStatus.ERROR:

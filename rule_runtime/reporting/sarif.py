@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from hook_layer.format.paths import index_key
-from rule_runtime.engine.outcome import Evidence, RuleStatus
+from rule_runtime.engine.outcome import NOT_EVALUATED_YET, Evidence, RuleStatus
 from rule_runtime.engine.registry import available_rules
 from rule_runtime.engine.rule import snake_case
 from rule_runtime.engine.state import EvaluationState
@@ -26,7 +26,7 @@ def sarif_json(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> s
     """Return verdicts as a SARIF log: findings as results, rules not evaluated as notifications.
 
     A finding's location is the index file of its step, relative to the trial's root. A required
-    rule that was not evaluated is an error.
+    rule that was not evaluated is an error, unless it only needs more steps.
     """
     described = [_run(run.path, run.states, required) for run in runs]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": described}, indent=2)
@@ -76,10 +76,11 @@ def _rule(name: str) -> dict[str, Any]:
 
 
 def _notice(name: str, index: int, state: EvaluationState, *, is_required: bool) -> dict[str, Any]:
-    is_harmless = state.has_found_nothing_to_judge and not is_required
+    is_harmless = state.needs_more or (state.has_found_nothing_to_judge and not is_required)
+    text = f"{NOT_EVALUATED_YET}: {state.reason}" if state.needs_more else state.reason
     return {
         "level": "note" if is_harmless else "error",
-        "message": {"text": state.reason},
+        "message": {"text": text},
         "associatedRule": {"id": name, "index": index},
     }
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import finding, saved_every
@@ -53,6 +54,10 @@ class CheckInputImages(Rule):
         names = {"include_regex": "|".join(self.regex)} if self.regex else {}
         return saved_every(500, "input_image", save_raw_tensor=True, **names)
 
+    def needs(self) -> Needs:
+        """Return `threshold_samples` images."""
+        return Needs(elements=self.threshold_samples, noun="image")
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the images of the step to the means, and evaluate them.
 
@@ -80,7 +85,7 @@ class CheckInputImages(Rule):
             raise Missing(problem)
         most = max(inputs[name]["images"] for name in added)
         if most < self.threshold_samples:
-            return NotEvaluated(f"only {most} of {self.threshold_samples} images have been saved")
+            raise self.needs().too_few(most)
         return self._judge(step, rows, added, inputs)
 
     def _judge(

@@ -9,6 +9,7 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_labels import (
@@ -73,6 +74,10 @@ class ClassImbalance(Rule):
             if regex
         )
 
+    def needs(self) -> Needs:
+        """Return `samples` labels."""
+        return Needs(elements=self.samples, noun="label")
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Count the labels of the step, and evaluate all counts so far.
 
@@ -90,7 +95,7 @@ class ClassImbalance(Rule):
             raise Missing(reason)
         most = max(tally.total for _, tally in counted)
         if most < self.samples:
-            raise Missing(f"only {most} of the {self.samples} labels were saved so far")
+            raise self.needs().too_few(most)
         has_validation = self.unlike_validation and step.mode is not ModeKeys.GLOBAL
         findings = []
         for labels, tally in counted:

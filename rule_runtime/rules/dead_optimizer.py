@@ -7,7 +7,8 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
@@ -44,6 +45,10 @@ class DeadOptimizer(Rule):
 
     collections = saved_every(10, "weights", "biases", "gradients")
 
+    def needs(self) -> Needs:
+        """Return `patience` steps after the first."""
+        return Needs(saved_steps=1 + self.patience)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare each parameter with the previous training step.
 
@@ -66,8 +71,10 @@ class DeadOptimizer(Rule):
         streaks = known.update(~changed & learns, changed)
         num_steps = step.mode_step - memory.setdefault("first", pairs.other.mode_step)
         is_dead = streaks >= self.patience
-        if not is_dead.any() or not (memory["has_moved"] or num_steps >= _ACCUMULATED):
+        if not is_dead.any():
             return Passed()
+        if not memory["has_moved"] and num_steps < _ACCUMULATED:
+            raise NotEnough(_ACCUMULATED, "step", num_steps, "gradients may be accumulated")
         at = worst(pairs.rows, np.where(is_dead, streaks, np.nan), largest=True)
         message = (
             f"has a gradient, of mean size {gradients.of(pairs.rows)[at]:.3g}, and has "

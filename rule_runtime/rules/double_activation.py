@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.losses import Losses, Takes
@@ -45,6 +46,8 @@ class DoubleActivation(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "loss_inputs", "module_io")
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the inputs of losses and activations with earlier activations.

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import MAX_NAMED, finding, finite_means, saved_every
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -47,7 +47,7 @@ class FeatureImportanceOverweight(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the share of the most important features with the threshold."""
         if step.mode_step < self.start_step:
-            return NotEvaluated(f"rounds before start_step={self.start_step} are not evaluated")
+            raise NotEnough(self.start_step, "round", step.mode_step, "start_step")
         rows = step.tensors(regex=self.tensor_regex)
         if not len(rows):
             raise Missing("no feature importance was saved")

@@ -10,7 +10,8 @@ import numpy as np
 
 from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.needs import passes_of_patience
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.losses import INPUT_VALUES
@@ -37,7 +38,7 @@ _LEAST_STEPS: Final = 40
 _LEARNING_STEPS: Final = 90
 """Steps after which training should have learned: nearly two epochs of 50 steps."""
 
-_SETTLING: Final = f"moving averages of Keras's batch normalisation need {_SETTLED_STEPS} steps"
+_SETTLING: Final = "moving averages of Keras's batch normalisation must settle"
 _CHECK_LABELS: Final = "Check that labels belong to their inputs, and that both sets are alike."
 
 
@@ -70,6 +71,8 @@ class GeneralisationGap(Rule):
         INPUT_VALUES,
     )
 
+    needs = passes_of_patience
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the validation passes that a step finishes.
 
@@ -80,7 +83,7 @@ class GeneralisationGap(Rule):
         if not passes:
             return NotApplicable("no validation pass ended at this step")
         if passes[0].training_step < _SETTLED_STEPS and _has_moving_averages(step):
-            return NotEvaluated(_SETTLING)
+            raise NotEnough(_SETTLED_STEPS, "step", passes[0].training_step, _SETTLING)
         found = [bad for one in passes if (bad := self._judge(step, one)) is not None]
         by_excess = sorted(found, key=lambda one: one.evidence.value / one.evidence.threshold)
         return by_excess[-1] if by_excess else Passed()

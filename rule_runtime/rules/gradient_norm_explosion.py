@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.detectors.curves import LEVEL
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, Points
@@ -46,13 +47,17 @@ class GradientNormExplosion(CurveRule):
     weight_factor: Annotated[float, GreaterThan(0), Unit("times")] = 10.0
 
     collections = saved_every(10, "gradients")
-    noun = "norms of gradients"
+    noun = "gradient norm"
     measure = "norm_of_all_gradients"
     compares_together = True
 
     @property
     def _window(self) -> tuple[int, int]:
         return self.num_first + self.patience, LEVEL
+
+    def needs(self) -> Needs:
+        """Return the length of the curve from which steps in a row are counted, and `patience`."""
+        return Needs(elements=self._window[0] + self.patience - 1, noun=self.noun)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the latest norms with the usual one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import largest_count
@@ -72,6 +73,10 @@ class IneffectiveSteps(Rule):
     patience: Annotated[int, AtLeast(1), Unit("optimizer steps")] = 20
 
     collections = saved_every(10, "optimizer_steps", "weights")
+
+    def needs(self) -> Needs:
+        """Return `patience` steps, and saved steps without a change."""
+        return Needs(steps=self.patience, saved_steps=_UNCHANGED)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Check the counts of the step, and whether weights have changed.

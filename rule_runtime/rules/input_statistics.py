@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import (
@@ -73,6 +74,8 @@ class InputStatistics(Rule):
         LAYER_INPUTS,
         *saved_every(10, "weights", "losses", "loss_inputs"),
     )
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the model's inputs and targets.

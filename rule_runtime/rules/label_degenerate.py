@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.labels import SORTED_SHARE, Labels, LabelSeries, OtherLabels, labels_of
@@ -51,6 +52,10 @@ class LabelDegenerate(Rule):
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
     collections = ("labels", *saved_every(10, "loss_inputs", "losses"), "predictions")
+
+    def needs(self) -> Needs:
+        """Return `patience` saved steps with `samples` rows."""
+        return Needs(saved_steps=self.patience, elements=self.samples, noun="row")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the labels of a training step; store those of other modes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
@@ -45,6 +46,12 @@ class LearningRateTooHigh(Rule):
 
     collections = saved_every(10, "weights", "hyperparameters")
 
+    def needs(self) -> Needs:
+        """Return the steps with a limit of their own, and `patience` after them."""
+        return Needs(
+            steps=round(_FIRST_RATIO / self.max_update_ratio), saved_steps=1 + self.patience
+        )
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure the movement of the weights.
 
@@ -56,7 +63,7 @@ class LearningRateTooHigh(Rule):
         if rate is not None:
             name, value = rate
             if not value > _MAX_RATE_OF_TREES:
-                return Passed()
+                return Passed(has_decided=True)
             return IssueFound(
                 f"{name}: is {value:g}, so each tree overshoots the minimum of the loss",
                 measure="learning_rate",

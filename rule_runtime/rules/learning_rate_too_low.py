@@ -7,7 +7,15 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.detectors.curves import noise
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import (
+    IssueFound,
+    Missing,
+    NotApplicable,
+    NotEnough,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import finding, is_training, saved_every, what_to_try, worst
@@ -63,6 +71,10 @@ class LearningRateTooLow(Rule):
 
     collections = saved_every(10, "weights", "gradients", "losses", "hyperparameters")
 
+    def needs(self) -> Needs:
+        """Return `num_steps` steps."""
+        return Needs(steps=self.num_steps)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure the movement of the weights, and whether the loss fell.
 
@@ -73,9 +85,10 @@ class LearningRateTooLow(Rule):
         has_fallen, rate = self._has_fallen(step, memory), step.fact(tree_rate)
         if rate is not None:
             name, value = rate
-            is_low = value < _LEAST_RATE_OF_TREES and step.mode_step >= _ROUNDS
-            if has_fallen or not is_low:
-                return Passed()
+            if has_fallen or not value < _LEAST_RATE_OF_TREES:
+                return Passed(has_decided=True)
+            if step.mode_step < _ROUNDS:
+                raise NotEnough(_ROUNDS, "round", step.mode_step)
             return IssueFound(
                 f"{name}: is {value:g}, and the loss hardly falls in {step.mode_step} rounds",
                 measure="learning_rate",

@@ -7,6 +7,7 @@ from typing import Annotated
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_distances import distances_to_classes
@@ -46,6 +47,8 @@ class LossInputMismatch(Rule):
         INPUT_VALUES,
         CollectionConfig("labels", {"save_raw_tensor": "True"}),
     )
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their outputs and targets.

@@ -8,7 +8,8 @@ from typing import Annotated, Final, Literal
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import finding, finite_means, saved_every, selected_collections
@@ -71,6 +72,10 @@ class LossNotDecreasing(Rule):
         names, regex = self.collection_names, self.tensor_regex
         return (*losses, *selected_collections("LossNotDecreasing", names, regex, interval))
 
+    def needs(self) -> Needs:
+        """Return `num_steps` steps."""
+        return Needs(elements=self.num_steps, noun="step")
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the losses of the step with earlier ones if a comparison is due.
 
@@ -82,10 +87,11 @@ class LossNotDecreasing(Rule):
         if not len(rows):
             return NotApplicable("no loss was saved")
         mode = self._judged_mode(step, memory)
-        due = self._due(step, rows, memory) if mode in (step.mode.name, "GLOBAL") else {}
+        if mode not in (step.mode.name, "GLOBAL"):
+            return NotApplicable(f"losses of mode {mode} are evaluated: set mode to change that")
+        due = self._due(step, rows, memory)
         if not due:
-            reason = f"no comparison over {self.num_steps} steps is due in mode {mode}"
-            raise Missing(reason, "set mode to evaluate another one")
+            raise self._too_few(step, memory)
         at, (fall, change) = min(due.items(), key=lambda item: item[1])
         if fall >= self.diff_percent:
             return Passed()
@@ -106,6 +112,14 @@ class LossNotDecreasing(Rule):
         if mode != memory.get("mode"):
             memory.update(mode=mode, losses={})
         return mode
+
+    def _too_few(self, step: StepView, memory: Memory) -> NotEnough:
+        """Return what is needed for the next comparison."""
+        number = step.step if memory["mode"] == "GLOBAL" else step.mode_step
+        num_steps = max((number - known[0] for known in memory["losses"].values()), default=0)
+        if num_steps >= self.num_steps:  # all of them belong to one validation pass
+            return NotEnough(2, "validation pass", 1)
+        return NotEnough(self.num_steps, f"{memory['mode']} step", num_steps)
 
     def _due(
         self, step: StepView, rows: TensorRows, memory: Memory

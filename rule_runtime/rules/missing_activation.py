@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.layer_links import Link, layer_links
@@ -40,6 +41,8 @@ class MissingActivation(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "module_io", "weights")
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Find pairs of linear layers.

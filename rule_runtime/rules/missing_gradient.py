@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
@@ -47,6 +48,8 @@ class MissingGradient(Rule):
     ignore_regex: Annotated[tuple[str, ...], Regex()] = ()
 
     collections = saved_every(10, "weights", "gradients", "module_io", "optimizer_steps")
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Find weights without a gradient.

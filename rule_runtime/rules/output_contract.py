@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.losses import Input, Loss, Losses
@@ -40,6 +41,8 @@ class OutputContract(Rule):
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
     collections = saved_every(10, "losses", "loss_inputs")
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.

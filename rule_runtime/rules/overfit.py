@@ -6,7 +6,8 @@ from typing import Annotated
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.needs import passes_of_patience
+from rule_runtime.engine.outcome import NotApplicable, NotEnough, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import issue, selected_collections, what_to_try
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
@@ -50,13 +51,15 @@ class Overfit(Rule):
         chosen = selected_collections("Overfit", (), self.tensor_regex, intervals)
         return chosen or self.collections
 
+    needs = passes_of_patience
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the validation passes that a step finishes.
 
         Memory: The state of `validation_passes`, and the bad streak of each loss.
         """
         if step.step < self.start_step:
-            return NotEvaluated(f"steps before start_step {self.start_step} are not evaluated")
+            raise NotEnough(self.start_step, "step", step.step, "start_step")
         passes = validation_passes(step, memory, self.tensor_regex)
         if not passes:
             return NotApplicable("no validation pass ended at this step")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.selection import issue, what_to_try
@@ -41,6 +42,10 @@ class Overtraining(Rule):
     collections = (
         CollectionConfig("losses", {"train.save_interval": "100", "eval.save_interval": "10"}),
     )
+
+    def needs(self) -> Needs:
+        """Return `patience_validation` passes after a first one."""
+        return Needs(validation_passes=1 + self.patience_validation)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the validation passes that a step finishes.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points, unrelated_outputs
 from rule_runtime.facts.selection import is_training
@@ -48,6 +50,10 @@ class PlateauedLoss(CurveRule):
     def _window(self) -> tuple[int, int]:
         return FEWEST, WINDOW
 
+    def needs(self) -> Needs:
+        """Return the length of a curve, and `num_steps` steps."""
+        return replace(super().needs(), steps=self.num_steps)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their start, and outputs with targets.
 
@@ -58,7 +64,7 @@ class PlateauedLoss(CurveRule):
         num_steps, unrelated = learning_steps(step, memory), unrelated_outputs(step, memory)
         outcome = super().check(step, memory)
         if num_steps < self.num_steps:
-            raise Missing(f"the loss is evaluated after {self.num_steps} steps and a warm-up")
+            raise NotEnough(self.num_steps, "step", num_steps, "a warm-up does not count")
         if isinstance(outcome, IssueFound):
             return outcome
         history = self._history(memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
@@ -81,6 +82,12 @@ class PoorWeightInitialization(Rule):
             # Other rules may need these for the whole run, which would be too much at every step.
             *saved_every(1, "first_steps", end_step=self.steps, save_raw_tensor=True),
             *saved_every(500, "gradients", "losses"),
+        )
+
+    def needs(self) -> Needs:
+        """Return the steps without a smaller loss that are reported."""
+        return Needs(
+            saved_steps=min(1 + self.patience, self.steps) if "losses" in self.conditions else 1
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:

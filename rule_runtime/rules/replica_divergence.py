@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_statistics
@@ -46,6 +47,10 @@ class ReplicaDivergence(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
     collections = saved_every(10, "weights", "biases")
+
+    def needs(self) -> Needs:
+        """Return `patience` steps after one with equal replicas."""
+        return Needs(saved_steps=1 + self.patience)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the workers' parameters.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import what_to_try
 from rule_runtime.trial.step_view import StepView
@@ -36,6 +37,10 @@ class StalledTrainingRule(Rule):
     stop_training_on_fire: bool = False
     training_job_name_prefix: str | None = None
 
+    def needs(self) -> Needs:
+        """Return two steps, because the time between them counts."""
+        return Needs(saved_steps=2)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the time since the previous step with the threshold.
 
@@ -48,7 +53,7 @@ class StalledTrainingRule(Rule):
         if previous is None or gap > 0:  # a clock that was set back does not change the latest time
             memory.update(time=step.time, step=step.step)
         if previous is None:
-            return NotEvaluated("there is no earlier step to compare the time with")
+            raise NotEnough(2, "saved step", 1)
         if gap <= self.threshold or not self.judge_gaps:
             return Passed()
         return self._stalled(gap, f"after step {previous}", "; the training continued")

@@ -9,7 +9,15 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.target_leakage import Leak, find_leak
 from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_place_worst
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import saved_steps_of_patience
+from rule_runtime.engine.outcome import (
+    IssueFound,
+    Missing,
+    NotApplicable,
+    NotEnough,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.missing import how_to_save_input_values
@@ -70,6 +78,8 @@ class SuspiciouslyGood(Rule):
         LAYER_INPUTS,
     )
 
+    needs = saved_steps_of_patience
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare inputs with targets, and losses with baselines.
 
@@ -81,11 +91,12 @@ class SuspiciouslyGood(Rule):
         found += self._perfect_losses(step, memory)
         if found:
             memory["is_judged"] = True
-            return next((one for one in found if isinstance(one, IssueFound)), Passed())
+            return next((one for one in found if isinstance(one, IssueFound)), found[0])
         if "is_judged" in memory:
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
-            raise Missing(f"fewer than {self.rows} examples, or {4 * self.rows} of classes, differ")
+            most = max(len(of.get("examples", ())) for of in memory["targets"].values())
+            raise NotEnough(self.rows, "distinct example", most, "of classes four times as many")
         memory["has_values"] = memory.get("has_values") or has_pairs(step)
         if memory["has_values"]:
             raise Missing(_NO_ROWS)
@@ -107,7 +118,7 @@ class SuspiciouslyGood(Rule):
 
     def _leak(self, rows: SupervisedRows, leak: Leak) -> IssueFound | Passed:
         if not leak.columns:
-            return Passed()
+            return Passed(has_decided=True)
         many = " ..." if len(leak.columns) > MAX_NAMED else ""
         names = ", ".join(map(str, leak.columns[:MAX_NAMED])) + many
         text = f"column {names} predicts" if len(leak.columns) == 1 else f"columns {names} predict"

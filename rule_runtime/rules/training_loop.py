@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Final, NamedTuple
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import largest_count
@@ -56,6 +57,8 @@ class TrainingLoop(Rule):
     idle_passes: Annotated[int, AtLeast(1), Unit("backward passes")] = 50
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Check for each mistake.

@@ -7,7 +7,8 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Unit
 from rule_runtime.facts.selection import SelectedTensorsRule, finding, is_training, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
@@ -50,6 +51,10 @@ class UnchangedTensor(SelectedTensorsRule):
         """True: values are compared."""
         return True
 
+    def needs(self) -> Needs:
+        """Return `num_steps` saved steps."""
+        return Needs(saved_steps=self.num_steps)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the tensors of the step with those of previous steps.
 
@@ -66,8 +71,7 @@ class UnchangedTensor(SelectedTensorsRule):
         is_issue = is_unchanged & ~frozen_rows(step, rows) if is_unchanged.any() else is_unchanged
         if not is_issue.any():
             if not (is_unchanged | is_different).any():
-                reason = f"no selected tensor can be compared over {self.num_steps} saved steps yet"
-                raise Missing(reason)
+                raise NotEnough(self.num_steps, "saved step", int(streaks.max(initial=0)) + 1)
             return Passed()
         num_others = int(is_issue.sum()) - 1
         message = f"unchanged at the last {self.num_steps} steps that have it" + (

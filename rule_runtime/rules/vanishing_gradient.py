@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.layers import Layers
@@ -45,6 +46,8 @@ class VanishingGradient(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
     collections = saved_every(500, "gradients")
+
+    needs = saved_steps_of_patience
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare mean(|g|) with the threshold, and with the largest one.

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.tensor_changes import TensorPairs, frozen_rows, update_ratios
@@ -45,6 +46,10 @@ class WeightUpdateRatio(Rule):
 
     collections = saved_every(500, "weights", save_raw_tensor=True)
 
+    def needs(self) -> Needs:
+        """Return two steps, because the later is compared with the earlier."""
+        return Needs(saved_steps=2)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the weights of the step with those of the reference step.
 
@@ -57,7 +62,7 @@ class WeightUpdateRatio(Rule):
             raise Missing("no weight was saved")
         reference = self._reference(step, memory)
         if reference is None:
-            raise Missing("no earlier step with weights was saved to compare with")
+            raise NotEnough(2, "saved step", 1)
         others = reference.tensors(collections=("weights",))
         pairs = TensorPairs(step, rows, reference, others)
         limits = (self.small_threshold, self.large_threshold)

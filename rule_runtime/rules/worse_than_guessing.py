@@ -10,7 +10,8 @@ import numpy as np
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_losses
@@ -49,6 +50,10 @@ class WorseThanGuessing(Rule):
 
     collections = saved_every(10, "losses", "loss_inputs")
 
+    def needs(self) -> Needs:
+        """Return `patience` saved steps after `num_steps` steps."""
+        return Needs(steps=self.num_steps, saved_steps=self.patience)
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare training losses with those of a constant predictor.
 
@@ -70,10 +75,11 @@ class WorseThanGuessing(Rule):
             raise _why_unknown(step, at_row)
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
         history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=FEWEST)
-        found, streaks = {}, memory.setdefault("streaks", {})
+        most, found, streaks = 0, {}, memory.setdefault("streaks", {})
         for series in history.add({series: float(means[at_row[series]]) for series in baselines}):
             limit = self.max_ratio * (baselines[series] or math.inf)
             latest = history.of(series).latest
+            most = max(most, len(latest))
             now = float(np.median(latest[-LEVEL:]))
             is_bad = num_steps >= self.num_steps and len(latest) >= LEVEL and now > limit
             is_bad = is_bad and not is_falling(latest)
@@ -81,6 +87,8 @@ class WorseThanGuessing(Rule):
                 found[series] = (now, limit)
         memory["history"] = history.to_json()
         if not found:
+            if most < (fewest := min(LEVEL + self.patience - 1, FEWEST)):
+                raise NotEnough(fewest, "loss", most)
             return Passed()
         series = max(found, key=lambda series: (found[series][0] / found[series][1], series))
         loss, limit = found[series]

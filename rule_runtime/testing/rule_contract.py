@@ -15,6 +15,7 @@ are a million times larger. For rules that need more than the tensors of trainin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +32,9 @@ from rule_runtime.testing.rule_evaluations import (
     assert_same_or_a_reason,
     assert_same_verdict,
     checked,
+    has_finding,
     memory_sizes,
+    num_undecided,
     states_file_by_file,
 )
 from rule_runtime.testing.rule_runs import (
@@ -56,6 +59,7 @@ MAX_MEMORY_BYTES: Final = 256 << 10
 
 _MANY_TENSORS: Final = 2000
 _ROUNDS: Final = 10
+_NEEDS_AND_HAD: Final = re.compile(r"^needs (\d+) [^,]+, had (\d+)")
 _NOTHING: Final = {"nothing_that_a_rule_looks_for": np.zeros(3, dtype="U1")}
 
 
@@ -202,6 +206,33 @@ class RuleContract(RuleUnderTest):
             one = self.build(run_of, num_workers=2).evaluate(self.make_rule())
             other = self.build(swapped(run_of), num_workers=2).evaluate(self.make_rule())
             assert_same_verdict(one, other, whoever=True)
+
+    # --------------------------------------------------------------------------- three answers
+
+    def test_a_run_that_is_too_short_is_not_evaluated(self) -> None:
+        """Right before the first decision, the rule says what it needs and what it had."""
+        views = self.build(num_workers=2).views()
+        number = num_undecided(views, self.make_rule())
+
+        def cut(worker: int) -> Iterable[SavedStep]:
+            return (saved for saved in self.make_steps(worker) if saved.step < views[number].step)
+
+        if number:
+            state = self.build(cut, num_workers=2).evaluate(self.make_rule())
+            assert (state.status, state.counts.evaluated) == (RuleStatus.ERROR, 0)
+            if state.needs_more:
+                needed, had = (int(part) for part in _NEEDS_AND_HAD.findall(state.reason)[0])
+                assert had < needed
+                assert str(self.make_rule().needs()), "needs() must declare what the rule needs"
+
+    def test_no_decision_comes_before_an_issue_could_be_found(self) -> None:
+        """Some steps of the sick run have an issue, as many as a healthy run has to a decision."""
+        num_steps = 1 + num_undecided(self.build(num_workers=2).views(), self.make_rule())
+        views = self.build(self.make_sick_steps, num_workers=2).views()
+        stretches = (views[at : at + num_steps] for at in range(len(views)))
+        assert any(has_finding(each, self.make_rule()) for each in stretches), (
+            f"needs() must declare more: no issue can be found in {num_steps} steps"
+        )
 
     # ------------------------------------------------------------------------------ outcomes
 

@@ -24,8 +24,10 @@ __all__ = [
     "assert_same_or_a_reason",
     "assert_same_verdict",
     "checked",
+    "has_finding",
     "in_calls",
     "memory_sizes",
+    "num_undecided",
     "states_file_by_file",
     "through_json",
 ]
@@ -90,6 +92,27 @@ def memory_sizes(views: Iterable[StepView], rule: Rule) -> list[int]:
         checked([evaluation.feed(view)])
         sizes.append(len(json.dumps(evaluation.memory)))
     return sizes
+
+
+def num_undecided(views: Iterable[StepView], rule: Rule) -> int:
+    """Return the number of steps before the first decision.
+
+    Raises:
+        AssertionError: The rule never decides.
+    """
+    evaluation = Evaluation.fresh(rule)
+    for number, view in enumerate(views):
+        evaluation.feed(view)
+        if evaluation.counts.evaluated:
+            return number
+    counts = evaluation.counts
+    raise AssertionError(f"the run has too few steps to decide: {counts.lacking or counts.reasons}")
+
+
+def has_finding(views: Iterable[StepView], rule: Rule) -> bool:
+    """Return whether a rule finds an issue at one of some steps."""
+    evaluation = Evaluation.fresh(rule)
+    return any(isinstance(evaluation.feed(view), IssueFound) for view in views)
 
 
 def assert_same_or_a_reason(whole: Sequence[Outcome], less: Sequence[Outcome]) -> bool:

@@ -85,7 +85,7 @@ def test_images_are_counted_over_steps_and_workers() -> None:
     found = outcomes(CheckInputImages(threshold_samples=20), high, low, high, high, high)
     kinds = [type(outcome) for outcome in found]
     assert kinds == [NotEvaluated, Passed, Passed, IssueFound, IssueFound]
-    assert found[0] == NotEvaluated("only 10 of 20 images have been saved")
+    assert found[0] == NotEvaluated("needs 20 images, had 10", needs_more=True)
     trial = TrialBuilder(num_workers=2)
     for worker, images in (("worker_0", high), ("worker_1", high[:9])):
         trial.step(0, {NAME: images}, worker=worker)

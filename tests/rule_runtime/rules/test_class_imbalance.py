@@ -67,7 +67,7 @@ def test_labels_are_counted_over_steps_until_there_are_enough() -> None:
     steps.append({"labels": labels_of(0, 200)})
     found = outcomes(ClassImbalance(samples=250, threshold_imbalance=8), *steps)
     assert [type(o) for o in found] == [NotEvaluated, NotEvaluated, IssueFound, Passed]
-    assert found[1] == NotEvaluated("only 200 of the 250 labels were saved so far")
+    assert found[1] == NotEvaluated("needs 250 labels, had 200", needs_more=True)
     exactly = outcomes(ClassImbalance(samples=200), *steps)
     assert [type(o) for o in exactly][:2] == [NotEvaluated, Passed]
 
@@ -240,7 +240,7 @@ def test_the_same_rows_in_each_round_are_counted_once() -> None:
     for step in range(30):
         trial.step(step, {"labels": labels, "predictions": labels * 0.9}, mode=ModeKeys.EVAL)
     outcomes = trial.outcomes(ClassImbalance())
-    assert outcomes[20] == NotEvaluated("only 462 of the 500 labels were saved so far")
+    assert outcomes[20] == NotEvaluated("needs 500 labels, had 462", needs_more=True)
     assert isinstance(outcomes[-1], Passed)  # 21 : 1 may be chance
     shuffled = TrialBuilder()
     for step in range(30):

@@ -21,7 +21,7 @@ class TestLossDivergingContract(RuleContract):
         return LossDiverging()
 
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
-        return with_losses(lambda step: 2.3 + 0.05 * step, worker)
+        return with_losses(lambda step: 9.0 if step else 2.3, worker)
 
 
 def test_fires_on_a_loss_that_fell_and_rises_again() -> None:

@@ -74,10 +74,11 @@ def test_how_often_losses_are_saved_hardly_matters() -> None:
 
 def test_a_run_that_is_too_short_is_not_judged() -> None:
     outcomes = run_of_losses([2.3] * 104, interval=1).outcomes(PlateauedLoss())
-    message = "only {} of the 20 losses needed were saved so far"
+    message = "needs 21 losses, had {}"
     for step, count in ((0, 1), (5, 2), (90, 19)):
-        assert outcomes[step] == NotEvaluated(message.format(count))
-    assert outcomes[-1] == NotEvaluated("the loss is evaluated after 150 steps and a warm-up")
+        assert outcomes[step] == NotEvaluated(message.format(count), needs_more=True)
+    reason = "needs 150 steps, had 103: a warm-up does not count"
+    assert outcomes[-1] == NotEvaluated(reason, needs_more=True)
 
 
 def test_parameters_may_be_strings() -> None:

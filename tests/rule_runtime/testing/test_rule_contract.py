@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import (
+    Evidence,
+    IssueFound,
+    NotEnough,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.testing.rule_contract import RuleContract
 from rule_runtime.trial.step_view import StepView
@@ -190,6 +197,19 @@ class TakesAnything(Sound):
         pass  # neither coerced nor checked
 
 
+class Patient(Sound):
+    def found(self, step: StepView, names: Names, memory: Memory) -> Outcome:
+        return super().found(step, names, memory) if memory["steps"] >= 3 else Passed()
+
+
+class KeepsItsNeedsSecret(Sound):
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        outcome = super().check(step, memory)
+        if isinstance(outcome, Passed) and memory["steps"] < 3:
+            raise NotEnough(3, "saved step", memory["steps"])
+        return outcome
+
+
 BROKEN = [
     ("test_is_quiet_on_a_healthy_run", Alarmist),
     ("test_finds_a_sick_run", Blind),
@@ -203,6 +223,8 @@ BROKEN = [
     ("test_files_of_the_original_client_get_the_same_verdict_or_a_reason", KnowsOneFormatOnly),
     ("test_runs_without_modes_get_the_same_verdict", NeedsModes),
     ("test_is_deterministic", Random),
+    ("test_a_run_that_is_too_short_is_not_evaluated", KeepsItsNeedsSecret),
+    ("test_no_decision_comes_before_an_issue_could_be_found", Patient),
     ("test_step_by_step_equals_one_pass", RemembersElsewhere),
     ("test_any_split_into_calls_gives_the_same_outcomes", RemembersElsewhere),
     ("test_order_of_tensors_does_not_matter", TakesTheFirst),
