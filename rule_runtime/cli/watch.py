@@ -30,7 +30,7 @@ from rule_runtime.cli.options import (
 )
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.engine.outcome import NOT_EVALUATED, RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.parameters import nearest_name
 from rule_runtime.trial.sessions import read_session, runs_at, runs_of
 
@@ -83,7 +83,7 @@ def watch(  # noqa: PLR0917 - each is an option of the command
             follower = RunFollower(store, judged_or_stored(store, rule, pack))
             console = Console() if output is OutputFormat.TABLE else None
             numbers = watch_run(follower, once=once, console=console, pause=pause)
-            statuses |= {_displayed_status(verdict) for verdict in numbers.verdicts}
+            statuses |= {verdict.displayed_status for verdict in numbers.verdicts}
             is_last = once or not follower.has_ended  # Ctrl-C was pressed
             run = None if is_last else await_next_run(path, run, pause)
     if output is OutputFormat.JSON:
@@ -170,10 +170,6 @@ def _begun_run(path: str) -> str | None:
     return path if has_begun else None
 
 
-def _displayed_status(verdict: JobVerdict) -> str:
-    return NOT_EVALUATED if verdict.is_not_judged else verdict.status.value
-
-
 def watch_run(
     follower: RunFollower,
     *,
@@ -219,7 +215,7 @@ def shown(numbers: JobNumbers) -> RenderableType:
         details = details if found is None else found.line
         rules.add_row(
             Text(verdict.name),
-            Text(_displayed_status(verdict), style=STATUS_COLOURS.get(verdict.status, "")),
+            Text(verdict.displayed_status, style=STATUS_COLOURS.get(verdict.status, "")),
             "" if found is None else str(found.step),
             Text(details),
         )

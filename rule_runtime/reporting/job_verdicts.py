@@ -15,6 +15,7 @@ from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from hook_layer.storage.small_files import read_small
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.outcome import (
+    NOT_EVALUATED,
     STATUS_ORDER,
     Evidence,
     RuleStatus,
@@ -107,6 +108,11 @@ class JobVerdict:
                 f"no verdict of a rule: {type(error).__name__}: {error}; give entries as "
                 "`stepwatch evaluate --output json` prints them"
             ) from error
+
+    @property
+    def displayed_status(self) -> str:
+        """The status to display; an Error can mean that the rule was not evaluated."""
+        return NOT_EVALUATED if self.is_not_judged else self.status.value
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON."""
