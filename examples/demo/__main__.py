@@ -30,6 +30,8 @@ RULES = {
 STOP_RULES = ["ExplodingTensor"]
 HEALTHY_RATE = 0.004
 SICK_RATE = 10.0
+HEALTHY = f"healthy: learning rate {HEALTHY_RATE:g}"
+SICK = f"sick: learning rate {SICK_RATE:g}, which is far too high"
 _POLL_S = 0.25
 _RUN_TIMEOUT_S = 240
 _VERDICT_TIMEOUT_S = 30
@@ -51,7 +53,8 @@ def main() -> int:
             stopped_by = rule_that_stopped(sick, target)
     print_table(results, console)
     console.print(
-        'A verdict "after 200 ms" came 200 ms after the file that decided it.', highlight=False
+        "verdict after: time from the arrival of the file that decided it to the verdict",
+        highlight=False,
     )
     for mistake in mistakes:
         console.print(f"demo: FAILED: {mistake}", markup=False)
@@ -73,8 +76,8 @@ def introduction() -> str:
     return (
         "This demo deploys Stepwatch into an emulator of AWS on this machine. Then a training "
         "script runs twice:\n"
-        f"* healthy: learning rate {HEALTHY_RATE:g}\n"
-        f"* sick: learning rate {SICK_RATE:g}, which is far too high\n"
+        f"* {HEALTHY}\n"
+        f"* {SICK}\n"
         f"Rules: {', '.join(STOP_RULES)}, whose finding stops a job that opts in, and {others}.\n"
         "They are few, because they share this machine. A deployment has the pack recommended by "
         "default.\n"
@@ -105,7 +108,8 @@ def run_jobs(
     sick = Job("sick", learning_rate=SICK_RATE, epochs=1000)
     results: list[RuleResult] = []
     mistakes: list[str] = []
-    for job, check in ((healthy, check_healthy), (sick, check_sick)):
+    for job, heading, check in ((healthy, HEALTHY, check_healthy), (sick, SICK, check_sick)):
+        timeline.heading(heading)
         status = run(job, target, timeline)
         found = results_of(job.name, target)
         results += found
@@ -121,8 +125,7 @@ def run(job: Job, target: LocalTarget, timeline: Timeline) -> str:
     # A deployment stops only jobs that opt in; here both do, by a tag.
     arn = target.start_training_job(job.name, out_dir, may_be_stopped=True)
     job.start(out_dir, target.environment() | {"TRAINING_JOB_ARN": arn})
-    timeline.heading(f"{job.name}: learning rate {job.learning_rate:g}")
-    timeline.line("the training script starts")
+    timeline.line("starting the training script, which imports PyTorch")
     deadline = time.monotonic() + _RUN_TIMEOUT_S
     try:
         shown = ""
@@ -148,6 +151,7 @@ def show_progress(job: Job, target: LocalTarget, timeline: Timeline, shown: str)
         if one["RuleEvaluationStatus"] == "IssuesFound"
     ]
     said = f"found by {', '.join(sorted(found))}" if found else "no finding"
+    said += "; a stop is requested" if found and stop_request(job, target) else ""
     fifth = job.step * 5 // job.num_steps if job.num_steps else 0
     text = f"{fifth} {said}" if job.num_steps else ""
     if text != shown:
@@ -155,10 +159,15 @@ def show_progress(job: Job, target: LocalTarget, timeline: Timeline, shown: str)
     return text
 
 
-def rule_that_stopped(job: Job, target: LocalTarget) -> str:
-    """Return the rule that the stop signal beside the job's tensors names, or ""."""
+def stop_request(job: Job, target: LocalTarget) -> str | None:
+    """Return the key of the stop request beside the job's tensors; None without one."""
     keys = target.object_arrivals(f"{job.name}/debug-output/")
-    key = next((key for key in keys if key.endswith("/stop.json")), None)
+    return next((key for key in keys if key.endswith("/stop.json")), None)
+
+
+def rule_that_stopped(job: Job, target: LocalTarget) -> str:
+    """Return the rule that the stop request names, or ""."""
+    key = stop_request(job, target)
     if key is None:
         return ""
     stored = target.client("s3").get_object(Bucket=target.tensor_bucket, Key=key)

@@ -47,7 +47,8 @@ def results_of(job_name: str, target: LocalTarget) -> list[RuleResult]:
     prefix = f"{job_name}/debug-output/"
     arrivals = target.object_arrivals(prefix)
     results = []
-    for status in target.rule_statuses(job_name):
+    statuses = target.rule_statuses(job_name)
+    for status in sorted(statuses, key=lambda one: str(one["RuleConfigurationName"])):
         fired = _FIRED_AT.search(str(status.get("StatusDetails", "")))
         step = fired[1] if fired else ""
         place = f"index/{int(step) // 1000:09d}/{int(step):012d}_" if step else _END_MARKER

@@ -110,10 +110,13 @@ def test_each_run_has_a_table() -> None:
 
 
 class Statuses:
-    """What a target says of the rules of a job."""
+    """What a target says of the rules of a job; findings request a stop after a while."""
 
-    def __init__(self, **statuses: str) -> None:
-        self.statuses = statuses
+    def __init__(self, step: int, **statuses: str) -> None:
+        self.step, self.statuses = step, statuses
+
+    def object_arrivals(self, prefix: str) -> list[str]:
+        return [f"{prefix}job.json"] + [f"{prefix}stop.json"] * (self.step > 50)
 
     def rule_statuses(self, _: str) -> list[dict[str, str]]:
         return [
@@ -128,13 +131,13 @@ def test_progress_is_a_line_for_each_finding_and_fifth_of_the_steps() -> None:
     with console.capture() as capture:
         for step, statuses in ((0, {}), (20, GOOD), (40, GOOD), (45, BAD), (46, BAD), (60, BAD)):
             job.step, job.num_steps, job.loss = step, 100 if step else 0, f"{step / 100}"
-            target = cast("LocalTarget", Statuses(**statuses))
+            target = cast("LocalTarget", Statuses(step, **statuses))
             shown = show_progress(job, target, Timeline(console), shown)
     assert [line[8:] for line in capture.get().splitlines()] == [
         "step 20 of 100, loss 0.2: no finding",
         "step 40 of 100, loss 0.4: no finding",
         "step 45 of 100, loss 0.45: found by ExplodingTensor",
-        "step 60 of 100, loss 0.6: found by ExplodingTensor",
+        "step 60 of 100, loss 0.6: found by ExplodingTensor; a stop is requested",
     ]
 
 
