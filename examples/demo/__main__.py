@@ -72,13 +72,13 @@ def main() -> int:
 
 def introduction() -> str:
     """Return what the demo does, and which rules it has."""
-    others = " and ".join(name for name in RULES if name not in STOP_RULES)
+    others = ", ".join(name for name in RULES if name not in STOP_RULES)
     return (
         "This demo deploys Stepwatch into an emulator of AWS on this machine. Then a training "
         "script runs twice:\n"
         f"* {HEALTHY}\n"
         f"* {SICK}\n"
-        f"Rules: {', '.join(STOP_RULES)}, whose finding stops a job that opts in, and {others}.\n"
+        f"Rules: {', '.join(STOP_RULES)} (its finding stops a job that opts in), {others}.\n"
         "They are few, because they share this machine. A deployment has the pack recommended by "
         "default.\n"
     )

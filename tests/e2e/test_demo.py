@@ -50,7 +50,7 @@ def test_the_demo_ends_well() -> None:
 def test_the_introduction_names_the_fault_and_the_rules() -> None:
     said = introduction()
     assert "sick: learning rate 10, which is far too high" in said
-    assert "ExplodingTensor, whose finding stops a job that opts in, and " in said
+    assert "ExplodingTensor (its finding stops a job that opts in), " in said
     assert all(said.count(rule) == 1 for rule in RULES)
     assert "A deployment has the pack recommended" in said
 
