@@ -32,3 +32,8 @@ def test_its_links_are_absolute_and_lead_to_files() -> None:
 def test_it_is_the_long_description_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["readme"] == "README.md"
+
+
+def test_it_names_one_version_of_python_and_says_that_there_is_no_telemetry() -> None:
+    assert len(set(re.findall(r"Python (3\.\d+)", README))) == 1
+    assert "no telemetry" in README

@@ -1,9 +1,8 @@
 """Run the demo: `make demo`, or `python -m examples.demo`.
 
-The application that `cdk deploy` deploys is synthesised, with rule parameters for short runs, and
-deployed into an emulator on this machine; two real training runs then write their tensors to its
-S3. The run with a learning rate of 10 must be stopped by the pipeline, the other one must be left
-alone.
+The application of `cdk deploy` runs in an emulator on this machine, with three rules. Two real
+training runs of the same script write their tensors to its S3. The sick one has a learning rate of
+10 and must be stopped. The healthy one must complete.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from rich.console import Console
 
 from examples.demo.job import Job
 from examples.demo.report import RuleResult, print_table, results_of
+from examples.demo.timeline import Timeline
 from infra.local import LocalTarget
+from rule_runtime.engine.outcome import RuleStatus
 
 RULES = {
     "VanishingGradient": {},
@@ -27,6 +28,10 @@ RULES = {
     "LossNotDecreasing": {"mode": "EVAL", "num_steps": "2"},
 }
 STOP_RULES = ["ExplodingTensor"]
+HEALTHY_RATE = 0.004
+SICK_RATE = 10.0
+HEALTHY = f"healthy: learning rate {HEALTHY_RATE:g}"
+SICK = f"sick: learning rate {SICK_RATE:g}, which is far too high"
 _POLL_S = 0.25
 _RUN_TIMEOUT_S = 240
 _VERDICT_TIMEOUT_S = 30
@@ -38,51 +43,74 @@ def main() -> int:
     """Run both jobs and return the exit status."""
     # Where nobody looks at a terminal, lines may be as long as the details need.
     console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
-    started = time.monotonic()
+    timeline = Timeline(console)
+    console.print(introduction(), markup=False, highlight=False)
     with tempfile.TemporaryDirectory(prefix="stepwatch-demo-") as folder:
-        console.print(told_rules(), soft_wrap=True)
-        console.print("synthesising the template and deploying it into the emulator ...")
         context = {"stepwatch:rules": RULES, "stepwatch:stop_rules": STOP_RULES}
-        with LocalTarget(context, workdir=Path(folder)) as target:
-            console.print(
-                f"deployed: bucket {target.tensor_bucket}, endpoint {target.endpoint_url} "
-                f"({time.monotonic() - started:.1f} s)"
-            )
-            results, mistakes, sick = run_jobs(target, console)
+        with LocalTarget(context, workdir=Path(folder), on_progress=timeline.line) as target:
+            timeline.line("deployed")
+            results, mistakes, sick = run_jobs(target, console, timeline)
             stopped_by = rule_that_stopped(sick, target)
     print_table(results, console)
+    console.print(
+        "verdict after: time from the arrival of the file that decided it to the verdict",
+        highlight=False,
+    )
     for mistake in mistakes:
         console.print(f"demo: FAILED: {mistake}", markup=False)
     if mistakes:
         return 1
+    console.print(f"\n{explanation(results)}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(
         f"demo: ok - {stopped_by} stopped the sick run at step {sick.step} of {sick.num_steps}, "
-        f"the healthy run completed ({time.monotonic() - started:.0f} s)",
+        f"the healthy run completed ({timeline.seconds:.0f} s)",
         markup=False,
         soft_wrap=True,
     )
     return 0
 
 
-def told_rules() -> str:
-    """Return which rules judge here, and why these."""
+def introduction() -> str:
+    """Return what the demo does, and which rules it has."""
     others = ", ".join(name for name in RULES if name not in STOP_RULES)
     return (
-        f"rules: {', '.join(STOP_RULES)}, whose finding stops a job that opts in, and {others}: "
-        "few, as all rules share this machine; a deployment has the pack recommended, unless "
-        "configured otherwise"
+        "This demo deploys Stepwatch into an emulator of AWS on this machine. Then a training "
+        "script runs twice:\n"
+        f"* {HEALTHY}\n"
+        f"* {SICK}\n"
+        f"Rules: {', '.join(STOP_RULES)} (its finding stops a job that opts in), {others}.\n"
+        "They are few, because they share this machine. A deployment has the pack recommended by "
+        "default.\n"
     )
 
 
-def run_jobs(target: LocalTarget, console: Console) -> tuple[list[RuleResult], list[str], Job]:
+def explanation(results: list[RuleResult]) -> str:
+    """Return what was wrong with the sick run beside what the rules found."""
+    found = [each for each in results if each.job == "sick" and each.step]
+    lines = [f"  {one.verdict.name} at step {one.step}: {one.verdict.details}" for one in found]
+    times = SICK_RATE / HEALTHY_RATE
+    return (
+        f"What was wrong with the sick run: its learning rate is {SICK_RATE:g}, {times:,.0f} times "
+        "that of the healthy run.\n"
+        "Each update overshoots: weights and loss grow until they are NaN.\n"
+        "What the rules found in it:\n" + "\n".join(lines) + "\n"
+        "What to try: lower the learning rate."
+    )
+
+
+def run_jobs(
+    target: LocalTarget, console: Console, timeline: Timeline | None = None
+) -> tuple[list[RuleResult], list[str], Job]:
     """Run both jobs; return the verdicts on them, what went otherwise, and the sick job."""
-    healthy = Job("healthy", learning_rate=0.004, epochs=50)
+    timeline = timeline or Timeline(console)
+    healthy = Job("healthy", learning_rate=HEALTHY_RATE, epochs=50)
     # Planned so long that it cannot end by itself on any machine.
-    sick = Job("sick", learning_rate=10.0, epochs=1000)
+    sick = Job("sick", learning_rate=SICK_RATE, epochs=1000)
     results: list[RuleResult] = []
     mistakes: list[str] = []
-    for job, check in ((healthy, check_healthy), (sick, check_sick)):
-        status = run(job, target, console)
+    for job, heading, check in ((healthy, HEALTHY, check_healthy), (sick, SICK, check_sick)):
+        timeline.heading(heading)
+        status = run(job, target, timeline)
         found = results_of(job.name, target)
         results += found
         mistakes += [f"{job.name}: {text}" for text in check(job, status, found)]
@@ -91,49 +119,55 @@ def run_jobs(target: LocalTarget, console: Console) -> tuple[list[RuleResult], l
     return results, mistakes, sick
 
 
-def run(job: Job, target: LocalTarget, console: Console) -> str:
+def run(job: Job, target: LocalTarget, timeline: Timeline) -> str:
     """Run one job to its end and return the training job's status."""
     out_dir = f"s3://{target.tensor_bucket}/{job.name}/debug-output"
     # A deployment stops only jobs that opt in; here both do, by a tag.
     arn = target.start_training_job(job.name, out_dir, may_be_stopped=True)
     job.start(out_dir, target.environment() | {"TRAINING_JOB_ARN": arn})
-    console.print(f"\n[bold]{job.name}[/bold]: learning rate {job.learning_rate}")
+    timeline.line("starting the training script, which imports PyTorch")
     deadline = time.monotonic() + _RUN_TIMEOUT_S
     try:
-        with console.status("starting") as line:
-            shown = ""
-            while (exit_status := job.poll()) is None and time.monotonic() < deadline:
-                shown = show_progress(job, target, console, shown)
-                line.update(f"{job.last_line or 'starting'}")
-                time.sleep(_POLL_S)
+        shown = ""
+        while (exit_status := job.poll()) is None and time.monotonic() < deadline:
+            shown = show_progress(job, target, timeline, shown)
+            time.sleep(_POLL_S)
     finally:
         job.kill()
+    timeline.line(job.end or job.last_line)
     target.finish_training_job(job.name, 1 if exit_status is None else exit_status)
     target.wait_idle(_VERDICT_TIMEOUT_S)
-    console.print(f"  {job.end or job.last_line}", markup=False, soft_wrap=True)
     described: Any = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
     status: str = described["TrainingJobStatus"]
-    console.print(f"  training job: {status}")
+    timeline.line(f"the training job is {status}")
     return status
 
 
-def show_progress(job: Job, target: LocalTarget, console: Console, shown: str) -> str:
-    """Print a line when a rule changed its status or another tenth of the steps is done."""
-    statuses = target.rule_statuses(job.name)
-    summary = ", ".join(
-        f"{one['RuleConfigurationName']} {one['RuleEvaluationStatus']}" for one in statuses
-    )
-    tenth = job.step * 10 // job.num_steps if job.num_steps else 0
-    text = f"{tenth} {summary}"
-    if text != shown and job.num_steps:
-        console.print(f"  step {job.step:>5}/{job.num_steps}  {summary}", highlight=False)
+def show_progress(job: Job, target: LocalTarget, timeline: Timeline, shown: str) -> str:
+    """Print a line when a rule found something or another fifth of the steps is done."""
+    found = [
+        one["RuleConfigurationName"]
+        for one in target.rule_statuses(job.name)
+        if one["RuleEvaluationStatus"] == "IssuesFound"
+    ]
+    said = f"found by {', '.join(sorted(found))}" if found else "no finding"
+    said += "; a stop is requested" if found and stop_request(job, target) else ""
+    fifth = job.step * 5 // job.num_steps if job.num_steps else 0
+    text = f"{fifth} {said}" if job.num_steps else ""
+    if text != shown:
+        timeline.line(f"step {job.step} of {job.num_steps}, loss {job.loss}: {said}")
     return text
 
 
-def rule_that_stopped(job: Job, target: LocalTarget) -> str:
-    """Return the rule that the stop signal beside the job's tensors names, or ""."""
+def stop_request(job: Job, target: LocalTarget) -> str | None:
+    """Return the key of the stop request beside the job's tensors; None without one."""
     keys = target.object_arrivals(f"{job.name}/debug-output/")
-    key = next((key for key in keys if key.endswith("/stop.json")), None)
+    return next((key for key in keys if key.endswith("/stop.json")), None)
+
+
+def rule_that_stopped(job: Job, target: LocalTarget) -> str:
+    """Return the rule that the stop request names, or ""."""
+    key = stop_request(job, target)
     if key is None:
         return ""
     stored = target.client("s3").get_object(Bucket=target.tensor_bucket, Key=key)
@@ -148,9 +182,9 @@ def check_healthy(job: Job, status: str, results: list[RuleResult]) -> list[str]
     if job.step != job.num_steps or not job.num_steps or job.was_stopped:
         mistakes.append(f"the script ended early: {job.last_line!r}")
     mistakes += [
-        f"{result.rule} is {result.status}, not NoIssuesFound: {result.detail}"
-        for result in results
-        if result.status != "NoIssuesFound"
+        f"{verdict.name} is {verdict.status.value}, not NoIssuesFound: {verdict.details}"
+        for verdict in (result.verdict for result in results)
+        if verdict.status is not RuleStatus.NO_ISSUES_FOUND
     ]
     return mistakes or missing_rules(results)
 
@@ -164,7 +198,8 @@ def check_sick(job: Job, status: str, results: list[RuleResult]) -> list[str]:
         mistakes.append(f"the script was not ended by the stop signal: {job.last_line!r}")
     elif job.step > job.num_steps * _LATEST_STOP:
         mistakes.append(f"stopped only at step {job.step} of {job.num_steps}")
-    if not any(r.status == "IssuesFound" and r.rule in STOP_RULES for r in results):
+    found = {r.verdict.name for r in results if r.verdict.status is RuleStatus.ISSUES_FOUND}
+    if found.isdisjoint(STOP_RULES):
         mistakes.append("no rule that stops jobs found an issue")
     return mistakes or missing_rules(results)
 
@@ -174,7 +209,7 @@ def missing_rules(results: list[RuleResult]) -> list[str]:
     return [
         f"{rule} gave no status"
         for rule in RULES
-        if rule not in {result.rule for result in results}
+        if rule not in {result.verdict.name for result in results}
     ]
 
 

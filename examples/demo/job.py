@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["Job"]
 
 ROOT = Path(__file__).resolve().parents[2]
-_STEP = re.compile(r"step (?P<step>\d+)/(?P<num_steps>\d+)")
+_STEP = re.compile(r"step (?P<step>\d+)/(?P<num_steps>\d+)(?: loss (?P<loss>\S+))?")
 
 
 @dataclass
@@ -24,6 +24,7 @@ class Job:
         name: Name of the training job.
         step: Last step that the script reported.
         num_steps: How many steps it was going to make.
+        loss: Last loss that the script reported.
         last_line: What the script printed last.
         end: The line in which the script said how its loop ended.
     """
@@ -33,6 +34,7 @@ class Job:
     epochs: int
     step: int = 0
     num_steps: int = 0
+    loss: str = ""
     last_line: str = ""
     end: str = ""
     _process: subprocess.Popen[str] | None = None
@@ -90,3 +92,4 @@ class Job:
             found = _STEP.search(line)
             if found:
                 self.step, self.num_steps = int(found["step"]), int(found["num_steps"])
+                self.loss = found["loss"] or self.loss

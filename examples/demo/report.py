@@ -1,16 +1,19 @@
-"""What the rules said of the demo's jobs, as a table."""
+"""What the rules said of the demo's jobs, as tables."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from rule_runtime.engine.outcome import without_api_prefix
+from rule_runtime.cli.output import STATUS_COLOURS
+from rule_runtime.cli.tables import Records
+from rule_runtime.reporting.job_verdicts import JobVerdict
 
 if TYPE_CHECKING:
     from infra.local import LocalTarget
@@ -23,14 +26,20 @@ _END_MARKER = "training_job_end.ts"
 
 @dataclass
 class RuleResult:
-    """One rule's verdict on one job; `latency_s` counts from the arrival of what decided it."""
+    """One rule's verdict on one job.
+
+    Attributes:
+        job: Name of the job.
+        verdict: The verdict.
+        step: The step of the finding; empty without one.
+        latency_s: Time from the arrival of the file that decided it to the verdict; None if
+            unknown.
+    """
 
     job: str
-    rule: str
-    status: str
-    step: str
-    detail: str
-    latency_s: float | None
+    verdict: JobVerdict
+    step: str = ""
+    latency_s: float | None = None
 
 
 def results_of(job_name: str, target: LocalTarget) -> list[RuleResult]:
@@ -38,38 +47,34 @@ def results_of(job_name: str, target: LocalTarget) -> list[RuleResult]:
     prefix = f"{job_name}/debug-output/"
     arrivals = target.object_arrivals(prefix)
     results = []
-    for status in target.rule_statuses(job_name):
-        details = str(status.get("StatusDetails", "")).strip()
-        fired = _FIRED_AT.search(details)
+    statuses = target.rule_statuses(job_name)
+    for status in sorted(statuses, key=lambda one: str(one["RuleConfigurationName"])):
+        fired = _FIRED_AT.search(str(status.get("StatusDetails", "")))
         step = fired[1] if fired else ""
         place = f"index/{int(step) // 1000:09d}/{int(step):012d}_" if step else _END_MARKER
         arrived = [time for key, time in arrivals.items() if key.startswith(prefix + place)]
         decided = status["LastModifiedTime"]
         final = status["RuleEvaluationStatus"] != "InProgress"
         latency_s = (decided - max(arrived)).total_seconds() if arrived and final else None
-        results.append(
-            RuleResult(
-                job_name,
-                status["RuleConfigurationName"],
-                status["RuleEvaluationStatus"],
-                step,
-                without_api_prefix(details),
-                latency_s,
-            )
-        )
+        results.append(RuleResult(job_name, JobVerdict.from_json(status), step, latency_s))
     return results
 
 
-def print_table(results: list[RuleResult], console: Console) -> None:
-    """Print one line for each rule and job."""
-    table = Table(title="verdicts", title_justify="left")
-    for name in ("job", "rule", "status"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("step", justify="right")
-    table.add_column("verdict after", justify="right")
-    table.add_column("detail", overflow="fold")
-    for result in results:
-        latency = "" if result.latency_s is None else f"{result.latency_s * 1000:.0f} ms"
-        cells = (result.job, result.rule, result.status, result.step, latency, result.detail)
-        table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
+def print_table(results: Sequence[RuleResult], console: Console) -> None:
+    """Print a table for each job."""
+    for job, of_job in groupby(results, lambda result: result.job):
+        table = Records(
+            *("rule", "status", "step", "verdict after", "details"),
+            whole=("status", "step", "verdict after"),
+        )
+        for result in of_job:
+            verdict, latency = result.verdict, result.latency_s
+            table.add_row(
+                verdict.name,
+                Text(verdict.displayed_status, style=STATUS_COLOURS.get(verdict.status, "")),
+                result.step,
+                "" if latency is None else f"{latency * 1000:.0f} ms",
+                verdict.details,
+            )
+        console.print(f"\nverdicts on the {job} run", style="bold", highlight=False)
+        console.print(table)

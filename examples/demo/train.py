@@ -17,6 +17,8 @@ _BATCH_SIZE = 64
 _SAVE_INTERVAL = 10
 _EPOCHS_BETWEEN_EVALUATIONS = 5
 _STEPS_BETWEEN_LINES = 20
+_STOP_POLL_S = 0.5
+"""Interval of checks for a stop request, as in `stepwatch run`; the default is 5 s."""
 
 
 class Net(nn.Module):
@@ -88,6 +90,7 @@ def make_hook(out_dir: str) -> smd.Hook:
                 smd.modes.EVAL: smd.SaveConfigMode(save_interval=1),
             }
         ),
+        stop_poll_s=_STOP_POLL_S,
     )
 
 

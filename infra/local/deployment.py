@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,12 @@ def synthesise(context: Mapping[str, Any]) -> Path:
     return folder
 
 
-def deploy(assembly: Path, client: ClientFactory) -> dict[str, str]:
+def deploy(
+    assembly: Path, client: ClientFactory, on_progress: Callable[[str], object] = lambda _: None
+) -> dict[str, str]:
     """Create the stack of an assembly, like `cdk deploy`, and return its outputs.
+
+    Calls `on_progress` with a line about each part when it begins.
 
     Raises:
         DeploymentError: The stack cannot be created.
@@ -72,10 +76,12 @@ def deploy(assembly: Path, client: ClientFactory) -> dict[str, str]:
     if len(stacks) != 1:
         raise DeploymentError(f"{assembly} must hold one stack, not {len(stacks)}")
     (name, stack), *_ = stacks.items()
+    on_progress("uploading the code of the functions")
     _upload_assets(assembly, assembly / f"{name}.assets.json", client)
     template = (assembly / stack["properties"]["templateFile"]).read_text(encoding="utf-8")
     stack_name = stack["properties"].get("stackName", name)
     formation = client("cloudformation")
+    on_progress(f"creating the stack {stack_name}")
     formation.create_stack(
         StackName=stack_name,
         TemplateBody=template,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
@@ -55,6 +55,7 @@ class LocalTarget:
         *,
         workdir: Path,
         middleware: Middleware | None = None,
+        on_progress: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Describe a target; entering it creates it.
 
@@ -63,8 +64,10 @@ class LocalTarget:
                 {"VanishingGradient": {"threshold": "1e-6"}}}`.
             workdir: Folder of this target's files.
             middleware: Wraps the services, e.g. to make requests fail.
+            on_progress: Called with a line about each part of the deployment when it begins.
         """
         self._middleware = middleware
+        self._on_progress = on_progress
         self._context = {**LOCAL_CONTEXT, **(context or {})}
         self.workdir = workdir
         self._emulator: Emulator | None = None
@@ -72,13 +75,15 @@ class LocalTarget:
         self.outputs: dict[str, str] = {}
 
     def __enter__(self) -> Self:
+        self._on_progress("synthesising the CloudFormation template, starting the emulator")
         with ThreadPoolExecutor(1) as executor:
             assembly = executor.submit(synthesise, self._context)
             self._emulator = Emulator(self._middleware)
         try:
             self.endpoint_url = self._emulator.endpoint_url
             self._client = client_factory(self.endpoint_url)
-            self.outputs = deploy(assembly.result(), self._client)
+            self.outputs = deploy(assembly.result(), self._client, self._on_progress)
+            self._on_progress("starting the process that calls the functions")
             self.poller = PollerProcess(self.endpoint_url, self.workdir)
             self.poller.start()
         except BaseException:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from rule_runtime.cli.autopatch import autopatch
+from rule_runtime.cli.clean import clean
 from rule_runtime.cli.compare import compare
 from rule_runtime.cli.doctor import doctor
 from rule_runtime.cli.download import download
@@ -83,6 +84,7 @@ for _command in (
     evaluate,
     status,
     runs,
+    clean,
     compare,
     tensors,
     plot,

@@ -22,6 +22,7 @@ from rule_runtime.cli.options import (
     newest_run,
     progress,
 )
+from rule_runtime.reporting.output_file import check_replaceable
 
 if TYPE_CHECKING:
     from rule_runtime.reporting.html_report import HtmlReport
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 
-def report(
+def report(  # noqa: PLR0917 - each is an option of the command
     path: RunArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
@@ -42,14 +43,21 @@ def report(
             help="File or s3:// URI of the page. A name that ends in .json gets the numbers only."
         ),
     ] = "report.html",
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace the output file also if it is no report."),
+    ] = False,
 ) -> None:
     """Write an HTML report of a run: findings, losses, gradients, configuration.
 
     Without --rule and --pack, the report shows the stored verdicts in `rule-output/`, and evaluates
     the other rules that the run configures, otherwise the pack `recommended`. It prints the path of
-    the page; with `--output json` also the verdicts.
+    the page; with `--output json` also the verdicts. An earlier report is replaced, another file
+    only with --overwrite.
     """
     with mistakes():
+        if not overwrite:
+            check_replaceable(output_file)
         path = newest_run(path)
         with printed_aside(output), progress() as bar:
             made = _made(path, rule, pack, bar)
@@ -57,7 +65,7 @@ def report(
             raise ValueError(
                 f"{path}: no saved step found; give the folder that the hook writes to"
             )
-        written = made.save(output_file)
+        written = made.save(output_file, overwrite=overwrite)
     if output is OutputFormat.JSON:
         verdicts = [verdict.to_json() for verdict in made.parts.verdicts]
         typer.echo(json.dumps({"report": written, "verdicts": verdicts}, indent=2))

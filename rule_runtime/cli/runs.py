@@ -22,7 +22,7 @@ from hook_layer.storage.base import StorageError, open_store
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.tables import Records
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.trial.sessions import StoredRun, read_session, runs_of
+from rule_runtime.trial.sessions import StoredRun, read_session, runs_of, session_state
 
 __all__ = ["runs"]
 
@@ -52,11 +52,7 @@ class _Summary:
 
     @property
     def state(self) -> str:
-        status = self.session.exit_status
-        if self.session.ended_at is None:
-            return "running, or ended without a record"
-        stopped = f", stopped by {self.session.stopped_by}" if self.session.stopped_by else ""
-        return f"ended with status {status}{stopped}"
+        return session_state(self.session)
 
     @property
     def seconds(self) -> float | None:

@@ -53,6 +53,12 @@ class EvaluationState(JsonRecord):
     blocked_by: str = ""
     memory_version: int = 0
 
+    def __repr__(self) -> str:
+        counts = f"{self.counts.evaluated} evaluated, {self.counts.not_evaluated} not evaluated"
+        said = self.reason if self.status is RuleStatus.ERROR else ""
+        said = said if self.evidence is None else self.evidence.line
+        return f"<EvaluationState {self.status.value}, {counts}{said and f': {said!r}'}>"
+
     @classmethod
     def initial(cls) -> EvaluationState:
         """Return the state of a run without files, before InProgress is announced."""

@@ -29,6 +29,9 @@ WINDOW: Final = 40
 _REL_TOLERANCE: Final = 1e-3
 """Norms have single precision."""
 _FROM_VALUES: Final = frozenset({"zero_percent", "dead_units_percent"})
+_DIFFERS: Final = (
+    "The rule evaluates another number, such as a mean; its threshold does not apply to this curve."
+)
 _OF_ALL_GRADIENTS: Final = "norm_of_all_gradients"
 _SIZE: Final = STATISTICS_COLUMNS.index("size")
 _EVALUATION: Final = frozenset({"EVAL", "PREDICT"})
@@ -82,6 +85,8 @@ def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
     is_number = bool(rows) and all(each.row[_SIZE] == 1 for each in rows.values())
     if not is_number or not (measure is None or measure.numbers is LOSS.numbers):
         return None
+    if measure is not None:
+        return _plot(history, evidence, replace(LOSS, note=_DIFFERS))
     # Custom rules have unknown measures; the value of a one-element tensor still helps.
     same = _plot(history, evidence, replace(LOSS, agreement=Agreement.SAME))
     note = f"The rule evaluates {evidence.measure.replace('_', ' ')}, which is not plotted."

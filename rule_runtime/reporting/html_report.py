@@ -20,6 +20,7 @@ from hook_layer.storage.base import Store, open_store
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers
 from rule_runtime.reporting.job_verdicts import JobVerdict, Verdicts, stored_verdicts, verdicts_of
+from rule_runtime.reporting.output_file import check_replaceable, folder_and_name
 from rule_runtime.reporting.pages import rendered
 from rule_runtime.reporting.run_reader import ReadLimits, current_run_of, read_run
 
@@ -48,25 +49,27 @@ class HtmlReport:
         """The content of the page as JSON without NaN."""
         return self.parts.to_json()
 
-    def save(self, path: str | os.PathLike[str]) -> str:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> str:
         """Write the report; return its path.
+
+        An earlier report at the path is replaced.
 
         Args:
             path: File or its `s3://` URI. A name that ends in `.json` gets the numbers as JSON, any
                 other name the page.
+            overwrite: True to replace a file that is no report, too.
 
         Raises:
-            ValueError: The path is not that of a file.
-            StorageError: The storage cannot be written.
+            ValueError: The path is not that of a file, or of a file that is no report.
+            StorageError: The storage cannot be read or written.
         """
-        text = os.fspath(path)
-        folder, slash, name = text.rpartition("/")
-        if not name:
-            raise ValueError(f"{text!r} names no file: give one such as report.html")
+        folder, name = folder_and_name(path)
+        if not overwrite:
+            check_replaceable(path)
         is_json = name.endswith(".json")
         content = json.dumps(self.numbers, indent=1, allow_nan=False) if is_json else self.html
-        open_store(folder or (slash or ".")).put(name, content.encode())
-        return text
+        open_store(folder).put(name, content.encode())
+        return os.fspath(path)
 
     def _repr_html_(self) -> str:
         # A frame separates the styles of page and notebook, and runs no script.

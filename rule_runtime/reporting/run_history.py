@@ -34,6 +34,8 @@ _MAX_SCALARS: Final = 64
 """Losses, metrics and other scalars whose curves are kept."""
 _MAX_NORMS: Final = 24 << 20
 """Number of norms that are kept: about 100 MB."""
+_MAX_NORM: Final = float(np.finfo(np.float32).max)
+"""Larger norms are kept as this one: they are finite, and single precision halves the memory."""
 
 Rows = npt.NDArray[np.float64]
 
@@ -160,7 +162,7 @@ class RunHistory:
     def _add_norms(self, step: int, group: TensorGroup, rows: Rows) -> None:
         if not len(group.gradients) and not len(group.weights):
             return
-        norms = rows[:, _AT["l2"]].astype(np.float32)
+        norms = np.minimum(rows[:, _AT["l2"]], _MAX_NORM).astype(np.float32)
         norms[(rows[:, _AT["nan"]] > 0) | (rows[:, _AT["inf"]] > 0)] = np.inf
         rates = [number_of(rows[at]) for at in group.learning_rates]
         rate = next((rate for rate in rates if rate is not None), None)

@@ -16,7 +16,7 @@ from hook_layer.format.session_file import (
 )
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 
-__all__ = ["StoredRun", "one_run_at", "read_session", "runs_at", "runs_of"]
+__all__ = ["StoredRun", "one_run_at", "read_session", "runs_at", "runs_of", "session_state"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,14 @@ def read_session(store: Store) -> SessionFile | None:
     except ObjectNotFoundError:
         return None
     return parse_session_file(data, file=f"{store.uri}{SESSION_FILE}")
+
+
+def session_state(session: SessionFile) -> str:
+    """Return in words whether a session has ended, and how."""
+    if session.ended_at is None:
+        return "running, or ended without a record"
+    stopped = f", stopped by {session.stopped_by}" if session.stopped_by else ""
+    return f"ended with status {session.exit_status}{stopped}"
 
 
 def runs_of(path: str, store: Store, session: SessionFile) -> list[StoredRun]:

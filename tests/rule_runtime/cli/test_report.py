@@ -15,6 +15,7 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.result_file import RuleResult
+from rule_runtime.reporting import job_report
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.cli.invoking import invoke, invoke_json
 
@@ -90,6 +91,41 @@ def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     assert status == 2
     assert "no saved step found" in told
     assert not (tmp_path / "x.html").exists()
+
+
+class TestAFileThatExists:
+    @pytest.mark.parametrize("name", ["page.html", "numbers.json"])
+    def test_an_earlier_report_is_replaced(self, run: Path, tmp_path: Path, name: str) -> None:
+        file = tmp_path / name
+        assert report(str(run), "--rule", "VanishingGradient", "--output-file", str(file))[0] == 0
+        assert report(str(run), "--rule", "NonFinite", "--output-file", str(file))[0] == 0
+        assert "NonFinite" in file.read_text()
+
+    @pytest.mark.parametrize("name", ["train.py", "page.html", "numbers.json"])
+    def test_a_file_that_is_no_report_is_kept(self, run: Path, tmp_path: Path, name: str) -> None:
+        file = tmp_path / name
+        file.write_text('{"mine": 1}')
+        status, said = report(str(run), "--output-file", str(file))
+        assert status == 2
+        assert f"{file} exists and is no report of Stepwatch" in said
+        assert "--overwrite" in said
+        assert file.read_text() == '{"mine": 1}'
+        assert report(str(run), "--output-file", str(file), "--overwrite")[0] == 0
+        assert "NonFinite" in file.read_text()
+
+    def test_an_empty_file_is_replaced(self, run: Path, tmp_path: Path) -> None:
+        file = tmp_path / "page.html"
+        file.touch()
+        assert report(str(run), "--output-file", str(file))[0] == 0
+
+    def test_python_keeps_it_as_well(self, run: Path, tmp_path: Path) -> None:
+        file = tmp_path / "train.py"
+        file.write_text("import torch")
+        made = job_report(run)
+        with pytest.raises(ValueError, match="no report of Stepwatch"):
+            made.save(file)
+        assert file.read_text() == "import torch"
+        assert made.save(file, overwrite=True) == str(file)
 
 
 class TestARunThatSaysItsRules:

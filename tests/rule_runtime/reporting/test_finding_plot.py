@@ -165,6 +165,20 @@ def test_a_measure_of_a_rule_of_ones_own_is_drawn_where_it_is_the_value() -> Non
     assert plot_of(store, Evidence(**{**found.to_json(), "tensor": "w"})) is None
 
 
+def test_no_threshold_is_drawn_where_a_rule_compares_another_number_than_the_value() -> None:
+    builder = TrialBuilder(MemoryStore())
+    for step in range(5):
+        builder.step(step, {"loss": np.float32(step)})
+    mean = Evidence(
+        step=3, mode="TRAIN", worker="worker_0", tensor="loss", measure="loss", value=2.0,
+        threshold=1.5, sentence="loss: its mean is 2, more than 1.5", remedy="none",
+    )  # fmt: skip
+    plot = plot_of(builder.store, mean)  # type: ignore[arg-type]  # it is of the memory
+    assert plot is not None
+    assert plot.threshold is None
+    assert "another number, such as a mean; its threshold does not apply" in plot.caption
+
+
 def test_validation_is_drawn_beside_training() -> None:
     store, evidence = finding_of("GeneralisationGap")
     plot = plot_of(store, evidence)

@@ -296,3 +296,15 @@ def test_a_notebook_shows_it_in_a_frame_without_scripts(sick: Path) -> None:
     elements = Elements(shown)
     assert elements.names == {"iframe"}
     assert shown.startswith("<iframe sandbox srcdoc=")
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_norm_beyond_single_precision_is_reported_without_a_warning() -> None:
+    builder = TrialBuilder(MemoryStore())
+    builder.collections(gradients=("^gradient",))
+    for step, size in enumerate((1.0, 1e200)):
+        builder.step(step, {"gradient/a": np.full(3, size), "loss": np.float32(size > 1)})
+    builder.end()
+    gradients = report_of_store(builder.store, ()).numbers["gradients"]
+    assert gradients["not_finite"] == []
+    assert gradients["values"] == [[pytest.approx(3**0.5), pytest.approx(3.4e38, rel=0.01)]]
