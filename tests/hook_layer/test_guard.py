@@ -89,6 +89,17 @@ def test_bad_tensors_are_counted_and_two_are_logged_for_each_reason(
         "'u' cannot be saved and is skipped: worse",
     ]
     assert "tensors" not in failures.off
+    assert failures.not_captured == {"t0": "bad", "t1": "bad", "u": "worse"}
+
+
+def test_a_tensor_that_is_skipped_is_logged_but_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures = FailureLog()
+    failures.tensor_skipped("t", "it has no values")
+    assert failures.not_captured == {"t": "it has no values"}
+    assert not failures.errors
+    assert len(caplog.records) == 1
 
 
 def test_reasons_of_bad_tensors_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
