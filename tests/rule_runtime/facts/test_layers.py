@@ -88,9 +88,9 @@ FROZEN_AND_LEARNING = {
 @pytest.mark.parametrize(("calls", "trunk"), FROZEN_AND_LEARNING.values(), ids=FROZEN_AND_LEARNING)
 def test_a_frozen_trunk_has_no_adapters(calls: str, trunk: str) -> None:
     """Calls are of frozen, learning and again frozen layers."""
-    frozen, learning, *later = (part.split() for part in calls.split("|"))
-    found = chain(*calls.replace("|", " ").split())
-    idle = weights(*frozen, *sum(later, []))
+    frozen, learning, later = (part.split() for part in f"{calls}|".split("|")[:3])
+    found = chain(*frozen, *learning, *later)
+    idle = weights(*frozen, *later)
     assert found.frozen_trunk(WORKER, idle, weights(*learning)) == weights(*trunk.split())
 
 
