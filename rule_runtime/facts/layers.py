@@ -174,6 +174,26 @@ class Layers:
         before, _ = self.before_and_after(worker, learning)
         return frozenset() if is_around or read & given else before.intersection(frozen)
 
+    def bypassed(self, worker: str, learning: Collection[str]) -> frozenset[str]:
+        """Return parameters of layers that do not learn, if the next layer does from their input.
+
+        They are a part of their own, such as a head whose loss has the weight 0. Layers that return
+        a constant are omitted, because they may be dead.
+        """
+        found, idle = set[str](), list[str]()
+        for module in self._modules_in_order.get(worker, ()):
+            if self._parameters[module, worker].isdisjoint(learning):
+                idle.append(module)
+                continue
+            if idle:
+                first, own = _with_parents(idle[0]), _with_parents(module)
+                out = self._signals.at(idle[-1], "output", worker)
+                varies = out is not None and self._signals.rows.column("std")[out] > 0
+                if varies and self._inputs(first - own, worker) & self._inputs(own - first, worker):
+                    found.update(*(self._parameters[one, worker] for one in idle))
+            idle = []
+        return frozenset(found)
+
     def _inputs(self, modules: Iterable[str], worker: str) -> set[int]:
         """Return the fingerprints of the inputs of modules."""
         rows = [self._signals.at(module, "input", worker) for module in modules]

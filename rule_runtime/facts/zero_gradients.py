@@ -65,6 +65,7 @@ def are_mostly_zero(step: StepView) -> bool:
 def zero_by_construction(step: StepView) -> dict[str, frozenset[str]]:
     """Return parameters whose gradient is zero because of what their layer gets, by worker.
 
+    * The layer belongs to a part of its own, such as a head whose loss has the weight 0.
     * The layer was not called, or got no rows, as an expert without tokens.
     * The layer is recurrent and got one time step: the state before it is zero. Then the matrix of
       the state has no gradient, and the matrix of the input, for the same units, has one.
@@ -74,7 +75,9 @@ def zero_by_construction(step: StepView) -> dict[str, frozenset[str]]:
     learning = {
         (_units(of, shape), worker) for of, worker, shape in compress(rows, gradients.sizes > 0)
     }
-    found: dict[str, set[str]] = {worker: set() for worker in step.workers}
+    found = {
+        worker: set(layers.bypassed(worker, gradients.learning(worker))) for worker in step.workers
+    }
     for of, worker, shape in compress(rows, gradients.sizes == 0):
         inputs, units = layers.inputs_of(of, worker), _units(of, shape)
         is_used = inputs is None or any(math.prod(given) for given in inputs)

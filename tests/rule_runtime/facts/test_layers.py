@@ -104,6 +104,25 @@ def test_a_layer_beside_a_frozen_one_is_an_adapter() -> None:
     assert not layers_of(*parts).frozen_trunk(WORKER, frozen, learning)
 
 
+@pytest.mark.parametrize(
+    ("constant", "shared", "found"),
+    [
+        (False, ("aux.0", "c"), "aux.0 aux.1"),
+        (False, ("aux.1", "c"), ""),
+        (True, ("aux.0", "c"), ""),
+    ],
+)
+def test_a_part_of_its_own_is_bypassed(constant: bool, shared: tuple[str, str], found: str) -> None:
+    names = ("a", "aux.0", "aux.1", "c")
+    parts = {name: layer(name, (4, 4), (8, 4), (8, 4)) for name in names}
+    first, later = shared
+    parts[later][f"{later}_input_0"] = parts[first][f"{first}_input_0"]
+    if constant:
+        parts["aux.1"]["aux.1_output_0"] = np.zeros((8, 4))
+    layers = layers_of(*parts.values())
+    assert layers.bypassed(WORKER, weights("a", "c")) == weights(*found.split())
+
+
 def test_the_inputs_of_a_layer_are_known_once_it_is_called() -> None:
     called = chain("a")
     assert called.inputs_of("Net_a.weight", WORKER) == [(8, 4)]
