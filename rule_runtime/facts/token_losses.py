@@ -115,17 +115,16 @@ def _of_twins(
     Args:
         losses: Cross entropy of each class [B, L, V].
         classes: The targets [B, L].
-        tokens: The sequences [B, L]; of equal ones, the first counts.
+        tokens: The sequences [B, L].
     """
     found = np.full(classes.shape, np.nan)
-    _, rows = np.unique(tokens, axis=0, return_index=True)
-    starts = np.zeros(len(rows), np.intp)
+    starts = np.zeros(len(tokens), np.intp)
     for place in range(tokens.shape[1]):
-        pairs = np.stack([starts, tokens[rows, place]], axis=1)
+        pairs = np.stack([starts, tokens[:, place]], axis=1)
         _, starts, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
         starts = starts.reshape(-1)
         for start in np.flatnonzero(counts > 1).tolist():
-            twins = rows[starts == start]
+            twins = np.flatnonzero(starts == start)
             table = losses[twins, place][:, classes[twins, place]]  # [scores of, target of]
             others = table.sum(0) - np.diagonal(table)
             found[twins, place] = others / (len(twins) - 1)

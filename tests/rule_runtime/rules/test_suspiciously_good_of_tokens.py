@@ -190,3 +190,18 @@ def test_the_last_token_may_be_the_hardest_of_a_layout(num_starts: int, *, is_se
         tensors |= {"Loss_input_0": scores, "Loss_input_1": text[:, 1:]}
         trial.step(step, tensors, mode_step=step)
     assert bool(found_at(SuspiciouslyGood(), trial)) is (is_seen or num_starts == 1000)
+
+
+def test_all_tokens_may_follow_from_the_first() -> None:
+    """Except the last one. Then texts that begin alike are the same."""
+    random, trial = np.random.default_rng(0), of_batches()
+    for step in range(3):
+        text = (random.integers(0, 20, (32, 1)) + np.arange(LENGTH + 1)) % WORDS
+        text[:, -1] = random.integers(0, WORDS, 32)
+        losses = np.full((32, LENGTH), 0.1)
+        losses[:, -1] = 3.0 + 0.2 * random.random(32)
+        tensors = {"Net_layer.weight": np.ones((4, 4)), "Loss_output_0": np.float64(1.0)}
+        tensors |= {"Net_input_0": text[:, :-1], "Loss_input_1": text[:, 1:]}
+        tensors["Loss_input_0"] = scores_of(text[:, 1:], losses)
+        trial.step(step, tensors, mode_step=step)
+    assert not found_at(SuspiciouslyGood(), trial)
