@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from benchmarks.detection.data import Split, digits, table
 from benchmarks.detection.program import Program, Run
@@ -298,3 +299,287 @@ PROGRAMS: Final = {
     )
     for name, recipe in _RECIPES.items()
 }
+
+
+# Programs whose parts learn in unusual ways: adapters, frozen parts, experts, one time step.
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer beside two small ones that learn."""
+
+    def __init__(self, base: nn.Linear, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.base = base.requires_grad_(requires_grad=False)
+        self.dropout = nn.Dropout(dropout)
+        self.down = nn.Linear(base.in_features, 8, bias=False)
+        self.up = nn.Linear(8, base.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return outputs [B, columns] of inputs [B, columns]."""
+        added: Tensor = self.up(self.down(self.dropout(inputs)))
+        outputs: Tensor = self.base(inputs) + 2 * added
+        return outputs
+
+
+class Residual(nn.Module):
+    """Blocks that are added to their input, with a stem and a head.
+
+    Args:
+        blocks: The blocks, of 48 columns.
+        dropped: Probability with which a block is left out in training.
+        is_recomputed: Whether blocks run again in the backward pass.
+    """
+
+    def __init__(
+        self, *blocks: nn.Module, dropped: float = 0.0, is_recomputed: bool = False
+    ) -> None:
+        super().__init__()
+        self.stem, self.blocks, self.head = nn.Linear(64, 48), nn.ModuleList(blocks), _head()
+        self.dropped, self.is_recomputed = dropped, is_recomputed
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return scores [B, classes] of inputs [B, columns]."""
+        hidden: Tensor = self.stem(inputs)
+        for block in self.blocks:
+            if self.training and float(torch.rand(())) < self.dropped:
+                continue
+            if self.is_recomputed and self.training:
+                hidden = hidden + checkpoint(block, hidden, use_reentrant=False)
+            else:
+                hidden = hidden + block(hidden)
+        scores: Tensor = self.head(hidden)
+        return scores
+
+
+class Experts(nn.Module):
+    """A mixture of 32 experts, of which each row is given to one; most get no row of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(48, 32)
+        self.experts = nn.ModuleList(mlp(48, 48) for _ in range(32))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return outputs [B, columns] of inputs [B, columns]."""
+        weights, chosen = self.gate(hidden).softmax(-1).max(-1)
+        outputs = torch.zeros_like(hidden)
+        for at, expert in enumerate(self.experts):
+            rows = (chosen == at).nonzero()[:, 0]
+            outputs = outputs.index_add(0, rows, weights[rows, None] * expert(hidden[rows]))
+        return outputs
+
+
+class Prompted(nn.Module):
+    """A frozen model with columns in front of its input that learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Sequential(nn.Linear(80, 96), nn.ReLU(), nn.Linear(96, 10))
+        self.model.requires_grad_(requires_grad=False)
+        self.prompt = nn.Parameter(0.1 * torch.randn(16))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return scores [B, classes] of inputs [B, columns]."""
+        prompts = self.prompt.expand(len(inputs), -1)
+        scores: Tensor = self.model(torch.cat([prompts, inputs], dim=1))
+        return scores
+
+
+class OneStep(nn.Module):
+    """A recurrent layer that gets rows as sequences of one time step."""
+
+    def __init__(self, kind: Callable[..., nn.Module]) -> None:
+        super().__init__()
+        self.recurrent, self.head = kind(64, 48, batch_first=True), _head()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return scores [B, classes] of inputs [B, columns]."""
+        outputs, _ = self.recurrent(inputs[:, None])
+        scores: Tensor = self.head(outputs[:, -1])
+        return scores
+
+
+class Causal(nn.Module):
+    """A causal model of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 32)
+        self.places = nn.Parameter(0.3 * torch.randn(16, 32))
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True)
+        self.head = nn.Linear(32, 20)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return scores [B, places, tokens] of tokens [B, places]."""
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1])
+        scores: Tensor = self.head(self.layer(self.embedding(tokens) + self.places, src_mask=mask))
+        return scores
+
+
+def _head() -> nn.Linear:
+    return nn.Linear(48, 10)
+
+
+def _block() -> nn.Module:
+    return nn.Sequential(nn.LayerNorm(48), nn.Linear(48, 48), nn.GELU(), nn.Linear(48, 48))
+
+
+def _adapted_block() -> nn.Module:
+    first, last = (Adapted(nn.Linear(48, 48), 0.05) for _ in range(2))
+    return nn.Sequential(nn.LayerNorm(48), first, nn.GELU(), last)
+
+
+def _adapted(*, is_trained: bool) -> nn.Module:
+    """Return a frozen backbone with adapters, and a head."""
+    if is_trained:
+        backbone, head = pretrained()
+        first, last = backbone[0][0], backbone[0][2]
+    else:
+        first, last, head = nn.Linear(64, 48), nn.Linear(48, 32), nn.Linear(32, 10)
+    return nn.Sequential(Adapted(first), nn.ReLU(), Adapted(last), nn.ReLU(), head)
+
+
+def _adapted_blocks() -> nn.Module:
+    """Return adapters behind a frozen stem, in blocks that run again in the backward pass."""
+    model = Residual(*(_adapted_block() for _ in range(3)), is_recomputed=True)
+    model.stem.requires_grad_(requires_grad=False)
+    return model
+
+
+def _biases_only() -> nn.Module:
+    """Return a trained backbone of which the biases learn, and a head."""
+    backbone, head = pretrained()
+    for parameter in backbone.parameters():
+        parameter.requires_grad_(parameter.ndim == 1)
+    return nn.Sequential(backbone, head)
+
+
+def _frozen_norms() -> nn.Module:
+    """Return a network whose normalisations do not learn."""
+    model = Residual(*(_block() for _ in range(3)))
+    for part in model.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.requires_grad_(requires_grad=False)
+    return model
+
+
+def _layout(*, is_coin: bool) -> Split:
+    """Return sequences of 17 tokens with a fixed layout, as inputs and next tokens.
+
+    Args:
+        is_coin: Whether every second token is random, and the others follow up to a coin.
+            Otherwise all tokens follow from the first, except the last, which is random.
+    """
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 20, (2400, 17), generator=random)
+    if is_coin:
+        moves = torch.tensor([1, 3])[torch.randint(0, 2, (2400, 8), generator=random)]
+        tokens[:, 1::2] = (tokens[:, 0:-1:2] + moves) % 20
+    else:
+        tokens[:, :-1] = (tokens[:, :1] + torch.arange(16)) % 20
+    num = int(_SPLIT * len(tokens))
+    return Split(tokens[:num, :-1], tokens[:num, 1:], tokens[num:, :-1], tokens[num:, 1:])
+
+
+def _next_token(scores: Tensor, tokens: Tensor) -> Tensor:
+    return _CE(scores.flatten(0, 1), tokens.flatten())
+
+
+def _trunk(*, is_frozen: bool) -> nn.Module:
+    """Return a network of layers as initialised, and a head."""
+    trunk = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU())
+    return nn.Sequential(trunk.requires_grad_(not is_frozen), _head())
+
+
+def _normal_trunk(*, is_frozen: bool) -> nn.Module:
+    """Return convolutions and normalisations as in a ResNet, and a head."""
+    convolutions = (nn.Conv2d(1, 16, 3, bias=False), nn.Conv2d(16, 48, 3, bias=False))
+    for one in convolutions:
+        nn.init.kaiming_normal_(one.weight, mode="fan_out", nonlinearity="relu")
+    first, last = (
+        nn.Sequential(one, nn.BatchNorm2d(one.out_channels), nn.ReLU()) for one in convolutions
+    )
+    trunk = nn.Sequential(first, last, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return nn.Sequential(trunk.requires_grad_(not is_frozen), _head())
+
+
+_PARTS: Final = {
+    "adapters_of_new_layers": Recipe(
+        "adapters beside an untrained base", digits, partial(_adapted, is_trained=False), _CE
+    ),
+    "adapters_of_trained_layers": Recipe(
+        "adapters beside a trained base", digits, partial(_adapted, is_trained=True), _CE
+    ),
+    "adapters_recomputed": Recipe(
+        "adapters in gradient checkpoints", digits, _adapted_blocks, _CE, steps=200
+    ),
+    "biases_only": Recipe("of a backbone only biases learn", digits, _biases_only, _CE),
+    "prompt": Recipe("columns before the input of a frozen model learn", digits, Prompted, _CE),
+    "frozen_norms": Recipe("normalisations have requires_grad=False", digits, _frozen_norms, _CE),
+    "dropped_blocks": Recipe(
+        "blocks are left out at random",
+        digits,
+        lambda: Residual(*(_block() for _ in range(4)), dropped=0.4),
+        _CE,
+        1e-3,
+    ),
+    "idle_experts": Recipe(
+        "most experts get no row", digits, lambda: Residual(Experts()), _CE, 1e-3, steps=200
+    ),
+    "one_step_lstm": Recipe("sequences of one time step", digits, lambda: OneStep(nn.LSTM), _CE),
+    "one_step_gru": Recipe("sequences of one time step", digits, lambda: OneStep(nn.GRU), _CE),
+    "last_token_is_random": Recipe(
+        "only the last token is random",
+        partial(_layout, is_coin=False),
+        Causal,
+        _next_token,
+    ),
+    "every_second_token_is_random": Recipe(
+        "every second token is random, the last one, too",
+        partial(_layout, is_coin=True),
+        Causal,
+        _next_token,
+    ),
+}
+_TRUNKS: Final = {
+    "trunk": (Recipe("handwritten digits", digits, partial(_trunk, is_frozen=False), _CE), _trunk),
+    "convolutional_trunk": (
+        Recipe("pictures of digits", images, partial(_normal_trunk, is_frozen=False), _CE),
+        _normal_trunk,
+    ),
+}
+"""Recipes, and models of which a part can be frozen before it was ever trained."""
+
+
+def _train_trunk(recipe: Recipe, model: Callable[..., nn.Module], run: Run) -> float:
+    is_frozen = run.injects("frozen_layer")
+    return _train(recipe._replace(model=partial(model, is_frozen=is_frozen)), run)
+
+
+PROGRAMS.update(
+    (
+        name,
+        Program(
+            model=type(recipe.model()).__name__,
+            data=recipe.about,
+            measure="validation loss",
+            train=partial(_train, recipe),
+            faults={},
+        ),
+    )
+    for name, recipe in _PARTS.items()
+)
+PROGRAMS.update(
+    (
+        name,
+        Program(
+            model=type(recipe.model()).__name__,
+            data=recipe.about,
+            measure="validation loss",
+            train=partial(_train_trunk, recipe, model),
+            faults={"frozen_layer": "all but the head is frozen as initialised"},
+        ),
+    )
+    for name, (recipe, model) in _TRUNKS.items()
+)

@@ -11,16 +11,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["are_copied", "are_next", "is_last_place_worst"]
+__all__ = ["are_copied", "are_next", "are_targets_seen", "is_last_place_worst"]
 
 _MIN_TOKENS: Final = 32
 """Minimum positions with a target; fewer may be equal by chance."""
 _COPIED: Final = 0.05
 """Share of the loss of a uniform guess; models that do not see their targets stay above it."""
 _MIN_LENGTH: Final = 8
-"""Minimum sequences (for a standard error) and positions (more context helps the last one)."""
+"""Minimum sequences (for a standard error), positions (more context helps the last), twins."""
 _TIMES: Final = 1.5
-"""Minimum ratio of the losses at the last and the earlier positions; about 1 without a leak."""
+"""Minimum ratio of the losses without and with the target in the input; about 1 without a leak."""
 _STANDARD_ERRORS: Final = 4.0
 """Minimum difference in standard errors."""
 
@@ -50,3 +50,25 @@ def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
         return False
     apart = last - others
     return bool(apart.mean() * math.sqrt(len(losses)) > _STANDARD_ERRORS * apart.std(ddof=1))
+
+
+def are_targets_seen(losses: npt.NDArray[np.float64], of_twins: npt.NDArray[np.float64]) -> bool:
+    """Return whether the last position is worst and the model knows the next tokens before it.
+
+    The last token may be the hardest of a fixed layout. But sequences that are equal up to a
+    position have the same scores there, unless the model sees what follows. Then the loss of each
+    is lower than by the scores of the others, its twins. If a batch has few twins, the loss must be
+    lower at each position than at the last one.
+
+    Args:
+        losses: Cross entropy at each position [B, L].
+        of_twins: Cross entropy of the same targets by the scores of twins [B, L]; NaN without.
+    """
+    if not is_last_place_worst(losses):
+        return False
+    has_twins = ~np.isnan(of_twins)
+    has_twins[:, -1] = False  # the input ends before the last target
+    if np.count_nonzero(has_twins) >= _MIN_LENGTH:
+        return bool(of_twins[has_twins].mean() > _TIMES * losses[has_twins].mean())
+    by_place = losses.mean(0)
+    return bool(by_place[-1] > _TIMES * by_place[:-1].max())

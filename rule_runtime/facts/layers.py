@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from functools import cached_property
+from itertools import accumulate, compress, count, takewhile
 from typing import Final, NamedTuple
 
 from hook_layer.known_collections import KNOWN_COLLECTIONS
@@ -120,6 +121,18 @@ class Layers:
         names: Iterable[str] = self._parameters.get((module, worker), ())
         return [self._shapes.get((name, worker)) or () for name in names]
 
+    def inputs_of(self, parameter: str, worker: str) -> list[tuple[int, ...]] | None:
+        """Return the shapes of all inputs of a parameter's layer, call by call; None if unknown.
+
+        There are none if other layers were called, and this one was not.
+        """
+        module = self._module_of(parameter, worker)
+        if module is None:
+            return [] if self.in_order.get(worker) else None
+        calls = (self._signals.at(module, "input", worker, number) for number in count())
+        known = takewhile(lambda at: at is not None, calls)
+        return [self._signals.rows.shapes[at or 0] or () for at in known] or None
+
     def before_and_after(
         self, worker: str, learning: Collection[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
@@ -139,9 +152,64 @@ class Layers:
         after = frozenset().union(*layers[learns[-1] + 1 :])
         return frozenset(name for name in before if not name.startswith(around)), after
 
+    def frozen_trunk(
+        self, worker: str, frozen: Collection[str], learning: Collection[str]
+    ) -> frozenset[str]:
+        """Return the frozen parameters before all that learn; none if adapters are among them.
+
+        An adapter is a layer that learns and is called before a frozen one, gets the same input as
+        a frozen one, or shares a module with it that does not have all layers that learn.
+        """
+        modules = self._modules_in_order.get(worker, ())
+        owned = [(module, self._parameters[module, worker]) for module in modules]
+        learns = [at for at, (_, names) in enumerate(owned) if not names.isdisjoint(learning)]
+        is_idle = [not names.isdisjoint(frozen) for _, names in owned]
+        if not learns or any(is_idle[learns[0] :]):
+            return frozenset()
+        idle, adapters = list(compress(modules, is_idle)), [modules[at] for at in learns]
+        around = [_with_parents(module) for module in adapters]
+        shared = frozenset().union(*around) - frozenset.intersection(*around)
+        is_around = any(not shared.isdisjoint(_with_parents(module)) for module in idle)
+        read, given = (self._inputs(modules, worker) for modules in (idle, adapters))
+        before, _ = self.before_and_after(worker, learning)
+        return frozenset() if is_around or read & given else before.intersection(frozen)
+
+    def bypassed(self, worker: str, learning: Collection[str]) -> frozenset[str]:
+        """Return parameters of layers that do not learn, if the next layer does from their input.
+
+        They are a part of their own, such as a head whose loss has the weight 0. Layers that return
+        a constant are omitted, because they may be dead.
+        """
+        found, idle = set[str](), list[str]()
+        for module in self._modules_in_order.get(worker, ()):
+            if self._parameters[module, worker].isdisjoint(learning):
+                idle.append(module)
+                continue
+            if idle:
+                first, own = _with_parents(idle[0]), _with_parents(module)
+                out = self._signals.at(idle[-1], "output", worker)
+                varies = out is not None and self._signals.rows.column("std")[out] > 0
+                if varies and self._inputs(first - own, worker) & self._inputs(own - first, worker):
+                    found.update(*(self._parameters[one, worker] for one in idle))
+            idle = []
+        return frozenset(found)
+
+    def _inputs(self, modules: Iterable[str], worker: str) -> set[int]:
+        """Return the fingerprints of the inputs of modules."""
+        rows = [self._signals.at(module, "input", worker) for module in modules]
+        return {self._signals.fingerprints[at] for at in rows if at is not None}
+
     @cached_property
     def in_order(self) -> dict[str, list[set[str]]]:
-        """Parameters of each worker's layers, in call order.
+        """Parameters of each worker's layers, in call order."""
+        return {
+            worker: [self._parameters[module, worker] for module in modules]
+            for worker, modules in self._modules_in_order.items()
+        }
+
+    @cached_property
+    def _modules_in_order(self) -> dict[str, list[str]]:
+        """Layers of each worker, in call order.
 
         Modules with the same name in two models are omitted, because their order is unknown.
         """
@@ -150,9 +218,9 @@ class Layers:
             for (module, worker), names in self._parameters.items()
             if len({name.rpartition(".")[0] for name in names}) == 1
         }
-        found: dict[str, list[set[str]]] = {}
+        found: dict[str, list[str]] = {}
         for module, worker in sorted(begins, key=begins.__getitem__):
-            found.setdefault(worker, []).append(self._parameters[module, worker])
+            found.setdefault(worker, []).append(module)
         return found
 
     @cached_property
@@ -186,6 +254,11 @@ class Layers:
         """The missing data if no layer is linear."""
         names = self._step.tensors(collections=("gradients",)).names
         return _IN_ONE if any("_flat_param" in name for name in names) else _NONE
+
+
+def _with_parents(module: str) -> frozenset[str]:
+    """Return a module and those around it: a.b, a."""
+    return frozenset(accumulate(module.split("."), "{}.{}".format))
 
 
 def _place(name: str) -> Place:

@@ -18,7 +18,13 @@ from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["ENOUGH", "Gradients", "is_as_initialised", "weight_fingerprints"]
+__all__ = [
+    "ENOUGH",
+    "Gradients",
+    "is_as_initialised",
+    "is_normal",
+    "weight_fingerprints",
+]
 
 _COMPARED: Final = ("min", "max", "mean", "l1", "l2")
 _ROUNDING: Final = 1e-3
@@ -35,6 +41,12 @@ ENOUGH: Final = 512
 """Minimum elements of a tensor whose statistics identify a uniform distribution."""
 _CLOSE: Final = 0.05
 """Relative error by chance of extremes and standard deviation with that many elements."""
+_FIXED: Final = (1.0, 0.02)
+"""Standard deviations of normal distributions that do not depend on the shape: embeddings, GPT."""
+_SIGMAS: Final = 3.0
+"""Standard errors by which the statistics of a sample may differ."""
+_MEAN_OF_NORMAL: Final = math.sqrt(2 / math.pi)
+"""Mean absolute value of the standard normal distribution."""
 
 
 class Gradients:
@@ -137,4 +149,25 @@ def is_as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
             is_uniform = abs(std[at] * math.sqrt(3) / end - 1) < _CLOSE
             # float32 may round the bound itself up.
             found[at] |= is_uniform and nearest > 1 - _CLOSE and farthest < 1 + 1e-6
+    return found
+
+
+def is_normal(weights: TensorRows) -> npt.NDArray[np.bool_]:
+    """Return which weights look drawn from the normal distribution of an initialiser [R].
+
+    Its standard deviation depends on the inputs and outputs (He, Glorot and LeCun), or is fixed.
+    Weights that moved little look the same, so other signs must show that nothing was trained.
+    """
+    mean, std, absolute = (weights.column(name) for name in ("mean", "std", "abs_mean"))
+    found = np.zeros(len(weights), np.bool_)
+    for at, shape in enumerate(weights.shapes):
+        if not shape or len(shape) == 1 or math.prod(shape) < ENOUGH or not std[at] > 0:
+            continue
+        error = _SIGMAS / math.sqrt(math.prod(shape))
+        is_shaped = abs(absolute[at] / std[at] - _MEAN_OF_NORMAL) < error
+        kernel = math.prod(shape[2:])
+        ends = (shape[0] * kernel, shape[1] * kernel, sum(shape[:2]) * kernel / 2)
+        likely = (*_FIXED, *(math.sqrt(gain / units) for units in ends for gain in (1, 2)))
+        is_known = any(abs(std[at] / one - 1) < error for one in likely)
+        found[at] = is_shaped and is_known and abs(mean[at]) < error * std[at]
     return found

@@ -36,6 +36,8 @@ class TokenLosses(NamedTuple):
         value: The loss.
         guess: The loss of a uniform guess; NaN if unknown, or if the loss may shift targets.
         by_place: Cross entropy at each position [B, L]; None if scores were not saved.
+        of_twins: Mean cross entropy of the same targets by the scores of other sequences that are
+            equal up to the position [B, L]; NaN without such sequences. None if `by_place` is.
         keeps_places: Whether every layer gets all positions of a sequence.
     """
 
@@ -46,6 +48,7 @@ class TokenLosses(NamedTuple):
     value: float
     guess: float
     by_place: npt.NDArray[np.float64] | None
+    of_twins: npt.NDArray[np.float64] | None
     keeps_places: bool
 
 
@@ -64,7 +67,9 @@ def token_losses(step: StepView) -> list[TokenLosses]:
             continue
         if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
             values = losses.values(loss)
-            by_place = None if values is None else _cross_entropy(*values)
+            by_place, of_twins = (
+                (None, None) if values is None else _cross_entropies(*values, tokens)
+            )
             is_plain = loss.name == _OF_FUNCTIONS or loss.kind is LossKind.CLASSES
             one = TokenLosses(
                 f"{worker}/{name}/{loss.name}",
@@ -73,7 +78,8 @@ def token_losses(step: StepView) -> list[TokenLosses]:
                 targets=targets.reshape(tokens.shape),
                 value=loss.value,
                 guess=loss.zero_output_loss if is_plain else math.nan,
-                by_place=None if by_place is None else by_place.reshape(tokens.shape),
+                by_place=by_place,
+                of_twins=of_twins,
                 keeps_places=_keeps_places(step, worker, tokens.shape),
             )
             found.append(one)
@@ -86,14 +92,45 @@ def _are_tokens(values: npt.NDArray[Any]) -> bool:
     return are_rows and values.dtype.kind in "iu" and bool(values.min() >= 0)
 
 
-def _cross_entropy(
-    scores: npt.NDArray[Any], targets: npt.NDArray[Any]
-) -> npt.NDArray[np.float64] | None:
-    """Return the flat cross entropy of each position; None if the scores are not class scores."""
+def _cross_entropies(
+    scores: npt.NDArray[Any], targets: npt.NDArray[Any], tokens: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | tuple[None, None]:
+    """Return `by_place` and `of_twins` [B, L]; None if the scores are not class scores."""
     if scores.size > _MAX_ELEMENTS or scores.dtype.kind != "f" or not np.isfinite(scores).all():
-        return None
+        return None, None
     rows = LossPair(scores, targets).by_class
-    return None if rows is None or len(rows.classes) != targets.size else rows.cross_entropy
+    if rows is None or len(rows.classes) != targets.size:
+        return None, None
+    losses = rows.cross_entropies.reshape(*tokens.shape, -1)
+    classes = rows.classes.reshape(tokens.shape)
+    own = np.take_along_axis(losses, classes[..., None], axis=-1)[..., 0]
+    return own, _of_twins(losses, classes, tokens)
+
+
+def _of_twins(
+    losses: npt.NDArray[np.float64], classes: npt.NDArray[np.int64], tokens: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
+    """Return the mean losses [B, L] of classes by the scores of sequences with an equal start.
+
+    Args:
+        losses: Cross entropy of each class [B, L, V].
+        classes: The targets [B, L].
+        tokens: The sequences [B, L].
+    """
+    found = np.full(classes.shape, np.nan)
+    starts = np.zeros(len(tokens), np.intp)
+    for place in range(tokens.shape[1]):
+        pairs = np.stack([starts, tokens[:, place]], axis=1)
+        _, starts, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+        starts = starts.reshape(-1)
+        for start in np.flatnonzero(counts > 1).tolist():
+            twins = np.flatnonzero(starts == start)
+            table = losses[twins, place][:, classes[twins, place]]  # [scores of, target of]
+            others = table.sum(0) - np.diagonal(table)
+            found[twins, place] = others / (len(twins) - 1)
+        if counts.max() == 1:
+            break
+    return found
 
 
 def _keeps_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:

@@ -81,7 +81,12 @@ class ClassRows(NamedTuple):
     @property
     def cross_entropy(self) -> _Numbers:
         """Cross entropy of the softmax of each row [R]."""
-        return -self.own(_log_softmax(self.scores))
+        return self.own(self.cross_entropies)
+
+    @property
+    def cross_entropies(self) -> _Numbers:
+        """Cross entropy of the softmax of each row for each class [R, C]."""
+        return -_log_softmax(self.scores)
 
 
 class LossPair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import compress
 from typing import Annotated
 
 import numpy as np
@@ -14,8 +15,15 @@ from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.optimizer_steps import largest_count
-from rule_runtime.facts.parameters import ENOUGH, Gradients, is_as_initialised, weight_fingerprints
+from rule_runtime.facts.parameters import (
+    ENOUGH,
+    Gradients,
+    is_as_initialised,
+    is_normal,
+    weight_fingerprints,
+)
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
+from rule_runtime.facts.zero_gradients import zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -27,10 +35,11 @@ class MissingGradient(Rule):
 
     How it decides:
         The rule reports a weight after `patience` saved steps in a row in one of these states:
-        * Its gradient is exactly zero, and a layer with a gradient is called later.
+        * Its gradient is exactly zero, its layer was called, and a layer with a gradient is called
+          later. One time step of a recurrent layer does not count.
         * It never had a gradient, never changed, and does not look trained before. Its layer is
           called before all layers with a gradient, or `absent_percent` of the weights are like it.
-        * It is frozen, looks as initialised, and is called first.
+        * It is frozen, looks as initialised, and is called first, without adapters around it.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -94,19 +103,21 @@ class MissingGradient(Rule):
         is_any_expected = largest_count(step, "parameters_without_gradient") != 0
         is_initial, workers = is_as_initialised(weights), np.array(weights.workers)
         is_small = weights.column("size") < ENOUGH
+        layers, unused = step.fact(Layers), step.fact(zero_by_construction)
         for worker in set(weights.workers):
             own = (workers == worker) & (weights.column("size") != 0)
-            before, after = step.fact(Layers).before_and_after(
-                worker, step.fact(Gradients).learning(worker)
-            )
+            learning = step.fact(Gradients).learning(worker)
+            before, after = layers.before_and_after(worker, learning)
             is_trained = own & _is_in(declared.get(worker, weights.names), weights)
             is_absent = is_untouched & is_trained & is_any_expected & (is_initial | is_small)
             share = 100 * np.count_nonzero(is_absent) / max(np.count_nonzero(is_trained), 1)
-            bad |= is_trained & (sizes == 0) & ~_is_in(after, weights)
+            bad |= is_trained & (sizes == 0) & ~_is_in(after | unused[worker], weights)
             bad |= is_absent & (share >= self.absent_percent)
             if worker in declared:
-                is_frozen = own & is_untouched & ~is_trained & is_initial
-                bad |= (is_absent | is_frozen) & _is_in(before, weights)
+                bad |= is_absent & _is_in(before, weights)
+                frozen = set(compress(weights.names, own & is_untouched & ~is_trained))
+                trunk = own & _is_in(layers.frozen_trunk(worker, frozen, learning), weights)
+                bad |= trunk & (is_initial | (is_normal(weights) & _has_initial(weights, trunk)))
         ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
         return bad & ~_is_in(ignored, weights)
 
@@ -114,3 +125,10 @@ class MissingGradient(Rule):
 def _is_in(names: Collection[str], weights: TensorRows) -> npt.NDArray[np.bool_]:
     """Return which weights have one of the given names [R]."""
     return np.isin(weights.names, list(names))
+
+
+def _has_initial(weights: TensorRows, trunk: npt.NDArray[np.bool_]) -> bool:
+    """Return whether layers [R] have vectors, all still constant, as of new normalisations."""
+    is_vector = trunk & np.array([len(shape or ()) == 1 for shape in weights.shapes])
+    is_constant = weights.column("min") == weights.column("max")
+    return bool(is_vector.any() and is_constant[is_vector].all())

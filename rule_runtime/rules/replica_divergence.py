@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import compress
 from typing import Annotated, Final
 
 import numpy as np
 
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed, counted
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.missing import missing_statistics
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
+from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["ReplicaDivergence"]
@@ -29,8 +31,9 @@ class ReplicaDivergence(Rule):
 
     How it decides:
         The rule compares the statistics of each parameter that several ranks saved. It reports a
-        relative difference above `rtol` at `patience` saved steps in a row, if all parameters were
-        equal before.
+        relative difference above `rtol` at `patience` saved steps in a row, of a parameter that
+        was equal before. It excludes parameters that differ from the start, such as experts of one
+        rank, and adds how many there are.
 
     Parameters:
         rtol: Relative difference up to which statistics count as equal.
@@ -55,7 +58,8 @@ class ReplicaDivergence(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the workers' parameters.
 
-        Memory: `agreed`: whether all were equal once; `streak`: findings in a row.
+        Memory: `agreed`: whether all were equal once; `rows`: otherwise, which of at most 2,048
+        parameters were; `streak`: findings in a row.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
@@ -67,20 +71,39 @@ class ReplicaDivergence(Rule):
             is_alone = len(set(rows.workers)) == 1
             unknown = missing_statistics(rows, ("size", *_COLUMNS), "parameter")
             raise Missing(_ALONE) if is_alone else unknown or Missing(_UNLIKE)
-        differs = difference > self.rtol
-        if differs.any() and not memory.get("agreed"):
+        agreed = self._have_agreed(rows, difference, memory)
+        if not agreed.any():
             raise Missing("the workers' parameters differ from the start")
-        memory["agreed"] = True
+        differs = agreed & (difference > self.rtol)
         if streak(memory, is_bad=bool(differs.any())) < self.patience:
             return Passed()
-        at = worst(rows, difference, largest=True)
-        num_parameters = len({rows.names[row] for row in np.flatnonzero(differs)})
+        at = worst(rows, np.where(differs, difference, np.nan), largest=True)
+        is_excluded = ~agreed & (difference > self.rtol)
+        num_bad, num_excluded = (
+            len(set(compress(rows.names, of))) for of in (differs, is_excluded)
+        )
+        excluded = f"; {counted(num_excluded, 'other')} differed from the start"
         message = (
-            f"differs between workers by {difference[at]:.3g} of its size, as "
-            f"{num_parameters} of {len(set(rows.names))} parameters; they were equal before"
+            f"differs between workers by {difference[at]:.3g} of its size, as {num_bad} of "
+            f"{len(set(rows.names))} parameters; they were equal before"
+            f"{excluded if num_excluded else ''}"
         )
         measured = ("relative_difference", float(difference[at]), self.rtol)
         return finding(self, step, (rows, at), measured, message)
+
+    def _have_agreed(self, rows: TensorRows, difference: np.ndarray, memory: Memory) -> np.ndarray:
+        """Return which parameters were equal on all workers, now or before [R].
+
+        If some differ from the start, constants such as biases of 0 may be equal by their
+        initialisation alone. They do not count until they vary.
+        """
+        if memory.get("agreed") or not (difference > self.rtol).any():
+            memory["agreed"] = True
+            return np.ones(len(rows), np.bool_)
+        known, is_varied = RowMemory(memory, rows.pairs), rows.column("min") < rows.column("max")
+        agreed = (known.fingerprints > 0) | ((difference <= self.rtol) & is_varied)
+        known.update(np.zeros(len(rows), np.bool_), agreed)
+        return agreed
 
 
 def _differences(step: StepView, rows: TensorRows) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.target_leakage import Leak, find_leak
-from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_place_worst
+from rule_runtime.detectors.token_leaks import are_copied, are_next, are_targets_seen
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import (
     IssueFound,
@@ -47,8 +47,8 @@ class SuspiciouslyGood(Rule):
     How it decides:
         The rule reports:
         * inputs, if one column predicts the target, or if the target is a sum of columns;
-        * language models that lose much more at the last place than before, or that know targets
-          equal to their input;
+        * language models that lose much more at the last place than before and know tokens that
+          do not follow from those before, or that know targets equal to their input;
         * gradient-boosted trees with a validation loss below `max_loss_percent` of the baseline and
           close to the training loss.
 
@@ -147,9 +147,9 @@ class SuspiciouslyGood(Rule):
 
 def _seen_token(one: TokenLosses) -> tuple[IssueFound, bool]:
     """Return the finding on a language model that sees its targets, and whether it does."""
-    if one.by_place is not None and are_next(one.tokens, one.targets):
+    if one.by_place is not None and one.of_twins is not None and are_next(one.tokens, one.targets):
         value, limit = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())
-        is_bad = is_last_place_worst(one.by_place)
+        is_bad = are_targets_seen(one.by_place, one.of_twins)
         text = f"{value:.3g} before the last place and {limit:.3g} at it"
     else:
         value, limit = one.value, one.guess

@@ -14,7 +14,7 @@ from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import finding, saved_every, worst
-from rule_runtime.facts.zero_gradients import find_vanishing_layer
+from rule_runtime.facts.zero_gradients import find_vanishing_layer, zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView
 
@@ -27,8 +27,9 @@ class VanishingGradient(Rule):
     How it decides:
         A gradient has vanished if its mean(|g|) is below `threshold` and below `max_share` of the
         rank's largest gradient. The rule reports the layer, in backward order, from which on all
-        gradients have vanished, or the loss; otherwise the smallest gradient. It ignores biases
-        before a normalisation.
+        gradients have vanished, or the loss; otherwise the smallest gradient. It ignores gradients
+        that are zero by construction: of biases before a normalisation, of recurrent matrices with
+        one time step, and of layers that were not called.
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
@@ -79,15 +80,16 @@ class VanishingGradient(Rule):
 
     def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
         """Return which gradients have vanished at this step [G]."""
-        sizes = gradients.sizes
+        sizes, workers = gradients.sizes, np.array(gradients.rows.workers)
         bad = sizes < self.threshold
         if bad.any():
             bad &= ~gradients.is_cancelled
-        if self.max_share == 1:
-            return bad
-        workers = np.array(gradients.rows.workers)
-        for worker in set(gradients.rows.workers):
+        unused = step.fact(zero_by_construction) if bad.any() else {}
+        for worker in unused:
             own = workers == worker
+            bad &= ~(own & np.isin(gradients.owners, list(unused[worker])))
+            if self.max_share == 1:
+                continue
             largest = float(np.fmax.reduce(sizes[own]))
             # A loss of exactly 0 has no gradient and needs none.
             is_small = sizes < self.max_share * largest if largest else _has_loss(step, worker)

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 
 from hook_layer.keras import KerasHook, SaveConfig
 from hook_layer.storage.local import LocalStore
@@ -17,6 +18,7 @@ from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.unchanged_tensor import UnchangedTensor
+from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 
@@ -107,3 +109,24 @@ def test_gradients_that_are_accumulated_beside_a_normalisation(tmp_path: Path) -
     folder = train(tmp_path / "run", optimizer, num_steps=150)
     assert not told(folder, DeadOptimizer())
     assert not told(folder, MissingGradient())
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+def test_one_time_step_has_no_state_before_it(tmp_path: Path, kind: str) -> None:
+    keras.utils.set_random_seed(0)
+    layers = [getattr(keras.layers, kind)(8), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((1, FEATURES)), *layers])
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    hook = KerasHook(
+        tmp_path / "run",
+        include_collections=["weights", "biases", "gradients"],
+        save_config=SaveConfig(save_interval=1),
+    )
+    data = np.random.default_rng(0).normal(size=(12 * BATCH, 1, FEATURES)).astype(np.float32)
+    model.fit(data, data[:, 0, :1], batch_size=BATCH, verbose=0, callbacks=[hook])
+    hook.close()
+    (first, *_) = views_of(tmp_path / "run")
+    recurrent = [name for name in first.tensors().names if "recurrent_kernelGrad" in name]
+    assert not np.any(first.value(recurrent[0]))
+    assert not told(tmp_path / "run", MissingGradient())
+    assert not told(tmp_path / "run", VanishingGradient())

@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.detectors.token_leaks import are_copied, are_next, is_last_place_worst
+from rule_runtime.detectors.token_leaks import (
+    are_copied,
+    are_next,
+    are_targets_seen,
+    is_last_place_worst,
+)
 
 RANDOM = np.random.default_rng(0)
 TEXT = RANDOM.integers(0, 40, (16, 25))
@@ -46,3 +51,25 @@ def test_a_few_bad_rows_are_chance() -> None:
     losses = RANDOM.normal(1, 0.2, (16, 24))
     losses[:2, -1] = 10.0
     assert not is_last_place_worst(losses)
+
+
+@pytest.mark.parametrize(
+    ("times", "num_twins", "others", "found"),
+    [
+        (3.0, 16, 1.0, True),  # a twin's scores are worse
+        (1.0, 16, 1.0, False),  # they are the same
+        (1.0, 7, 1.0, True),  # too few to tell, but each place is easier than the last
+        (1.0, 7, 3.0, False),  # too few to tell, and one place is as hard as the last
+    ],
+)
+def test_a_last_place_that_is_the_hardest_of_the_layout(
+    times: float, num_twins: int, others: float, *, found: bool
+) -> None:
+    losses = RANDOM.normal(1, 0.1, (16, 12))
+    losses[:, -1] *= 3
+    losses[:, 5] *= others
+    twins = np.full_like(losses, np.nan)
+    twins[:num_twins, 0] = times * losses[:num_twins, 0]
+    twins[:, -1] = 9.0
+    assert are_targets_seen(losses, twins) is found
+    assert not are_targets_seen(RANDOM.normal(1, 0.1, (16, 12)), 3 * twins)

@@ -15,7 +15,7 @@ WORKER = "worker_0"
 
 def layer(name: str, weight: tuple[int, ...], into: tuple[int, ...], out: tuple[int, ...]) -> Any:
     """Return what is saved of a layer `name` of a model `Net`."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(sum(name.encode()))
     return {
         f"Net_{name}.weight": rng.normal(size=weight),
         f"{name}_input_0": rng.normal(size=into),
@@ -74,6 +74,60 @@ def test_a_layer_inside_a_module_that_learns_is_not_before_it() -> None:
     lora = {"Net_0.base.weight": np.ones((4, 4)), "0.base_output_0": np.ones((8, 4)), **lora}
     found = layers_of(layer("a", (4, 4), (8, 4), (8, 4)), lora)
     assert found.before_and_after(WORKER, weights("0")) == (weights("a"), set())
+
+
+FROZEN_AND_LEARNING = {
+    "a trunk and a head": ("a b | c", "a b"),
+    "in one module": ("net.a net.b | net.c net.d", "net.a net.b"),
+    "an adapter before a frozen layer": ("a | b | c", ""),
+    "an adapter in a module with a frozen layer": ("a 0.base | 0.down 0.up head", ""),
+    "an adapter in a part of a module": ("a 0.x.base | 0.y.down head", ""),
+}
+
+
+@pytest.mark.parametrize(("calls", "trunk"), FROZEN_AND_LEARNING.values(), ids=FROZEN_AND_LEARNING)
+def test_a_frozen_trunk_has_no_adapters(calls: str, trunk: str) -> None:
+    """Calls are of frozen, learning and again frozen layers."""
+    frozen, learning, later = (part.split() for part in f"{calls}|".split("|")[:3])
+    found = chain(*frozen, *learning, *later)
+    idle = weights(*frozen, *later)
+    assert found.frozen_trunk(WORKER, idle, weights(*learning)) == weights(*trunk.split())
+
+
+def test_a_layer_beside_a_frozen_one_is_an_adapter() -> None:
+    parts = [layer(name, (4, 4), (8, 4), (8, 4)) for name in ("a", "b", "c")]
+    parts[2]["c_input_0"] = 2 * parts[1]["b_input_0"]
+    frozen, learning = weights("a", "b"), weights("c")
+    parts[0]["a_input_0"] = 3 * parts[1]["b_input_0"]
+    assert layers_of(*parts).frozen_trunk(WORKER, frozen, learning) == frozen
+    parts[2]["c_input_0"] = parts[1]["b_input_0"]
+    assert not layers_of(*parts).frozen_trunk(WORKER, frozen, learning)
+
+
+@pytest.mark.parametrize(
+    ("constant", "shared", "found"),
+    [
+        (False, ("aux.0", "c"), "aux.0 aux.1"),
+        (False, ("aux.1", "c"), ""),
+        (True, ("aux.0", "c"), ""),
+    ],
+)
+def test_a_part_of_its_own_is_bypassed(constant: bool, shared: tuple[str, str], found: str) -> None:
+    names = ("a", "aux.0", "aux.1", "c")
+    parts = {name: layer(name, (4, 4), (8, 4), (8, 4)) for name in names}
+    first, later = shared
+    parts[later][f"{later}_input_0"] = parts[first][f"{first}_input_0"]
+    if constant:
+        parts["aux.1"]["aux.1_output_0"] = np.zeros((8, 4))
+    layers = layers_of(*parts.values())
+    assert layers.bypassed(WORKER, weights("a", "c")) == weights(*found.split())
+
+
+def test_the_inputs_of_a_layer_are_known_once_it_is_called() -> None:
+    called = chain("a")
+    assert called.inputs_of("Net_a.weight", WORKER) == [(8, 4)]
+    assert called.inputs_of("Net_b.weight", WORKER) == []
+    assert layers_of({"Net_a.weight": np.ones(3)}).inputs_of("Net_a.weight", WORKER) is None
 
 
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:

@@ -198,6 +198,91 @@ def test_what_was_trained_may_be_frozen(frozen: Any) -> None:
     assert not found_at(MissingGradient(), frozen_run(frozen))
 
 
+@pytest.mark.parametrize(
+    ("gain", "norm", "fires"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, None, False)]
+)
+def test_a_frozen_trunk_may_be_drawn_from_a_normal_distribution(
+    gain: float, norm: float | None, fires: bool
+) -> None:
+    """New normalisations are constant; those of a pretrained trunk are not."""
+    random, trial = np.random.default_rng(0), TrialBuilder()
+    conv = gain * random.normal(0, np.sqrt(2 / (64 * 9)), (64, 32, 3, 3))
+    norms = np.full(64, norm) if norm else random.normal(1, 0.1, 64)
+    for step in range(12):
+        tensors = {"Net_conv.weight": conv, "Net_norm.weight": norms}
+        tensors |= {"Net_head.weight": np.ones(3) * step, "gradient/Net_head.weight": np.ones(3)}
+        tensors |= {f"{name}_output_0": np.ones(3) for name in ("conv", "norm", "head")}
+        trial.step(step, tensors)
+    _declare(trial, ("gradient/Net_head.weight",))
+    assert bool(found_at(MissingGradient(), trial)) is fires
+
+
+@pytest.mark.parametrize("beside", ["0.down", "0.wrapped.down", "0"])
+def test_what_is_frozen_beside_adapters_may_be_untrained(beside: str) -> None:
+    trial, initial = TrialBuilder(), INITIAL["torch's linear layer"]
+    for step in range(12):
+        tensors = {f"Net_{name}.weight": initial for name in ("stem", "0.base")}
+        for name in (beside, "head"):
+            tensors |= {f"Net_{name}.weight": np.full(3, step)}
+            tensors |= {f"gradient/Net_{name}.weight": np.ones(3)}
+        calls = ("stem", "0.base", beside, "head")
+        trial.step(step, tensors | {f"{name}_output_0": np.ones(3) for name in calls})
+    _declare(trial, tuple(f"gradient/Net_{name}.weight" for name in (beside, "head")))
+    assert not found_at(MissingGradient(), trial)
+
+
+def recurrent_run(*inputs: tuple[int, ...], names: tuple[str, str] = ("x", "h")) -> TrialBuilder:
+    """Return a run of a recurrent layer whose matrix of the state has a gradient of zero."""
+    trial, (of_input, of_state) = TrialBuilder(), names
+    for step in range(12):
+        tensors: dict[str, Any] = {"gradient/Net_head.weight": np.ones((2, 8))}
+        for name, size, matrix in ((of_input, 1.0, (32, 5)), (of_state, 0.0, (32, 8))):
+            tensors[f"Net_rnn.{name}"] = np.full(matrix, 1.0 + step)
+            tensors[f"gradient/Net_rnn.{name}"] = np.full(matrix, size)
+        tensors |= {f"rnn_input_{at}": np.ones(shape) for at, shape in enumerate(inputs)}
+        calls = {f"{name}_output_0": np.ones(3) for name in ("rnn", "head")}
+        trial.step(step, tensors | calls | {"Net_head.weight": np.full((2, 8), step)})
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fires"),
+    [
+        (((4, 1, 5),), False),
+        (((1, 4, 5),), False),
+        (((4, 5),), False),  # a cell
+        (((4, 5), (4, 8)), False),
+        (((4, 5), (4, 8), (4, 5), (4, 8)), True),  # a cell that is called twice
+        (((4, 9, 5),), True),
+    ],
+)
+def test_one_time_step_has_no_state_before_it(
+    inputs: tuple[tuple[int, ...], ...], fires: bool
+) -> None:
+    trial = recurrent_run(*inputs, names=("weight_i", "weight_s"))
+    assert bool(found_at(MissingGradient(), trial)) is fires
+    assert bool(found_at(VanishingGradient(), trial)) is fires
+    assert bool(found_at(VanishingGradient(max_share=1e-6), trial)) is fires
+
+
+@pytest.mark.parametrize("given", [None, (0, 16), (4, 16)])
+def test_an_expert_without_tokens_needs_no_gradient(given: tuple[int, ...] | None) -> None:
+    """An expert is not called, or with no rows."""
+    trial = TrialBuilder()
+    for step in range(12):
+        tensors: dict[str, Any] = {}
+        for name, size in (("gate", 1.0), ("experts.0", 0.0), ("experts.1", 1.0), ("head", 1.0)):
+            tensors[f"Net_{name}.weight"] = np.full(3, float(step))
+            tensors[f"gradient/Net_{name}.weight"] = np.full(3, size)
+            shape = given if not size else (4, 16)
+            if shape is not None:
+                tensors |= {f"{name}_{kind}_0": np.ones(shape) for kind in ("input", "output")}
+        trial.step(step, tensors)
+    is_called = given == (4, 16)
+    assert bool(found_at(MissingGradient(), trial)) is is_called
+    assert bool(found_at(VanishingGradient(max_share=1e-6), trial)) is is_called
+
+
 def test_what_had_a_gradient_may_be_frozen_later() -> None:
     """As the body of a model whose adapters are trained later."""
     trial = TrialBuilder()

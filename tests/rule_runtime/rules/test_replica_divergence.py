@@ -35,7 +35,7 @@ def outcomes_of(
     trial = TrialBuilder(num_workers=len(weights[0]))
     for step, of_workers in enumerate(weights):
         for worker, value in enumerate(of_workers):
-            tensors: dict[str, Any] = {"Net_a.weight": value, "Net_a.bias": [1.0, 2.0]}
+            tensors: dict[str, Any] = {"Net_a.weight": value, "Net_a.bias": [0.0, 0.0]}
             trial.step(step, tensors, worker=f"worker_{worker}")
     return trial.outcomes(rule or ReplicaDivergence())
 
@@ -62,6 +62,23 @@ def test_parts_of_one_model_differ_from_the_start() -> None:
         trial.step(0, {"Net_a.weight": np.ones(size)}, worker=f"worker_{worker}")
     reason = "no parameter was saved with the same size by two workers"
     assert trial.outcomes(ReplicaDivergence()) == [NotEvaluated(reason)]
+
+
+def test_parts_of_each_rank_do_not_hide_the_others() -> None:
+    """As experts of one rank: their weights differ, their biases begin with 0 everywhere."""
+    trial, random = TrialBuilder(num_workers=2), np.random.default_rng(0)
+    for step in range(3):
+        for worker in range(2):
+            own, bias = random.normal(size=4), np.full(4, step * (worker + 1.0))
+            shared = np.arange(4) + (step == 2) * worker
+            tensors = {"Net_own.weight": own, "Net_own.bias": bias, "Net_a.weight": shared}
+            trial.step(step, tensors, worker=f"worker_{worker}")
+    *before, after = trial.outcomes(ReplicaDivergence())
+    assert before == [Passed(), Passed()]
+    assert isinstance(after, IssueFound)
+    assert after.evidence.tensor == "Net_a.weight"
+    said = "as 1 of 3 parameters; they were equal before; 2 others differed from the start"
+    assert said in after.evidence.sentence
 
 
 @pytest.mark.parametrize(("change", "kind"), [(0.9e-4, Passed), (1.1e-4, IssueFound)])

@@ -163,3 +163,45 @@ def test_the_last_place_is_worse_than_the_others(form: str) -> None:
 @pytest.mark.parametrize(("last", "found"), [(0.8, False), (1.0, False), (1.4, False), (1.6, True)])
 def test_how_much_worse_the_last_place_must_be(last: float, *, found: bool) -> None:
     assert bool(found_at(SuspiciouslyGood(), looking_ahead(last))) is found
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("num_starts", [1, 8, 1000])
+def test_the_last_token_may_be_the_hardest_of_a_layout(num_starts: int, *, is_seen: bool) -> None:
+    """Each token is one of two that follow from the one before; the last one is random.
+
+    A causal model gives both the same score. With thousands of starts, no two texts begin alike:
+    then it cannot be known whether it sees which of the two comes.
+    """
+    random, trial = np.random.default_rng(0), of_batches()
+    for step in range(3):
+        text = random.integers(0, num_starts, (32, LENGTH + 1))
+        scores = np.full((32, LENGTH, 1000), np.log(0.02 / 998))
+        for place in range(LENGTH - 1):
+            text[:, place + 1] = (text[:, place] + random.choice([1, 3], 32)) % 1000
+            for move, share in ((1, 0.49), (3, 0.49)):
+                likely = (text[:, place] + move) % 1000
+                scores[np.arange(32), place, likely] = np.log(share)
+            if is_seen:
+                scores[np.arange(32), place, text[:, place + 1]] = 0.0
+        text[:, -1] = random.integers(0, 1000, 32)
+        tensors = {"Net_layer.weight": np.ones((4, 4)), "Loss_output_0": np.float64(1.0)}
+        tensors |= {"Net_input_0": text[:, :-1]}
+        tensors |= {"Loss_input_0": scores, "Loss_input_1": text[:, 1:]}
+        trial.step(step, tensors, mode_step=step)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is (is_seen or num_starts == 1000)
+
+
+def test_all_tokens_may_follow_from_the_first() -> None:
+    """Except the last one. Then texts that begin alike are the same."""
+    random, trial = np.random.default_rng(0), of_batches()
+    for step in range(3):
+        text = (random.integers(0, 20, (32, 1)) + np.arange(LENGTH + 1)) % WORDS
+        text[:, -1] = random.integers(0, WORDS, 32)
+        losses = np.full((32, LENGTH), 0.1)
+        losses[:, -1] = 3.0 + 0.2 * random.random(32)
+        tensors = {"Net_layer.weight": np.ones((4, 4)), "Loss_output_0": np.float64(1.0)}
+        tensors |= {"Net_input_0": text[:, :-1], "Loss_input_1": text[:, 1:]}
+        tensors["Loss_input_0"] = scores_of(text[:, 1:], losses)
+        trial.step(step, tensors, mode_step=step)
+    assert not found_at(SuspiciouslyGood(), trial)
