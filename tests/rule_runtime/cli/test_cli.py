@@ -62,7 +62,7 @@ def test_an_issue_outweighs_what_could_not_be_judged(trial: TrialBuilder) -> Non
     )
     assert vanishing["Evidence"]["value"] == 0.5
     assert loss["RuleEvaluationStatus"] == "Error"
-    assert loss["StatusDetails"].endswith(" yet: needs 3 TRAIN steps, had 2")
+    assert loss["StatusDetails"].endswith(" yet: needs 3 TRAIN steps, had 0")
 
 
 def test_rules_that_do_not_apply_are_told_without_an_error(trial: TrialBuilder) -> None:
