@@ -64,7 +64,8 @@ rules of a pack. Parameters may be strings, as a training API passes them: lists
 commas. [Detection](../explanation/detection.md) says how well the rules detect faults.
 
 Most rules need statistics alone; `save_raw_tensor` marks rules that read the tensors themselves. A
-rule without the data it needs is *not evaluated*, and says why.
+rule without the data it needs is *not evaluated*, and says why. A rule that has too little of it to
+decide is *not evaluated yet*, and says how much it needs and what it had.
 
 *First steps* are measured: the smallest of all runs of [the benchmark](../explanation/detection.md)
 that are saved as the pack `recommended` [begins](hook-configuration.md#dense-start). Runs with long
@@ -109,12 +110,16 @@ def _framework(rule: type[Rule]) -> str:
 
 
 def _required(rule: type[Rule]) -> tuple[CollectionConfig, ...]:
+    return _made(rule).requires()
+
+
+def _made(rule: type[Rule]) -> Rule:
     try:
-        return rule().requires()
+        return rule()
     except ParameterError:  # it cannot do without some
         names = {parameter.name for parameter in rule.parameters()}
         given = {name: value for name, value in SOME_PARAMETERS.items() if name in names}
-        return rule(**given).requires()
+        return rule(**given)
 
 
 def _name(config: CollectionConfig) -> str:
@@ -170,7 +175,7 @@ def _section(name: str, rule: type[Rule]) -> str:
     parts += [
         f"**{title}.**{_as_markdown(texts[title])}\n" for title in texts if title != PARAMETERS
     ]
-    parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _first_steps(name)]
+    parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _needs(rule), _first_steps(name)]
     parts.append(_in_packs(rule))
     return "\n".join(part for part in parts if part)
 
@@ -238,6 +243,19 @@ def _saved(rule: type[Rule]) -> str:
         settings = ", ".join(f"`{key}` = `{value}`" for key, value in config.parameters.items())
         told.append(_name(config) + (f" ({settings})" if settings else ""))
     return f"**The hook must save** {'; '.join(told)}.\n" if told else ""
+
+
+def _needs(rule: type[Rule]) -> str:
+    """Return after what a rule decides with its defaults, and in packs that change it."""
+    one, default = "1 saved step", _made(rule).needs()
+    in_packs = {
+        f"; in `{pack}` {str(own.needs()) or one}": None
+        for pack, rules in _packs_of(rule).items()
+        for own in rules
+        if own.needs() != default
+    }
+    text = f"{str(default) or one}{''.join(in_packs)}"
+    return "" if text == one else f"**Decides after** {text}.\n"
 
 
 def _first_steps(name: str) -> str:

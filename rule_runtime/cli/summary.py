@@ -95,6 +95,6 @@ def _quiet_rules(states: Mapping[str, EvaluationState]) -> str:
         return harmless(f"no rule was evaluated: {next(iter(states.values())).reason}")
     passed = len(states) - silent - early - sum(map(has_problem, states.values()))
     text = f"{counted(passed, 'rule')} found no issue"
-    text += f", {early} are not evaluated yet" if early else ""
+    text += f", {early} not evaluated yet" if early else ""
     text += f", {silent} were not evaluated" if silent else ""
     return f"{text}; `-v` shows why" if early or silent else text

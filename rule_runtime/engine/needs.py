@@ -50,9 +50,9 @@ class Needs:
             return str(NotEnough(self.saved_steps, "saved step", num_saved, why))
         return ""
 
-    def too_few(self, num_elements: int) -> NotEnough:
+    def too_few(self, num_elements: int, why: str = "") -> NotEnough:
         """Return the exception to raise while there are fewer elements than needed."""
-        return NotEnough(self.elements, self.noun, num_elements)
+        return NotEnough(self.elements, self.noun, num_elements, why)
 
     def __str__(self) -> str:
         """Return the needs in words; empty if one saved step is enough."""

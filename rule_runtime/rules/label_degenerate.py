@@ -88,7 +88,14 @@ class LabelDegenerate(Rule):
             is_one = self._is_one_label(series, each, OtherLabels(*others.get(each.key, ())))
             if is_one or series.is_sorted:
                 found.append(self._found(step, rows, each, series, is_one=is_one))
-        return found[0] if found else Passed()
+        return found[0] if found else self._passed([LabelSeries(*of) for of in known.values()])
+
+    def _passed(self, known: list[LabelSeries]) -> Passed:
+        """Return that there is no issue, unless equal labels are too few to decide."""
+        few = [int(of.rows) for of in known if of.low == of.high and of.rows < self.samples]
+        if few:
+            raise self.needs().too_few(max(few), "all labels are equal so far")
+        return Passed()
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
         """Return whether labels are all equal, in more rows than chance explains."""

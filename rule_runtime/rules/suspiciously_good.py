@@ -9,15 +9,8 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.target_leakage import Leak, find_leak
 from rule_runtime.detectors.token_leaks import are_copied, are_next, are_targets_seen
-from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    Missing,
-    NotApplicable,
-    NotEnough,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.missing import how_to_save_input_values
@@ -78,7 +71,9 @@ class SuspiciouslyGood(Rule):
         LAYER_INPUTS,
     )
 
-    needs = saved_steps_of_patience
+    def needs(self) -> Needs:
+        """Return `patience` saved steps with `rows` examples."""
+        return Needs(saved_steps=self.patience, elements=self.rows, noun="distinct example")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare inputs with targets, and losses with baselines.
@@ -96,7 +91,7 @@ class SuspiciouslyGood(Rule):
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
             most = max(len(of.get("examples", ())) for of in memory["targets"].values())
-            raise NotEnough(self.rows, "distinct example", most, "of classes four times as many")
+            raise self.needs().too_few(most, "of classes four times as many")
         memory["has_values"] = memory.get("has_values") or has_pairs(step)
         if memory["has_values"]:
             raise Missing(_NO_ROWS)

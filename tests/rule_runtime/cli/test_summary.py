@@ -70,3 +70,17 @@ def test_advice_is_shown_and_is_no_finding(tmp_path: Path, options: tuple[str, .
     status, output = invoke("evaluate", tmp_path, "--pack", "recommended", *options)
     assert status == 0
     assert "advice of InputStatistics: Net_input_0: has a root mean square" in output
+
+
+@pytest.mark.parametrize("form", ["", "json", "junit", "sarif"])
+def test_a_rule_that_needs_more_steps_is_no_error(tmp_path: Path, form: str) -> None:
+    train(tmp_path, is_sick=False)
+    arguments = ("--output", form) if form else ()
+    status, output = invoke("evaluate", tmp_path, "--rule", "LossSpike", *arguments)
+    assert status == 0
+    words = " ".join(output.split())
+    assert "needs 8 losses, had 3" in words
+    assert form in ("json", "") or "not evaluated yet: needs 8 losses, had 3" in words
+    if not form:
+        assert "not evaluated yet: LossSpike: needs 8 losses, had 3" in words
+        assert "1 not evaluated yet; `-v` shows why" in words
