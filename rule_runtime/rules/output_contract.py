@@ -19,7 +19,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["OutputContract"]
 
-_AS_IN_TRAINING: Final = "Training does not do so: compute the validation loss in the same way."
+_AS_IN_TRAINING: Final = "In training it gets others: give it the same kind in validation."
 
 
 class OutputContract(Rule):
@@ -134,7 +134,7 @@ def _remedy(requirement: Requirement, loss: Loss, memory: Memory, *, is_of_train
     number, in_training = CONTRACT.index(requirement), memory.get("losses", {}).get(loss.key)
     if is_of_training or in_training is None or in_training.get(str(number)):
         return requirement.remedy(loss)
-    return f"{_AS_IN_TRAINING} {requirement.remedy(loss)}"
+    return _AS_IN_TRAINING
 
 
 def _pair(loss: Loss) -> tuple[Input, Input] | None:

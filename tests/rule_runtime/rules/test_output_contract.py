@@ -222,7 +222,7 @@ def test_what_fits_in_validation_is_not_reported(loss: str, outputs: Make, targe
     assert len(judged_at(OutputContract(), trial)) == 20
 
 
-def test_the_remedy_says_that_training_does_it_right() -> None:
+def test_the_remedy_is_to_do_as_in_training_if_that_is_right() -> None:
     def twice(random: np.random.Generator) -> Array:
         return softmax(scores(random))
 
@@ -231,7 +231,7 @@ def test_the_remedy_says_that_training_does_it_right() -> None:
         found = [o for o in trial.outcomes(OutputContract()) if isinstance(o, IssueFound)]
         last = found[-1].evidence
         assert last.mode == "EVAL"
-        assert last.remedy.startswith("Training does not do so") is begins
+        assert last.remedy.startswith("In training it gets others") is begins
 
 
 def test_one_validation_pass_is_one_chance() -> None:
