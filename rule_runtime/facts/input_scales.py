@@ -13,14 +13,20 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.facts.losses import RELATIVE_ERROR, Losses
-from rule_runtime.facts.model_inputs import FIRST_INPUTS, are_given_to_layers, is_of_keras
+from rule_runtime.facts.model_inputs import (
+    FIRST_INPUTS,
+    are_given_to_layers,
+    is_normalised,
+    is_of_keras,
+)
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "LARGE",
-    "all_calls",
     "are_bits",
+    "float_inputs",
     "has_large_inputs",
+    "is_unscaled",
     "issue_or_advice",
     "root_mean_square",
 ]
@@ -34,6 +40,14 @@ def has_large_inputs(step: StepView) -> bool:
     rows = step.tensors(regex=FIRST_INPUTS)
     is_large = root_mean_square(rows.column("mean"), rows.column("std")) > LARGE
     return bool((is_large & are_given_to_layers(step, rows)).any())
+
+
+def float_inputs(step: StepView) -> TensorRows:
+    """Return the first inputs of models that are real numbers, and that a layer gets unchanged."""
+    rows = step.tensors(regex=FIRST_INPUTS)
+    std, size = rows.column("std"), rows.column("size")
+    is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
+    return rows.select(is_judged.tolist())
 
 
 def issue_or_advice(step: StepView, found: IssueFound) -> Outcome:
@@ -51,7 +65,22 @@ def root_mean_square(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.
     return rms
 
 
-def all_calls(step: StepView, rows: TensorRows, at: int) -> TensorRows:
+def is_unscaled(step: StepView, rows: TensorRows, at: int, limits: tuple[float, float]) -> bool:
+    """Return whether an input is outside of the limits of its root mean square in all calls.
+
+    Constant inputs are outside. Large ones are not, if a normalisation layer follows.
+    """
+    least, largest = limits
+    calls = _all_calls(step, rows, at)
+    std = calls.column("std")
+    rms = root_mean_square(calls.column("mean"), std)
+    is_large = (rms > largest) & (std > 0)
+    if is_large.all():
+        return not is_normalised(step, rows, at, largest)
+    return bool((is_large | (rms < least) | (std == 0)).all())
+
+
+def _all_calls(step: StepView, rows: TensorRows, at: int) -> TensorRows:
     """Return a first model input in all calls of the step: all inputs of its shape.
 
     `rows` are inputs named as in `FIRST_INPUTS` [R]. Keras has one row for all calls.

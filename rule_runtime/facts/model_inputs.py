@@ -83,13 +83,14 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
     layers = step.tensors(regex=(OF_LAYERS,))
     owners = [_owner(name) for name in layers.names]
     has_matrix = np.array([_is_one_of(owner, matrices) for owner in owners], dtype=bool)
-    is_model = {owner: _is_model(owner, weights.names) for owner in owners}
+    part = _only_part(owners, weights.names)
+    is_model = {owner: owner == part or _is_model(owner, weights.names) for owner in owners}
     of_layers, of_models = _statistics(layers), _statistics(rows)
     found = np.zeros(len(rows), np.bool_)
     for at, (name, worker) in enumerate(rows.pairs):
         of_keras, model = is_of_keras(name), _owner(name)
         is_real = (rows.dtypes[at] or "").startswith(_FLOATS) and is_model.get(model, False)
-        is_real &= any(owner == model or owner.startswith(f"{model}_") for owner in matrices)
+        is_real &= model == part or any(f"{owner}_".startswith(f"{model}_") for owner in matrices)
         if len(rows.shapes[at] or ()) <= 1 or not (of_keras or is_real):
             continue
         own = np.array([of == worker for of in layers.workers], dtype=bool)
@@ -179,3 +180,15 @@ def _is_model(name: str, weights: Sequence[str]) -> bool:
     """Return whether a module is a model, not a single layer such as MXNet's `dense0`."""
     below = {one.removeprefix(f"{name}_") for one in weights if one.startswith(f"{name}_")}
     return bool(below - _OF_MODULES) or bool(below and not name[-1:].isdigit())
+
+
+def _only_part(owners: Sequence[str], weights: Sequence[str]) -> str:
+    """Return the part of a model that a script calls in place of the model; "" if none or several.
+
+    An example is `self.net` of a LightningModule. It must have layers of its own, and no other part
+    may be called, so its input is no output of another one.
+    """
+    parts = {owner.partition(".")[0] for owner in owners if not owner.endswith("Loss")}
+    part = next(iter(parts)) if len(parts) == 1 else ""
+    layers = re.compile(rf"^\w+_{re.escape(part)}\.\w+\.")
+    return part if part and any(map(layers.match, weights)) else ""

@@ -44,6 +44,7 @@ class Requirement(NamedTuple):
         keras: The remedy in Keras.
         may_be_chance: Whether outputs of an untrained model may also violate it.
         ignores_pooled: Whether it ignores pooled outputs, as in SqueezeNet.
+        is_constant: Whether saturated outputs violate it, as before moving averages are accurate.
     """
 
     measure: str
@@ -54,6 +55,7 @@ class Requirement(NamedTuple):
     keras: str = ""
     may_be_chance: bool = False
     ignores_pooled: bool = False
+    is_constant: bool = False
 
     def text(self, outputs: Input, targets: Input, value: float) -> str:
         """Return the finding without the name of the loss."""
@@ -205,6 +207,7 @@ CONTRACT: Final = (
         "gets outputs that are all 1, {o}: a softmax over one unit",
         "Remove the softmax, and use nn.BCEWithLogitsLoss().",
         "Dense(1, activation='sigmoid').",
+        is_constant=True,
     ),
     Requirement(
         "column_sum",
@@ -315,6 +318,7 @@ CONTRACT: Final = (
         "gets the same output for all rows, {o}, though targets vary, {t}",
         "Look for dead units before the last layer; lower the learning rate.",
         may_be_chance=True,
+        is_constant=True,
     ),
 )
 """The requirements; the first that is broken is reported."""

@@ -18,11 +18,15 @@ from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
 from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss, missing_validation
-from rule_runtime.facts.selection import finite_means
+from rule_runtime.facts.selection import declared, finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["ValidationPass", "validation_passes"]
+__all__ = ["SETTLED_STEPS", "ValidationPass", "has_unsettled_averages", "validation_passes"]
+
+SETTLED_STEPS: Final = 500
+"""Steps after which moving averages with 1 % per step are accurate to 0.7 %."""
+_AVERAGES: Final = ("moving_mean", "moving_variance")
 
 _NUM_FIRST: Final = 5
 """Number of first training losses; their median is the start loss."""
@@ -216,3 +220,15 @@ def _add_targets(step: StepView, loss: _Loss, state: dict[str, Any]) -> None:
     known = state.get("targets")
     if found is not None:
         state["targets"] = list(LossTargets(*known).plus(found) if known else found)
+
+
+def has_unsettled_averages(step: StepView, training_step: int | None = None) -> bool:
+    """Return whether a Keras model has batch normalisation whose averages are not accurate yet.
+
+    Args:
+        step: The step.
+        training_step: Number of training steps before; by default, of a validation step.
+    """
+    number = step.step - step.mode_step if training_step is None else training_step
+    weights = (name for names in declared(step, "weights").values() for name in names)
+    return number < SETTLED_STEPS and any(each in name for name in weights for each in _AVERAGES)

@@ -15,17 +15,19 @@ from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Ou
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.losses import INPUT_VALUES
-from rule_runtime.facts.selection import declared, issue, saved_every, what_to_try
+from rule_runtime.facts.selection import issue, saved_every, what_to_try
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
-from rule_runtime.facts.validation_passes import ValidationPass, validation_passes
+from rule_runtime.facts.validation_passes import (
+    SETTLED_STEPS,
+    ValidationPass,
+    has_unsettled_averages,
+    validation_passes,
+)
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["GeneralisationGap"]
 
-_SETTLED_STEPS: Final = 500
-"""Steps after which moving averages with 1 % per step are accurate to 0.7 %."""
 _ERROR_RATE: Final = re.compile(r"-m?error(@|$)")
-_AVERAGES: Final = ("moving_mean", "moving_variance")
 _OF_SQUARES: Final = ("MSELoss_output", "SmoothL1Loss_output", "HuberLoss_output")
 _NUM_LATEST: Final = 8
 """Number of latest passes that are stored."""
@@ -58,8 +60,9 @@ class GeneralisationGap(Rule):
         patience: Validation passes in a row, or saved rounds of XGBoost.
 
     What to try:
-        Use more data or augmentation, a smaller model, weight decay or dropout, or stop earlier;
-        check that both sets were made in the same way.
+        Check first that validation inputs and the validation loss are computed as in training. If
+        so, use more data or augmentation, a smaller model, weight decay or dropout, or stop
+        earlier.
     """
 
     gap_percent: Annotated[float, GreaterThan(0), Unit("% of the baseline")] = 25.0
@@ -82,8 +85,8 @@ class GeneralisationGap(Rule):
         passes = validation_passes(step, memory, with_targets=True)
         if not passes:
             return NotApplicable("no validation pass ended at this step")
-        if passes[0].training_step < _SETTLED_STEPS and _has_moving_averages(step):
-            raise NotEnough(_SETTLED_STEPS, "step", passes[0].training_step, _SETTLING)
+        if has_unsettled_averages(step, passes[0].training_step):
+            raise NotEnough(SETTLED_STEPS, "step", passes[0].training_step, _SETTLING)
         found = [bad for one in passes if (bad := self._judge(step, one)) is not None]
         by_excess = sorted(found, key=lambda one: one.evidence.value / one.evidence.threshold)
         return by_excess[-1] if by_excess else Passed()
@@ -132,9 +135,3 @@ def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> Issue
     )
     measured = ("best_validation_percent", 100 * lowest / baseline.loss, 100 * (1 - margin))
     return issue(step, (one.loss, one.worker), measured, text, _CHECK_LABELS)
-
-
-def _has_moving_averages(step: StepView) -> bool:
-    """Return whether a Keras model has batch normalisation."""
-    weights = (name for names in declared(step, "weights").values() for name in names)
-    return any(average in name for name in weights for average in _AVERAGES)

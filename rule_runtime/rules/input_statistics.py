@@ -7,27 +7,24 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from hook_layer.format.modes import ModeKeys
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.input_scales import (
     LARGE,
-    all_calls,
-    are_bits,
+    float_inputs,
+    is_unscaled,
     issue_or_advice,
     root_mean_square,
 )
 from rule_runtime.facts.losses import Losses
-from rule_runtime.facts.model_inputs import (
-    FIRST_INPUTS,
-    LAYER_INPUTS,
-    are_given_to_layers,
-    is_normalised,
-)
+from rule_runtime.facts.model_inputs import LAYER_INPUTS
 from rule_runtime.facts.selection import finding, is_training, saved_every
+from rule_runtime.facts.validation_inputs import add_inputs, compared_with_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
-from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InputStatistics"]
 
@@ -51,7 +48,10 @@ class InputStatistics(Rule):
         of a regression. It reports:
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
-        * targets above ten times `max_rms` and ten times the outputs, from step 50 on.
+        * targets above ten times `max_rms` and ten times the outputs, from step 50 on;
+        * validation inputs, of 16 rows or more, whose standard deviation is less than a third or
+          more than three times that of training, or whose mean is three of these away. If targets
+          differ, too, or are unknown, the factor is 10.
 
         If all losses are regressions, sizes are advice, no issue: some learn without scaling. Large
         inputs that a normalisation layer follows after the first layer are not reported.
@@ -62,7 +62,8 @@ class InputStatistics(Rule):
         patience: Saved steps in a row.
 
     What to try:
-        Scale each input to mean 0 and variance 1. Look at a batch of the data loader.
+        Scale each input to mean 0 and variance 1, with the same numbers in validation. Look at a
+        batch of the data loader.
     """
 
     max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = LARGE
@@ -80,10 +81,15 @@ class InputStatistics(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the model's inputs and targets.
 
-        Memory: `inputs` and `targets`: number of consecutive bad steps of each.
+        Memory: `inputs` and `targets`: number of consecutive bad steps of each; `scales`: the
+        memory of `add_inputs`.
         """
-        if not is_training(step):
+        if not is_training(step) and step.mode is not ModeKeys.EVAL:
             return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
+        scales = memory.setdefault("scales", {})
+        add_inputs(step, step.fact(float_inputs), scales)
+        if not is_training(step):
+            return compared_with_training(step, step.fact(float_inputs), scales)
         targets = self._of_targets(step, memory.setdefault("targets", {}))
         if isinstance(targets, IssueFound):
             return targets
@@ -114,14 +120,14 @@ class InputStatistics(Rule):
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Return a finding on model inputs that are not scaled."""
-        rows = step.tensors(regex=FIRST_INPUTS)
-        mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
-        is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
-        if not is_judged.any():
+        rows = step.fact(float_inputs)
+        if not len(rows):
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")
+        mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         found = []
-        for at in np.flatnonzero(is_judged).tolist():
-            name, is_bad = f"{rows.workers[at]}/{rows.names[at]}", self._is_bad(step, rows, at)
+        for at in range(len(rows)):
+            name = f"{rows.workers[at]}/{rows.names[at]}"
+            is_bad = is_unscaled(step, rows, at, (self.min_rms, self.max_rms))
             if self._lasts(streaks, name, is_bad=is_bad):
                 found.append(at)
         if not found:
@@ -141,13 +147,3 @@ class InputStatistics(Rule):
         """Return whether something was bad `patience` times in a row, including this time."""
         is_followed = name in streaks or len(streaks) < MAX_SERIES
         return is_followed and streak(streaks, is_bad=is_bad, name=name) >= self.patience
-
-    def _is_bad(self, step: StepView, rows: TensorRows, at: int) -> bool:
-        """Return whether an input is too large, too small, or constant in all calls."""
-        calls = all_calls(step, rows, at)
-        std = calls.column("std")
-        rms = root_mean_square(calls.column("mean"), std)
-        is_large = (rms > self.max_rms) & (std > 0)
-        if is_large.all():
-            return not is_normalised(step, rows, at, self.max_rms)
-        return bool((is_large | (rms < self.min_rms) | (std == 0)).all())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+from hook_layer.format.modes import ModeKeys
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
@@ -13,10 +14,13 @@ from rule_runtime.facts.losses import Input, Loss, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
 from rule_runtime.facts.output_contract import CONTRACT, Requirement, is_pooled
 from rule_runtime.facts.selection import finding, is_training, saved_every
+from rule_runtime.facts.validation_passes import has_unsettled_averages
 from rule_runtime.numerics.series_memory import MAX_SERIES
-from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["OutputContract"]
+
+_AS_IN_TRAINING: Final = "In training it gets others: give it the same kind in validation."
 
 
 class OutputContract(Rule):
@@ -24,9 +28,10 @@ class OutputContract(Rule):
 
     How it decides:
         A table says what each loss requires of its outputs and targets: range, shape, sum of a row,
-        number of units. The rule compares the statistics of each saved training step with it, also
-        of a step in which the loss failed with an error. It reports a broken requirement after
-        `patience` steps, or after `range_patience` if chance may break it.
+        number of units. The rule compares the statistics of each saved step of training and
+        validation with it, also of a step in which the loss failed with an error. It reports a
+        broken requirement after `patience` steps, or after `range_patience` if chance may break it;
+        in validation, these are steps of two passes or more.
 
     Parameters:
         patience: Saved steps in a row with a broken requirement.
@@ -47,19 +52,19 @@ class OutputContract(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.
 
-        Memory: `losses`: for at most 32 losses, how many times in a row each requirement was
-        broken.
+        Memory: `losses`, and `validation` for mode EVAL: for at most 32 losses, how many times in a
+        row each requirement was broken.
         """
-        if not is_training(step):
+        is_of_training = is_training(step)
+        if not is_of_training and step.mode is not ModeKeys.EVAL:
             return NotApplicable(f"losses of mode {step.mode.name} are not evaluated")
-        losses = step.fact(Losses)
-        listed = [(loss, (losses.rows, loss.row)) for loss in losses.losses] + losses.failed()
-        if not listed:
-            raise missing_loss(step)
-        known = [(*one, pair) for one in listed if (pair := _pair(one[0])) is not None]
-        if not known:
-            raise Missing("no inputs of losses were saved", how_to_save_loss_inputs(step))
-        states = memory.setdefault("losses", {})
+        try:
+            known = _with_inputs(step)
+        except Missing as missing:
+            if is_of_training:
+                raise
+            return NotApplicable(f"{missing.reason} in validation")
+        states = memory.setdefault("losses" if is_of_training else "validation", {})
         found = []
         for loss, row, pair in known:
             if loss.key in states or len(states) < MAX_SERIES:
@@ -70,8 +75,9 @@ class OutputContract(Rule):
                         step,
                         row,
                         (requirement.measure, value, requirement.limit),
-                        requirement.text(*pair, value),
-                        remedy=requirement.remedy(loss),
+                        ("" if is_of_training else "in validation it ")
+                        + requirement.text(*pair, value),
+                        remedy=_remedy(requirement, loss, memory, is_of_training=is_of_training),
                     )
                     for requirement, value in self._broken(step, loss, pair, state)
                 ]
@@ -81,14 +87,57 @@ class OutputContract(Rule):
         self, step: StepView, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
     ) -> Iterator[tuple[Requirement, float]]:
         """Yield the requirements that were broken long enough, with the values."""
+        is_of_training = is_training(step)
+        is_settled = is_of_training or not has_unsettled_averages(step)
         for number, requirement in enumerate(CONTRACT):
             value = requirement.broken(loss, *pair)
             if value is not None and requirement.ignores_pooled and is_pooled(step, loss):
                 value = None
+            if requirement.is_constant and not is_settled:
+                value = None
             patience = self.range_patience if requirement.may_be_chance else self.patience
             num_bad = streak(state, is_bad=value is not None, name=str(number))
+            if not is_of_training and requirement.may_be_chance:
+                num_bad = num_bad if _is_of_two_passes(step, state, number) else 0
             if value is not None and num_bad >= patience:
                 yield requirement, value
+
+
+def _with_inputs(
+    step: StepView,
+) -> list[tuple[Loss, tuple[TensorRows, int], tuple[Input, Input]]]:
+    """Return the losses with their rows, outputs and targets.
+
+    Raises:
+        Missing: If there is none.
+    """
+    losses = step.fact(Losses)
+    listed = [(loss, (losses.rows, loss.row)) for loss in losses.losses] + losses.failed()
+    if not listed:
+        raise missing_loss(step)
+    known = [(*one, pair) for one in listed if (pair := _pair(one[0])) is not None]
+    if not known:
+        raise Missing("no inputs of losses were saved", how_to_save_loss_inputs(step))
+    return known
+
+
+def _is_of_two_passes(step: StepView, state: dict[str, Any], number: int) -> bool:
+    """Return whether a streak includes an earlier validation pass, with other weights.
+
+    Memory: in `since`, the number of training steps before each streak.
+    """
+    since, num_training_steps = state.setdefault("since", {}), step.step - step.mode_step
+    if state[str(number)] <= 1:
+        since[str(number)] = num_training_steps
+    return bool(since[str(number)] != num_training_steps)
+
+
+def _remedy(requirement: Requirement, loss: Loss, memory: Memory, *, is_of_training: bool) -> str:
+    """Return the remedy; training, if it meets the requirement, shows what the loss should get."""
+    number, in_training = CONTRACT.index(requirement), memory.get("losses", {}).get(loss.key)
+    if is_of_training or in_training is None or in_training.get(str(number)):
+        return requirement.remedy(loss)
+    return _AS_IN_TRAINING
 
 
 def _pair(loss: Loss) -> tuple[Input, Input] | None:

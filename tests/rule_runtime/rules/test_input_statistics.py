@@ -204,3 +204,20 @@ def test_the_size_of_large_inputs_has_no_effect_before_a_normalisation_layer(
     for step in range(4):
         trial.step(step, {**NORMALISED, **change})
     assert found_at(InputStatistics(), trial) == steps
+
+
+@pytest.mark.parametrize(
+    ("others", "fires"),
+    [
+        ({}, True),
+        ({"head_input_0": UNIT}, False),  # it may be the head, and the input a hidden activation
+        ({"Lit_input_0": UNIT}, False),  # the model is called
+        ({"CrossEntropyLoss_input_0": UNIT}, True),
+    ],
+)
+def test_a_script_may_call_the_only_part_of_a_model(others: dict[str, Any], *, fires: bool) -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        inputs = {"net_input_0": 255 * UNIT, "net.0_input_0": 255 * UNIT}
+        trial.step(step, {"Lit_net.0.weight": np.eye(2), **inputs, **others})
+    assert bool(found_at(InputStatistics(), trial)) is fires

@@ -7,12 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import collections_key
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.output_contract import OutputContract
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, judged_at
 
 Array = npt.NDArray[Any]
 Make = Callable[[np.random.Generator], Array]
@@ -78,6 +81,36 @@ def run_of(loss: str, outputs: Make, targets: Make, num_steps: int = 12) -> Tria
     return trial
 
 
+def validated(
+    loss: str,
+    outputs: Make,
+    targets: Make,
+    *,
+    training: tuple[Make, Make] | None = None,
+    passes: int = 4,
+    extra: dict[str, Any] | None = None,
+) -> TrialBuilder:
+    """Return a run with a validation pass of 5 steps after each 20 training steps."""
+    random = np.random.default_rng(0)
+    trial = TrialBuilder()
+    if "rossentropy" in loss or "Mean" in loss:
+        trial.collections(losses=("^loss$",))  # as of Keras
+
+    def save(step: int, mode: ModeKeys, made: tuple[Make, Make] | None) -> None:
+        mode_step = step % 25 - 20 + 5 * (step // 25) if mode is ModeKeys.EVAL else step
+        tensors: dict[str, Any] = {"Net_fc.weight": np.eye(3), **(extra or {})}
+        if made is not None:
+            tensors |= {f"{loss}_input_{i}": make(random) for i, make in enumerate(made)}
+            tensors |= {f"{loss}_output_0": np.float32(1), "loss": np.float32(1)}
+        trial.step(step, tensors, mode=mode, mode_step=mode_step)
+
+    for number in range(passes):
+        save(25 * number, ModeKeys.TRAIN, training)
+        for each in range(5):
+            save(25 * number + 20 + each, ModeKeys.EVAL, (outputs, targets))
+    return trial
+
+
 class TestOutputContractContract(RuleContract):
     def make_rule(self) -> Rule:
         return OutputContract()
@@ -101,42 +134,42 @@ class TestOutputContractContract(RuleContract):
         return SavedStep(step, tensors, time=1.5e9 + step)
 
 
-@pytest.mark.parametrize(
-    ("loss", "outputs", "targets", "words"),
-    [
-        ("CrossEntropyLoss", lambda r: softmax(scores(r)), classes, "includes a softmax"),
-        ("CrossEntropyLoss", lambda r: softmax(scores(r), 0), classes, "sum to 1 over the rows"),
-        ("CrossEntropyLoss", lambda r: np.maximum(scores(r), 0), classes, "outputs of a ReLU"),
-        ("CrossEntropyLoss", unit, binary, "one unit a row"),
-        ("CrossEntropyLoss", scores, several, "rows of targets that sum to 1"),
-        ("CrossEntropyLoss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
-        ("NLLLoss", scores, classes, "takes probabilities or their logarithms"),
-        ("BCEWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "includes a sigmoid"),
-        ("BCEWithLogitsLoss", unit, lambda r: 3 * binary(r), "takes targets from 0 to 1"),
-        ("MSELoss", unit, lambda r: amounts(r)[:, 0], "compares 1024 pairs"),
-        ("MSELoss", lambda r: np.maximum(unit(r), 0), amounts, "cannot reach the negative targets"),
-        (
-            "MSELoss",
-            lambda r: sigmoid(6 * unit(r)),
-            lambda r: 5 + amounts(r),
-            "within their bounds",
-        ),
-        ("MSELoss", lambda r: np.tanh(4 * unit(r)), amounts, "within their bounds"),
-        ("MSELoss", lambda r: ones(r) / 2, amounts, "the same output for all rows"),
-        ("CategoricalCrossentropyLoss", lambda r: sigmoid(scores(r)), one_hot, "as of a sigmoid"),
-        ("CategoricalCrossentropyLoss", scores, one_hot, "takes probabilities"),
-        ("CategoricalCrossentropyLoss", ones, ones, "one unit a row"),
-        ("BinaryCrossentropyLoss", ones, binary, "a softmax over one unit"),
-        ("BinaryCrossentropyLoss", unit, binary, "takes probabilities"),
-        ("BinaryCrossentropyWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "a sigmoid"),
-        (
-            "SparseCategoricalCrossentropyWithLogits2Loss",
-            lambda r: softmax(scores(r)),
-            classes,
-            "includes a softmax",
-        ),
-    ],
-)
+BROKEN: list[tuple[str, Make, Make, str]] = [
+    ("CrossEntropyLoss", lambda r: softmax(scores(r)), classes, "includes a softmax"),
+    ("CrossEntropyLoss", lambda r: softmax(scores(r), 0), classes, "sum to 1 over the rows"),
+    ("CrossEntropyLoss", lambda r: np.maximum(scores(r), 0), classes, "outputs of a ReLU"),
+    ("CrossEntropyLoss", unit, binary, "one unit a row"),
+    ("CrossEntropyLoss", scores, several, "rows of targets that sum to 1"),
+    ("CrossEntropyLoss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
+    ("NLLLoss", scores, classes, "takes probabilities or their logarithms"),
+    ("BCEWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "includes a sigmoid"),
+    ("BCEWithLogitsLoss", unit, lambda r: 3 * binary(r), "takes targets from 0 to 1"),
+    ("MSELoss", unit, lambda r: amounts(r)[:, 0], "compares 1024 pairs"),
+    ("MSELoss", lambda r: np.maximum(unit(r), 0), amounts, "cannot reach the negative targets"),
+    (
+        "MSELoss",
+        lambda r: sigmoid(6 * unit(r)),
+        lambda r: 5 + amounts(r),
+        "within their bounds",
+    ),
+    ("MSELoss", lambda r: np.tanh(4 * unit(r)), amounts, "within their bounds"),
+    ("MSELoss", lambda r: ones(r) / 2, amounts, "the same output for all rows"),
+    ("CategoricalCrossentropyLoss", lambda r: sigmoid(scores(r)), one_hot, "as of a sigmoid"),
+    ("CategoricalCrossentropyLoss", scores, one_hot, "takes probabilities"),
+    ("CategoricalCrossentropyLoss", ones, ones, "one unit a row"),
+    ("BinaryCrossentropyLoss", ones, binary, "a softmax over one unit"),
+    ("BinaryCrossentropyLoss", unit, binary, "takes probabilities"),
+    ("BinaryCrossentropyWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "a sigmoid"),
+    (
+        "SparseCategoricalCrossentropyWithLogits2Loss",
+        lambda r: softmax(scores(r)),
+        classes,
+        "includes a softmax",
+    ),
+]
+
+
+@pytest.mark.parametrize(("loss", "outputs", "targets", "words"), BROKEN)
 def test_a_broken_requirement_is_found(loss: str, outputs: Make, targets: Make, words: str) -> None:
     outcomes = run_of(loss, outputs, targets).outcomes(OutputContract())
     found = [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
@@ -145,29 +178,125 @@ def test_a_broken_requirement_is_found(loss: str, outputs: Make, targets: Make, 
     assert found[0].evidence.remedy
 
 
+FITTING: list[tuple[str, Make, Make]] = [
+    ("CrossEntropyLoss", scores, classes),
+    ("CrossEntropyLoss", scores, one_hot),
+    ("NLLLoss", lambda r: np.log(softmax(scores(r))), classes),
+    ("BCEWithLogitsLoss", unit, binary),
+    ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary),  # as of a weak model
+    ("BCELoss", lambda r: sigmoid(unit(r)), lambda r: 1.2 * binary(r) - 0.1),  # noisy
+    ("BCELoss", ones, ones),  # as of the real side of an adversary
+    ("BCELoss", lambda r: sigmoid(unit(r)), binary),
+    ("MSELoss", unit, amounts),
+    ("MSELoss", lambda r: np.maximum(unit(r), 0), lambda r: np.abs(amounts(r))),
+    ("MSELoss", lambda r: sigmoid(unit(r)), lambda r: sigmoid(amounts(r))),
+    ("MSELoss", lambda r: unit(r) / 9, amounts),  # as of an untrained model
+    ("CategoricalCrossentropyLoss", lambda r: softmax(scores(r)), one_hot),
+    ("BinaryCrossentropyLoss", lambda r: sigmoid(unit(r)), lambda r: binary(r)[:, 0]),
+    ("BinaryCrossentropyLoss", lambda r: sigmoid(scores(r)), several),
+    ("MeanSquaredErrorLoss", unit, lambda r: amounts(r)[:, 0]),  # Keras squeezes
+]
+
+
+@pytest.mark.parametrize(("loss", "outputs", "targets"), FITTING)
+def test_what_fits_is_not_reported(loss: str, outputs: Make, targets: Make) -> None:
+    assert not found_at(OutputContract(), run_of(loss, outputs, targets))
+
+
+@pytest.mark.parametrize(("loss", "outputs", "targets", "words"), BROKEN)
+def test_a_requirement_broken_in_validation_is_found(
+    loss: str, outputs: Make, targets: Make, words: str
+) -> None:
+    outcomes = validated(loss, outputs, targets).outcomes(OutputContract())
+    found = [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+    assert found
+    assert "in validation it" in found[0].evidence.sentence
+    assert words in found[0].evidence.sentence
+    assert found[0].evidence.mode == "EVAL"
+
+
+@pytest.mark.parametrize(("loss", "outputs", "targets"), FITTING)
+def test_what_fits_in_validation_is_not_reported(loss: str, outputs: Make, targets: Make) -> None:
+    trial = validated(loss, outputs, targets)
+    assert not found_at(OutputContract(), trial)
+    assert len(judged_at(OutputContract(), trial)) == 20
+
+
+def test_the_remedy_is_to_do_as_in_training_if_that_is_right() -> None:
+    def twice(random: np.random.Generator) -> Array:
+        return softmax(scores(random))
+
+    for training, begins in ((scores, True), (twice, False)):
+        trial = validated("CrossEntropyLoss", twice, classes, training=(training, classes))
+        found = [o for o in trial.outcomes(OutputContract()) if isinstance(o, IssueFound)]
+        last = found[-1].evidence
+        assert last.mode == "EVAL"
+        assert last.remedy.startswith("In training it gets others") is begins
+
+
+def test_one_validation_pass_is_one_chance() -> None:
+    """Its steps have the same weights, so they are no independent evidence."""
+
+    def of_relu(random: np.random.Generator) -> Array:
+        return np.maximum(scores(random), 0)
+
+    rule = OutputContract(range_patience=5)
+    for passes, found in ((1, []), (2, [45, 46, 47, 48, 49])):
+        trial = validated("CrossEntropyLoss", of_relu, classes, passes=passes)
+        assert [step for step in found_at(rule, trial) if step > 25] == found
+
+
 @pytest.mark.parametrize(
     ("loss", "outputs", "targets"),
     [
-        ("CrossEntropyLoss", scores, classes),
-        ("CrossEntropyLoss", scores, one_hot),
-        ("NLLLoss", lambda r: np.log(softmax(scores(r))), classes),
-        ("BCEWithLogitsLoss", unit, binary),
-        ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary),  # as of a weak model
-        ("BCELoss", lambda r: sigmoid(unit(r)), lambda r: 1.2 * binary(r) - 0.1),  # noisy
-        ("BCELoss", ones, ones),  # as of the real side of an adversary
-        ("BCELoss", lambda r: sigmoid(unit(r)), binary),
-        ("MSELoss", unit, amounts),
-        ("MSELoss", lambda r: np.maximum(unit(r), 0), lambda r: np.abs(amounts(r))),
-        ("MSELoss", lambda r: sigmoid(unit(r)), lambda r: sigmoid(amounts(r))),
-        ("MSELoss", lambda r: unit(r) / 9, amounts),  # as of an untrained model
-        ("CategoricalCrossentropyLoss", lambda r: softmax(scores(r)), one_hot),
-        ("BinaryCrossentropyLoss", lambda r: sigmoid(unit(r)), lambda r: binary(r)[:, 0]),
-        ("BinaryCrossentropyLoss", lambda r: sigmoid(scores(r)), several),
-        ("MeanSquaredErrorLoss", unit, lambda r: amounts(r)[:, 0]),  # Keras squeezes
+        ("MSELoss", lambda r: ones(r) / 2, amounts),
+        ("BinaryCrossentropyLoss", ones, binary),  # saturated by unscaled activations
     ],
 )
-def test_what_fits_is_not_reported(loss: str, outputs: Make, targets: Make) -> None:
-    assert not found_at(OutputContract(), run_of(loss, outputs, targets))
+def test_outputs_before_moving_averages_are_accurate(
+    loss: str, outputs: Make, targets: Make
+) -> None:
+    trial = validated(loss, outputs, targets)
+    assert found_at(OutputContract(), trial)
+    average = "bn/weights/bn/moving_mean:0"
+    entries = {
+        "weights": CollectionEntry("weights", tensor_names=(average,)),
+        "losses": CollectionEntry("losses", include_regex=("^loss$",)),
+    }
+    trial.store.put(collections_key("worker_0"), CollectionsFile(entries, num_workers=1).encode())
+    assert not found_at(OutputContract(), trial)
+    assert len(judged_at(OutputContract(), trial)) == 20
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"CrossEntropyLoss_output_0": np.float32(1)},
+        {"CrossEntropyLoss_input_0": np.array(["a", "b"]), "CrossEntropyLoss_output_0": [1.0, 2.0]},
+        {"Net_output_0": np.ones((3, 2))},
+    ],
+)
+def test_validation_without_losses_says_nothing_about_training(tensors: dict[str, Any]) -> None:
+    trial = run_of("CrossEntropyLoss", scores, classes)
+    trial.step(111, tensors, mode=ModeKeys.EVAL)
+    *_, outcome = trial.outcomes(OutputContract())
+    assert isinstance(outcome, NotApplicable)
+    assert "in validation" in outcome.reason
+
+
+def test_several_losses_and_a_ragged_last_batch_in_validation() -> None:
+    trial, random = TrialBuilder(), np.random.default_rng(0)
+    for step in range(40):
+        mode = ModeKeys.EVAL if step % 10 > 4 else ModeKeys.TRAIN
+        rows = 1 if step % 10 == 9 else ROWS
+        tensors: dict[str, Any] = {}
+        for loss, made in (("CrossEntropyLoss", (scores, classes)), ("MSELoss", (unit, amounts))):
+            tensors |= {f"{loss}_input_{i}": make(random)[:rows] for i, make in enumerate(made)}
+            tensors[f"{loss}_output_0"] = random.random(rows)  # not reduced
+        tensors["MSELoss_input_1"] = tensors["MSELoss_input_1"].reshape(rows, 1)
+        trial.step(step, tensors, mode=mode)
+    assert not found_at(OutputContract(), trial)
+    assert len(judged_at(OutputContract(), trial)) == 40
 
 
 def test_it_is_found_at_the_first_saved_step() -> None:
