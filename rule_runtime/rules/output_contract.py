@@ -39,7 +39,7 @@ class OutputContract(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
-    collections = saved_every(10, "losses", "loss_inputs")
+    collections = saved_every(10, "losses", "loss_inputs", "predictions", "labels")
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.
@@ -51,6 +51,7 @@ class OutputContract(Rule):
             return NotApplicable(f"losses of mode {step.mode.name} are not evaluated")
         losses = step.fact(Losses)
         listed = [(loss, (losses.rows, loss.row)) for loss in losses.losses] + losses.failed()
+        listed += losses.predicted()
         if not listed:
             raise missing_loss(step)
         known = [(*one, pair) for one in listed if (pair := _pair(one[0])) is not None]
