@@ -72,11 +72,11 @@ class TrainingData:
         objective = self._objective(model)
         name = "" if is_custom else objective.get("name", "")
         rows = _evenly_spaced(labels)
-        weights = _weights(data, labels, objective)
+        weights = _weights(data, labels[:, 0], objective, rows)
         labels = labels[rows, 0] if labels.shape[1] == 1 else labels[rows]
         found = {LABEL: _classes(labels) if name.startswith(_CLASSIFYING) else labels}
         if weights.size and (weights != weights[0]).any():
-            found[WEIGHT] = weights[rows]
+            found[WEIGHT] = weights
         self._is_saved = True
         return found
 
@@ -106,8 +106,10 @@ def _evenly_spaced(labels: NDArray[Any]) -> NDArray[np.intp]:
     most = max(_MAX_ELEMENTS // num_targets, 1)
     if num_rows <= most:
         return np.arange(num_rows)
-    ends = [labels.argmin() // num_targets, labels.argmax() // num_targets]
-    return np.union1d(np.linspace(0, num_rows - 1, most).astype(np.intp), ends)
+    rows = np.linspace(0, num_rows - 1, most).astype(np.intp)
+    for row in (labels.argmin() // num_targets, labels.argmax() // num_targets):
+        rows[np.searchsorted(rows, row, side="right") - 1] = row
+    return rows
 
 
 def _classes(labels: NDArray[Any]) -> NDArray[Any]:
@@ -119,14 +121,14 @@ def _classes(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _weights(
-    data: DMatrix, labels: NDArray[Any], objective: Mapping[str, Any]
+    data: DMatrix, labels: NDArray[Any], objective: Mapping[str, Any], rows: NDArray[np.intp]
 ) -> NDArray[np.float32]:
-    """Return the weight of each row [rows]; empty if rows have none of their own."""
+    """Return the weight of some rows; empty if rows have none of their own."""
     weights = data.get_weight()
     scale = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", 1))
     if not weights.size:
-        weights = np.ones(data.num_row() if scale != 1 else 0, np.float32)
-    if weights.size != data.num_row():  # those of a ranking are of groups
+        weights = np.ones(labels.size if scale != 1 else 0, np.float32)
+    if weights.size != labels.size:  # those of a ranking are of groups
         return weights[:0]
-    scaled: NDArray[np.float32] = np.where(labels[:, 0] == 1, scale, 1) * weights
+    scaled: NDArray[np.float64] = np.where(labels[rows] == 1, scale, 1) * weights[rows]
     return scaled.astype(np.float32)

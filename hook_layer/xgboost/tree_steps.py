@@ -16,7 +16,7 @@ EFFECTIVE_RATE: Final = "optimizer_steps/effective_rate"
 """Size of a tree's leaf values, relative to the values that fit its data best."""
 
 _MAX_SPLITS: Final = 1 << 14
-"""Maximum number of splits of a round whose leaves are read; that takes about 50 ms."""
+"""Maximum number of splits of a round whose leaves are read, once: a fifth of the round's time."""
 
 
 class TreeSteps:

@@ -25,7 +25,7 @@ from rule_runtime.trial.step_view import StepView
 
 __all__ = ["ClassImbalance"]
 
-_MOST: Final = 0.95
+_MOST: Final = 0.9
 """Share of labels from which a model that always predicts one class looks good."""
 _ENOUGH: Final = 30
 """Labels of a class that suffice for learning: a share of them has an error of 0.09."""
@@ -45,7 +45,7 @@ class ClassImbalance(Rule):
         threshold_imbalance: Largest ratio of the counts of two classes.
         threshold_misprediction: Largest share of wrong predictions of a class.
         samples: Labels that must have been counted.
-        unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
+        unlike_validation: True to ignore an imbalance that validation has as well, unless 90 % of
             the rows are of one class and the rare one has less than 30 labels. The median class
             stands for the largest one if that has less than half of the labels.
         argmax: True to use the index of the largest number along the last axis of predictions.
