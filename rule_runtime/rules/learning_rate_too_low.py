@@ -88,8 +88,10 @@ class LearningRateTooLow(Rule):
             is_low = value < _LEAST_RATE_OF_TREES and step.mode_step >= _ROUNDS
             if has_fallen or not is_low:
                 return Passed()
+            is_eta = name.startswith("hyperparameters/")
+            by = "" if is_eta else ", by eta, reg_lambda and reg_alpha together"
             return IssueFound(
-                f"{name}: is {value:.3g}, and the loss hardly falls in {step.mode_step} rounds",
+                f"{name}: is {value:.3g}{by}, and the loss hardly falls in {step.mode_step} rounds",
                 measure="learning_rate",
                 value=value,
                 threshold=_LEAST_RATE_OF_TREES,

@@ -68,7 +68,7 @@ def test_steps_that_are_too_small(tmp_path: Path, parameters: dict[str, Any]) ->
     state = judged(trained(tmp_path, **parameters), LearningRateTooLow())
     assert state.evidence is not None
     assert state.evidence.tensor == "optimizer_steps/effective_rate"
-    assert "reg_lambda" in (state.evidence.remedy or "")
+    assert "by eta, reg_lambda and reg_alpha together" in state.evidence.sentence
 
 
 def test_strong_regularisation_that_learns(tmp_path: Path) -> None:
