@@ -47,6 +47,7 @@ KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "hyperparameters": "^hyperparameters/",
         "labels": "^labels$",
         "predictions": "^predictions$",
+        "training_data": "^training_data/",
         "trees": "^trees/",
     }
 )

@@ -1,6 +1,7 @@
 """Compare the findings of the pack `recommended` with frozen ones.
 
 python -m benchmarks.detection.compare [--all] [--rule RULE] [--fault FAULT] [--jobs N]
+python -m benchmarks.detection.compare --freeze-new
 
 `frozen.jsonl` has one line per run: part, program, fault, seed and the step of each rule's first
 finding. Runs that are not frozen are not compared. Without `--all` a fixed sample is compared. The
@@ -141,6 +142,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.detection.compare")
     parser.add_argument("--all", action="store_true", help="all runs, not the sample alone")
     parser.add_argument("--freeze", action="store_true", help=f"write {FROZEN.name}")
+    parser.add_argument("--freeze-new", action="store_true", help="add runs that are not frozen")
     parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
     parser.add_argument("--rule", action="append", help="judge by this rule; others as frozen")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
@@ -150,13 +152,19 @@ def main(given: Sequence[str] | None = None) -> int:
         plan
         for part in PARTS
         for plan in planned(part, healthy_seeds=1, fault_seeds=1, only_faults=arguments.fault)
-        if arguments.all or arguments.freeze or is_sampled(plan)
+        if arguments.all or arguments.freeze or arguments.freeze_new or is_sampled(plan)
     ]
     if arguments.freeze:
         now, _ = _findings_today(plans, None, arguments.folder, arguments.jobs)
         FROZEN.write_text("".join(_as_line(plan, found) + "\n" for plan, found in now.items()))
         return 0
     before = _frozen(FROZEN.read_text().splitlines())
+    if arguments.freeze_new:
+        plans = [plan for plan in plans if plan not in before]
+        now, _ = _findings_today(plans, None, arguments.folder, arguments.jobs)
+        with FROZEN.open("a") as file:
+            file.writelines(_as_line(plan, found) + "\n" for plan, found in now.items())
+        return 0
     num_planned = len(plans)
     plans = [plan for plan in plans if plan in before]
     print(f"{len(plans)} of {num_planned} runs are frozen")

@@ -26,6 +26,8 @@ FAULTS: Final[Mapping[str, str]] = {
     "exploding_rnn": "a recurrent state grows without bounds, and nothing is clipped",
     "fp16_overflow": "float16 gradients overflow: a fixed loss scale, and nobody looks at them",
     "data_leak": "the answer is among the inputs",
+    "weight_decay": "weight decay is so large that nothing is learned",
+    "without_split": "trees cannot split",
     "overfit": "too little data and no regularisation",
     "stalled": "the training hangs",
 }

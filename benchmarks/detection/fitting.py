@@ -98,6 +98,9 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
     "labels_constant": ("LabelDegenerate", "ClassImbalance", "GeneralisationGap"),
     # Where validation is balanced, a model of the frequent class gets worse there.
     "class_imbalance": ("ClassImbalance", "LabelDegenerate", "GeneralisationGap"),
+    # Decay makes steps of trees tiny, or keeps them from splitting.
+    "weight_decay": ("LearningRateTooLow", "IneffectiveSteps", "OutputContract", *_NOT_LEARNING),
+    "without_split": ("IneffectiveSteps", "OutputContract", "TreeDepth", *_NOT_LEARNING),
     "frozen_layer": ("MissingGradient", "DeadOptimizer", "UnchangedTensor"),
     "optimiser_missing_parameters": ("DeadOptimizer", "UnchangedTensor", "WeightUpdateRatio"),
     "exploding_rnn": (

@@ -19,7 +19,11 @@ from hook_layer.core.late_values import LateValues
 from hook_layer.guard import guarded
 from hook_layer.xgboost.directions import collection_of_direction, direction_of, said_directions
 from hook_layer.xgboost.distributed import BoosterWorkers, RoundAgreement
-from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_data
+from hook_layer.xgboost.evaluated_data import (
+    arguments_of_training,
+    collection_of_metric,
+    evaluated_data,
+)
 from hook_layer.xgboost.metrics import (
     EvaluationLog,
     collections_of,
@@ -32,8 +36,8 @@ from hook_layer.xgboost.tensors import (
     BoosterInputs,
     RoundTensors,
     TensorGroup,
-    UnavailableError,
 )
+from hook_layer.xgboost.unavailable import UnavailableError
 
 __all__ = ["BoosterEvents"]
 
@@ -72,6 +76,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         """Get ready; called by XGBoost."""
         self._wanted.clear()
         self._num_boosted = None
+        self._inputs.tree_steps.begin()
         self._note_evaluated()
         if self.state.is_closed:
             self.state.warn_once(
@@ -107,6 +112,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         What the script saves later becomes one more step, which the next `close` writes.
         """
         self._end_unseen_round(model)
+        self._inputs.training_data.release()
         if self.is_active and not self._ends_with_block:
             self.close()
             if self.session.trial is not None:
@@ -123,6 +129,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
     @guarded("metrics")
     def _note_evaluated(self) -> None:
         self._evaluated, self._directions = {}, {}
+        self._inputs.training_data.begin(arguments_of_training())
         self._evaluated, self._directions = evaluated_data(), said_directions()
 
     @guarded("steps")
@@ -225,6 +232,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
 
     def _release_data(self) -> None:
         self._inputs.train_data = self._inputs.validation_data = None  # they may be large
+        self._inputs.training_data.release()
 
     # The way back --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,9 +23,12 @@ from hook_layer.collections import CollectionKeys
 from hook_layer.format.records import to_array
 from hook_layer.install_hint import install_hint
 from hook_layer.xgboost.data import first_rows
+from hook_layer.xgboost.training_data import LABEL, TRAINING_DATA, WEIGHT, TrainingData
+from hook_layer.xgboost.tree_steps import EFFECTIVE_RATE, WITHOUT_SPLIT, TreeSteps
 from hook_layer.xgboost.trees import TREE_COLUMNS, trees_of_last_round
+from hook_layer.xgboost.unavailable import UnavailableError
 
-__all__ = ["GROUPS", "BoosterInputs", "RoundTensors", "TensorGroup", "UnavailableError"]
+__all__ = ["GROUPS", "BoosterInputs", "RoundTensors", "TensorGroup"]
 
 _IMPORTANCE_TYPES: Final = ("weight", "gain", "cover", "total_gain", "total_cover")
 _BIAS: Final = "bias"
@@ -36,10 +39,6 @@ _KNOWS_VECTOR_LEAVES: Final = int(xgboost.__version__.partition(".")[0]) > 2  # 
 """Whether XGBoost can be asked for the importances in multi-output trees: version 2 crashes."""
 
 
-class UnavailableError(Exception):
-    """A group does not exist in this training; says why, and what to do."""
-
-
 @dataclass
 class BoosterInputs:
     """What a hook is given beside the booster.
@@ -48,11 +47,15 @@ class BoosterInputs:
         hyperparameters: The parameters of the training.
         train_data: The data that SHAP values are computed of.
         validation_data: The data that is predicted, with its labels.
+        training_data: The rows of the current training.
+        tree_steps: The effect of its trees.
     """
 
     hyperparameters: Mapping[str, Any] | None = None
     train_data: DMatrix | None = None
     validation_data: DMatrix | None = None
+    training_data: TrainingData = field(default_factory=TrainingData)
+    tree_steps: TreeSteps = field(default_factory=TreeSteps)
 
 
 class RoundTensors:
@@ -112,6 +115,19 @@ class RoundTensors:
         if values is None:
             raise UnavailableError("validation_data is too large and cannot be cut")
         return {"input_values": OwnedArray(values)}
+
+    def training_data(self) -> dict[str, OwnedArray]:
+        """Return `training_data/Label` and `training_data/Weight`, once per training."""
+        found = self._inputs.training_data.tensors(self._model)
+        return {name: OwnedArray(values) for name, values in found.items()}
+
+    def tree_steps(self) -> dict[str, OwnedArray]:
+        """Return `optimizer_steps/{measure}`, [1]: what the trees change."""
+        self._check_has_trees()
+        if _booster_traits(self.model).has_vector_leaves:
+            raise UnavailableError("trees with several outputs are not measured")
+        found = self._inputs.tree_steps.measures(self.model)
+        return {name: OwnedArray(np.array([value])) for name, value in found.items()}
 
     def feature_importance(self, kind: str) -> dict[str, OwnedArray]:
         """Return `feature_importance/{kind}/{feature}`, [1]: shares of the features in use."""
@@ -232,6 +248,15 @@ GROUPS: Final = (
     TensorGroup(CollectionKeys.LABELS, _constant(CollectionKeys.LABELS), RoundTensors.labels),
     TensorGroup(
         "input_values", _constant("input_values"), RoundTensors.input_values, has_own_names=True
+    ),
+    TensorGroup(
+        TRAINING_DATA, _constant(LABEL, WEIGHT), RoundTensors.training_data, has_own_names=True
+    ),
+    TensorGroup(
+        "optimizer_steps",
+        _constant(WITHOUT_SPLIT, EFFECTIVE_RATE),
+        RoundTensors.tree_steps,
+        has_own_names=True,
     ),
     *(
         TensorGroup(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -11,17 +12,27 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.rule import Memory
+from rule_runtime.facts.labels import TRAINING_LABELS, TRAINING_WEIGHTS, training_labels
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import FIRST_INPUTS
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
 from rule_runtime.numerics.label_tally import LabelTally, is_repeated
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["MAX_CLASSES", "ClassLabels", "ClassTallies", "class_labels", "targets_of_classes"]
+__all__ = [
+    "MAX_CLASSES",
+    "ClassLabels",
+    "ClassTallies",
+    "class_labels",
+    "targets_of_classes",
+    "training_classes",
+]
 
 MAX_CLASSES: Final = 1024
 """Maximum number of classes, at most 8 MiB in a matrix; labels with more are not classes."""
 
+_VALIDATION_OF_TREES: Final = "labels"
+"""Name of the labels of the validation data in the steps of boosted trees."""
 _MAX_TALLIES: Final = 4
 """Maximum number of label tensors that are counted, by mode."""
 
@@ -36,6 +47,7 @@ class ClassLabels(NamedTuple):
         is_wrong: Which of them are predicted incorrectly [N]; None without predictions.
         num_classes: Number of classes in the predictions; 0 if unknown.
         are_of_rows: Whether each row has one label, not one per pixel or word.
+        weights: Weights of the rows [N]; None if they are equal.
     """
 
     name: str
@@ -44,6 +56,19 @@ class ClassLabels(NamedTuple):
     is_wrong: npt.NDArray[np.bool_] | None
     num_classes: int
     are_of_rows: bool
+    weights: npt.NDArray[np.float32] | None = None
+
+    @property
+    def are_all(self) -> bool:
+        """Whether they are the labels of the whole training data."""
+        return self.name == TRAINING_LABELS
+
+    def weighted_ratio(self, one: int, other: int) -> float:
+        """Return the total weight of a class relative to another one's; infinite if unknown."""
+        if self.weights is None:
+            return math.inf
+        total, others = (float(self.weights[self.classes == of].sum()) for of in (one, other))
+        return total / others if others else math.inf
 
 
 class ClassTallies:
@@ -61,6 +86,20 @@ class ClassTallies:
     def of(self, mode: ModeKeys, name: str) -> LabelTally:
         """Return the counts of a tensor of labels in a mode."""
         return LabelTally.read(self._tallies.get(f"{mode.name}/{name}"))
+
+    def elsewhere(self, mode: ModeKeys, labels: ClassLabels) -> LabelTally | None:
+        """Return the counts of the same labels in validation; None without modes.
+
+        XGBoost saves all labels of validation beside all of training.
+        """
+        if labels.are_all:
+            return self.of(mode, _VALIDATION_OF_TREES)
+        return None if mode is ModeKeys.GLOBAL else self.of(ModeKeys.EVAL, labels.name)
+
+    def are_of_validation(self, mode: ModeKeys, labels: ClassLabels) -> bool:
+        """Return whether labels of a training step are those of validation."""
+        is_of_trees = labels.name == _VALIDATION_OF_TREES
+        return is_of_trees and bool(self.of(mode, TRAINING_LABELS).total)
 
     def add(self, mode: ModeKeys, found: Iterable[ClassLabels]) -> None:
         """Add the labels of a step; labels that repeat at the next step count once."""
@@ -103,6 +142,22 @@ def class_labels(
             except ValueError as error:
                 reason = f"{name}: {error}"
     return found, reason
+
+
+def training_classes(step: StepView) -> list[ClassLabels]:
+    """Return the classes of the whole training data, if this step saved them."""
+    found = []
+    for labels in training_labels(step)[1]:
+        values = step.values((TRAINING_LABELS, TRAINING_WEIGHTS), labels.worker)
+        if labels.is_whole and labels.is_single and TRAINING_LABELS in values:
+            classes = true_classes(values[TRAINING_LABELS])
+            weights = values.get(TRAINING_WEIGHTS)
+            if weights is not None and len(weights) != len(classes):
+                weights = None
+            found.append(
+                ClassLabels(TRAINING_LABELS, labels.worker, classes, None, 0, True, weights)  # noqa: FBT003
+            )
+    return found
 
 
 def targets_of_classes(step: StepView) -> tuple[str, ...]:

@@ -6,10 +6,31 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SORTED_SHARE", "LabelSeries", "Labels", "OtherLabels", "are_few", "labels_of"]
+__all__ = [
+    "SORTED_SHARE",
+    "TRAINING_DATA",
+    "TRAINING_LABELS",
+    "TRAINING_WEIGHTS",
+    "LabelSeries",
+    "Labels",
+    "OtherLabels",
+    "are_few",
+    "labels_of",
+    "training_labels",
+]
+
+TRAINING_DATA: Final = CollectionConfig(
+    "training_data", {"include_regex": "^training_data/", "save_raw_tensor": "True"}
+)
+"""Labels and weights of all rows of the training data, which the hook for XGBoost saves once."""
+TRAINING_LABELS: Final = "training_data/Label"
+"""Labels of all rows; integers only if they are classes."""
+TRAINING_WEIGHTS: Final = "training_data/Weight"
+"""Weights of these rows; absent if they are equal."""
 
 SORTED_SHARE: Final = 0.5
 """Share of batches with a single class from which rows count as sorted."""
@@ -104,6 +125,12 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
         if -_LARGEST < of.low <= of.high < _LARGEST:
             found.append(Labels(at, name, worker, of, loss))
     return sorted(found, key=lambda labels: (labels.name, labels.worker))
+
+
+def training_labels(step: StepView) -> tuple[TensorRows, list[Labels]]:
+    """Return the finite labels of the whole training data, if this step saved them."""
+    rows = step.tensors(regex=(f"^{TRAINING_LABELS}$",))
+    return rows, labels_of(step, rows)
 
 
 def are_few(step: StepView) -> bool:

@@ -276,6 +276,23 @@ class Losses:
                 found.append((self.find(*pair), (self._input_rows, row)))
         return found
 
+    def predicted(self) -> list[tuple[Loss, tuple[TensorRows, int]]]:
+        """Return predictions of boosted trees as outputs of a loss whose kind is unknown.
+
+        Predictions that are all one integer may be classes, of which one is frequent.
+        """
+        if self._step.fact(framework_of) is not Framework.XGBOOST:
+            return []
+        rows = self._step.tensors(regex=(r"^predictions$",))
+        labels = described(self._step.tensors(regex=(r"^labels$",)))
+        found = []
+        for row, (pair, outputs) in enumerate(described(rows).items()):
+            if not (outputs.low == outputs.high and outputs.low.is_integer()):
+                targets = labels.get(("labels", pair[1]))
+                loss = Loss(*pair, -1, math.nan, LossKind.UNKNOWN, outputs, targets, None)
+                found.append((loss, (rows, row)))
+        return found
+
     def find(self, name: str, worker: str) -> Loss:
         """Return the known facts about a loss `X_output_0`, even if this step did not save it."""
         pair = (name, worker)

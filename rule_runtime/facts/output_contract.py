@@ -316,7 +316,8 @@ CONTRACT: Final = (
         _constant,
         0,
         "gets the same output for all rows, {o}, though targets vary, {t}",
-        "Look for dead units before the last layer; lower the learning rate.",
+        "Look for dead units before the last layer; lower the learning rate. For trees, look for "
+        "splits, and for features that are constant or missing where they are predicted.",
         may_be_chance=True,
         is_constant=True,
     ),

@@ -17,8 +17,17 @@ from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["WeightMovement", "learning_steps", "median_of_moving", "tree_rate", "weight_movement"]
+__all__ = [
+    "WeightMovement",
+    "effective_tree_rate",
+    "learning_steps",
+    "median_of_moving",
+    "tree_rate",
+    "weight_movement",
+]
 
+_EFFECTIVE_RATE: Final = "^optimizer_steps/effective_rate$"
+"""How far a tree moves predictions, relative to what fits its data best: at most `eta`."""
 _RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5
 """Multiple of the mean movement from which the learning rate counts as warming up."""
@@ -100,3 +109,15 @@ def tree_rate(step: StepView) -> tuple[str, float] | None:
     if not len(rows):
         raise Missing("no learning rate of the boosted trees was saved")
     return rows.names[0], float(finite_means(rows)[0])
+
+
+def effective_tree_rate(step: StepView) -> tuple[str, float] | None:
+    """Return name and value of the rate at which boosted trees learn; None for other models.
+
+    It includes the regularisation of the leaves, if the hook measured it.
+
+    Raises:
+        Missing: The rate was not saved.
+    """
+    rows = step.tensors(regex=(_EFFECTIVE_RATE,))
+    return (rows.names[0], float(finite_means(rows)[0])) if len(rows) else tree_rate(step)

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
@@ -17,7 +16,9 @@ from rule_runtime.facts.class_labels import (
     ClassTallies,
     class_labels,
     targets_of_classes,
+    training_classes,
 )
+from rule_runtime.facts.labels import TRAINING_DATA
 from rule_runtime.facts.loss_curves import Finding
 from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
@@ -36,7 +37,8 @@ class ClassImbalance(Rule):
 
     How it decides:
         The rule counts the labels of all saved steps by class: those that `labels_regex` selects,
-        otherwise the targets of class losses. After `samples` labels it reports:
+        otherwise the targets of class losses, and those of the whole training data of XGBoost.
+        After `samples` labels, or at once if it knows all, it reports:
         * a ratio of the largest count to the smallest above `threshold_imbalance`;
         * a class whose share of wrong predictions is above `threshold_misprediction`.
 
@@ -44,7 +46,7 @@ class ClassImbalance(Rule):
         threshold_imbalance: Largest ratio of the counts of two classes.
         threshold_misprediction: Largest share of wrong predictions of a class.
         samples: Labels that must have been counted.
-        unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
+        unlike_validation: True to ignore an imbalance that validation has as well, unless 90 % of
             the rows are of one class and the rare one has less than 30 labels. The median class
             stands for the largest one if that has less than half of the labels.
         argmax: True to use the index of the largest number along the last axis of predictions.
@@ -68,11 +70,12 @@ class ClassImbalance(Rule):
         """Return collections of the labels and the predictions, with their values."""
         saved = {"save_interval": "500", "save_raw_tensor": "True"}
         names = {"labels": self.labels_regex, "predictions": self.predictions_regex}
-        return tuple(
+        configs = (
             CollectionConfig(name, {"include_regex": "|".join(regex), **saved})
             for name, regex in names.items()
             if regex
         )
+        return (*configs, TRAINING_DATA)
 
     def needs(self) -> Needs:
         """Return `samples` labels."""
@@ -87,6 +90,7 @@ class ClassImbalance(Rule):
         if not len(step.tensors(regex=self.labels_regex)):
             names = (targets_of_classes(step) or self.labels_regex, ())
         found, reason = class_labels(step, *names, argmax=self.argmax)
+        found += training_classes(step)
         tallies = ClassTallies(memory)
         tallies.add(step.mode, found)
         tallied = [(labels, tallies.of(step.mode, labels.name)) for labels in found]
@@ -94,13 +98,14 @@ class ClassImbalance(Rule):
         if not counted:
             raise Missing(reason)
         most = max(tally.total for _, tally in counted)
-        if most < self.samples:
+        if most < self.samples and not any(labels.are_all for labels in found):
             raise self.needs().too_few(most)
-        has_validation = self.unlike_validation and step.mode is not ModeKeys.GLOBAL
         findings = []
         for labels, tally in counted:
-            of = tallies.of(ModeKeys.EVAL, labels.name) if has_validation else None
-            both = (self._imbalance(tally, labels, of), self._misprediction(tally))
+            of = tallies.elsewhere(step.mode, labels) if self.unlike_validation else None
+            is_other = tallies.are_of_validation(step.mode, labels)
+            imbalance = None if is_other else self._imbalance(tally, labels, of)
+            both = (imbalance, self._misprediction(tally))
             findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
@@ -115,7 +120,7 @@ class ClassImbalance(Rule):
     ) -> Finding | None:
         """Return a finding if a class is rare, or the only one; otherwise None."""
         limit, counts = self.threshold_imbalance, tally.labels
-        if counts.sum() < self.samples:
+        if counts.sum() < self.samples and not of.are_all:
             return None
         most = int(counts.argmax())
         if len(tally.classes) == 1:
@@ -131,7 +136,8 @@ class ClassImbalance(Rule):
         if self.unlike_validation and 2 * counts[most] < counts.sum():
             # Many classes, such as words, naturally have very different counts.
             most = int([at for at in np.argsort(counts) if at != least][(len(counts) - 1) // 2])
-        ratio = float(counts[most] / counts[least])
+        pair = int(tally.classes[most]), int(tally.classes[least])
+        ratio = min(float(counts[most] / counts[least]), of.weighted_ratio(*pair))
         message = f"class {tally.classes[most]} has {counts[most]} labels, and "
         message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
         message += f"more than {limit:g}"

@@ -1,4 +1,4 @@
-"""IneffectiveSteps: detects optimizer steps after which no weight has changed."""
+"""IneffectiveSteps: detects optimizer steps, or trees, after which no prediction changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _UNCHANGED: Final = 2
 """Consecutive saved steps with unchanged weights; one may be chance."""
 _LEAST_SCALE: Final = 1.0
 """Loss scale below which further reduction only makes gradients smaller."""
+_SPLITLESS: Final = 5
+"""Trees without a split that are no chance: each leaves the gradients as they were."""
 _NO_COUNTS: Final = (
-    "no counts of optimizer steps were saved: the hook for PyTorch saves them if the collection "
-    "optimizer_steps is configured"
+    "no counts of optimizer steps were saved: the hooks for PyTorch and XGBoost save them if the "
+    "collection optimizer_steps is configured"
 )
 _CAUSES: Final = {
     "skipped": (
@@ -48,19 +50,27 @@ _CAUSES: Final = {
             "on the loss hides the mistake."
         ),
     ),
+    "without_split": (
+        "none of the {:,.0f} trees so far has a split: the model predicts a constant",
+        (
+            "Lower min_child_weight, gamma, reg_lambda and reg_alpha, check max_depth, and that "
+            "features vary and are not missing."
+        ),
+    ),
 }
 """Finding and remedy by name of the count."""
 
 
 class IneffectiveSteps(Rule):
-    """Detects optimizer steps that change no weight.
+    """Detects optimizer steps that change no weight, and trees that change no prediction.
 
     How it decides:
         The rule uses the hook's counts of optimizer steps. It reports:
         * `patience` steps in a row that the loss scaler skipped while the loss scale is below 1, or
           twice as many at any scale;
         * `patience` steps in a row without a gradient or without a parameter of the model, if no
-          saved weight changes.
+          saved weight changes;
+        * boosted trees of which none has a split, from the fifth tree on.
 
     Parameters:
         patience: Optimizer steps in a row without effect.
@@ -85,7 +95,7 @@ class IneffectiveSteps(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
-        if largest_count(step, "skipped") is None:
+        if all(largest_count(step, name) is None for name in ("skipped", "without_split")):
             raise Missing(_NO_COUNTS)
         cause = self._cause(step, memory)
         if cause is None:
@@ -95,7 +105,7 @@ class IneffectiveSteps(Rule):
             f"optimizer_steps/{cause}: {message.format(value)}",
             measure=cause,
             value=value,
-            threshold=self.patience,
+            threshold=_SPLITLESS if cause == "without_split" else self.patience,
             remedy=remedy,
         )
 
@@ -105,6 +115,8 @@ class IneffectiveSteps(Rule):
         is_low = 0 < counts["loss_scale"] < _LEAST_SCALE
         if counts["skipped"] >= (1 if is_low else 2) * self.patience:
             return "skipped"
+        if largest_count(step, "without_split") is not None:
+            return "without_split" if counts["without_split"] >= _SPLITLESS else None
         pairs = since_previous_step(step, ("weights",), memory)
         is_equal = bool(are_identical(pairs.now, pairs.before).all())
         is_unchanged = streak(memory, is_bad=is_equal) >= _UNCHANGED

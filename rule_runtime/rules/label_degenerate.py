@@ -8,7 +8,15 @@ from typing import Annotated, Any, Final
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.facts.labels import SORTED_SHARE, Labels, LabelSeries, OtherLabels, labels_of
+from rule_runtime.facts.labels import (
+    SORTED_SHARE,
+    TRAINING_DATA,
+    Labels,
+    LabelSeries,
+    OtherLabels,
+    labels_of,
+    training_labels,
+)
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.selection import finding, is_training, saved_every
@@ -31,7 +39,7 @@ class LabelDegenerate(Rule):
     How it decides:
         The rule reports:
         * labels that are all equal, after `samples` rows and `patience` saved training steps (ten
-          times as many rows if the label is 0 or 1);
+          times as many rows if the label is 0 or 1), and at once if all training data is known;
         * sorted rows: half or more of the saved batches have one class each, and three or more
           classes occur.
 
@@ -51,7 +59,12 @@ class LabelDegenerate(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
-    collections = ("labels", *saved_every(10, "loss_inputs", "losses"), "predictions")
+    collections = (
+        "labels",
+        *saved_every(10, "loss_inputs", "losses"),
+        "predictions",
+        TRAINING_DATA,
+    )
 
     def needs(self) -> Needs:
         """Return `patience` saved steps with `samples` rows."""
@@ -61,8 +74,23 @@ class LabelDegenerate(Rule):
         """Evaluate the labels of a training step; store those of other modes.
 
         Memory: For at most 32 tensors each: `series`, the label statistics of training, and
-        `others`, those of other modes.
+        `others`, those of other modes; `knows_all`: whether all training labels were evaluated.
         """
+        outcome = self._of_all(step, memory)
+        return outcome if isinstance(outcome, IssueFound) else self._of_batches(step, memory)
+
+    def _of_all(self, step: StepView, memory: Memory) -> IssueFound | None:
+        """Return the finding on the labels of the whole training data."""
+        rows, labels = training_labels(step)
+        memory["knows_all"] = memory.get("knows_all", False) or bool(labels)
+        for each in labels:
+            if each.statistics.low == each.statistics.high and each.num_rows > 1:
+                series = LabelSeries(rows=each.num_rows)
+                return self._found(step, rows, each, series, is_one=True)
+        return None
+
+    def _of_batches(self, step: StepView, memory: Memory) -> Outcome:
+        """Evaluate the labels of a batch."""
         owners = {loss.owner for loss in step.fact(Losses).losses}
         targets = (f"^{re.escape(owner)}_input_1$" for owner in sorted(owners))
         rows = step.tensors(collections=("labels",), regex=(*self.labels_regex, *targets))
@@ -75,6 +103,8 @@ class LabelDegenerate(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         for numbers in others.values():
             numbers[-1] = True
+        if not labels and memory["knows_all"]:
+            return Passed()
         if not labels:
             raise Missing("no finite labels were saved", how_to_save_loss_inputs(step))
         known: dict[str, list[Any]] = memory.setdefault("series", {})

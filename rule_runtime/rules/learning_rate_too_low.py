@@ -18,8 +18,12 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.facts.loss_curves import training_points
-from rule_runtime.facts.selection import finding, is_training, saved_every, what_to_try, worst
-from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
+from rule_runtime.facts.selection import finding, is_training, saved_every, worst
+from rule_runtime.facts.weight_movement import (
+    effective_tree_rate,
+    median_of_moving,
+    weight_movement,
+)
 from rule_runtime.facts.zero_gradients import are_mostly_zero
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 from rule_runtime.trial.step_view import StepView
@@ -41,6 +45,10 @@ _LEAST_RATE_OF_TREES: Final = 1e-3
 _ROUNDS: Final = 20
 """Boosting rounds after which the fall of the loss is evaluated."""
 
+_REMEDY_OF_TREES: Final = (
+    "Raise eta, or lower reg_lambda and reg_alpha: the weight decay of leaves makes steps as small."
+)
+
 
 class LearningRateTooLow(Rule):
     """Detects updates so small that nothing is learned.
@@ -53,7 +61,9 @@ class LearningRateTooLow(Rule):
         * No loss has fallen by `max_fall_percent`, or may have within its noise.
         * Less than half of the gradients are zero.
 
-        Boosted trees are reported if `eta` is below 0.001 and no loss has fallen after 20 rounds.
+        Boosted trees are reported if no loss has fallen after 20 rounds, and leaves have less than
+        0.001 of the values that fit their rows best: `eta` is too low, or the weight decay
+        (`reg_lambda`, `reg_alpha`) too large.
 
     Parameters:
         min_update_ratio: Movement in a step, relative to the weight's root mean square.
@@ -69,7 +79,9 @@ class LearningRateTooLow(Rule):
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 50
     max_fall_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 10.0
 
-    collections = saved_every(10, "weights", "gradients", "losses", "hyperparameters")
+    collections = saved_every(
+        10, "weights", "gradients", "losses", "hyperparameters", "optimizer_steps"
+    )
 
     def needs(self) -> Needs:
         """Return `num_steps` steps."""
@@ -82,19 +94,21 @@ class LearningRateTooLow(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
-        has_fallen, rate = self._has_fallen(step, memory), step.fact(tree_rate)
+        has_fallen, rate = self._has_fallen(step, memory), step.fact(effective_tree_rate)
         if rate is not None:
             name, value = rate
             if has_fallen or not value < _LEAST_RATE_OF_TREES:
                 return Passed(has_decided=True)
             if step.mode_step < _ROUNDS:
                 raise NotEnough(_ROUNDS, "round", step.mode_step)
+            is_eta = name.startswith("hyperparameters/")
+            by = "" if is_eta else ", by eta, reg_lambda and reg_alpha together"
             return IssueFound(
-                f"{name}: is {value:g}, and the loss hardly falls in {step.mode_step} rounds",
+                f"{name}: is {value:.3g}{by}, and the loss hardly falls in {step.mode_step} rounds",
                 measure="learning_rate",
                 value=value,
                 threshold=_LEAST_RATE_OF_TREES,
-                remedy=what_to_try(self),
+                remedy=_REMEDY_OF_TREES,
             )
         movement = weight_movement(step, memory)
         if are_mostly_zero(step):

@@ -45,7 +45,7 @@ class OutputContract(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
-    collections = saved_every(10, "losses", "loss_inputs")
+    collections = saved_every(10, "losses", "loss_inputs", "predictions", "labels")
 
     needs = saved_steps_of_patience
 
@@ -113,6 +113,7 @@ def _with_inputs(
     """
     losses = step.fact(Losses)
     listed = [(loss, (losses.rows, loss.row)) for loss in losses.losses] + losses.failed()
+    listed += losses.predicted()
     if not listed:
         raise missing_loss(step)
     known = [(*one, pair) for one in listed if (pair := _pair(one[0])) is not None]

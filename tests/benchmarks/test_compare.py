@@ -86,6 +86,14 @@ def test_today_equals_what_was_frozen_today(
     rows = [json.loads(line) for line in (tmp_path / "frozen.jsonl").read_text().splitlines()]
     assert {row["fault"] for row in rows} == {"dead_relu"}
     assert any("DeadRelu" in row["findings"] for row in rows)
+    frozen = tmp_path / "frozen.jsonl"
+    known, added = frozen.read_text().splitlines(keepends=True)[:-1], rows[-1]
+    frozen.write_text("".join([*known, json.dumps({**added, "fault": "not planned"}), "\n"]))
+    assert main(["--freeze-new", *options]) == 0
+    *others, last = frozen.read_text().splitlines(keepends=True)
+    assert others[: len(known)] == known
+    assert json.loads(last) == added
+    frozen.write_text("".join([*known, last]))
     assert main(["--all", "--rule=DeadRelu", *options]) == 0
     printed = capsys.readouterr().out
     assert f"{len(rows)} of {len(rows)} runs are frozen" in printed

@@ -16,6 +16,8 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.testing.written_trial import WrittenTrial
 from hook_layer.xgboost import Hook
+from hook_layer.xgboost.training_data import TrainingData
+from hook_layer.xgboost.unavailable import UnavailableError
 from tests.hook_layer.xgboost.boosting import EVERY_ROUND, Script, matrix, train
 
 
@@ -50,12 +52,24 @@ def watched(folder: str, workers: str, *, asks: bool) -> dict[str, Any]:
     }
 
 
+def reason_without_labels() -> str:
+    """Return why the labels of all training data cannot be had."""
+    rows = TrainingData()
+    rows.begin({"dtrain": matrix(rows=slice(collective.get_rank(), None, 2))})
+    try:
+        rows.tensors(None)
+    except UnavailableError as error:
+        return str(error)
+    return ""
+
+
 def main(communicator: str, folder: str) -> None:
     with collective.CommunicatorContext(**json.loads(communicator)):
         rank = collective.get_rank()
         outcome = {
             "all": watched(f"{folder}/all", "all", asks=True),
             "one": watched(f"{folder}/one", "one", asks=True),
+            "reason_without_labels": reason_without_labels(),
         }
     assert xgboost.collective.get_world_size() == 1
     print(json.dumps([rank, outcome]))

@@ -228,6 +228,7 @@ def test_parameters_may_be_strings() -> None:
     assert [config.parameters["include_regex"] for config in rule.requires()] == [
         "y",
         ".*predictions",
+        "^training_data/",
     ]
     with pytest.raises(ParameterError, match=r"threshold_imbalance is 0\.5"):
         create_rule("ClassImbalance", {"threshold_imbalance": "0.5"})
