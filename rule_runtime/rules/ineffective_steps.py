@@ -82,7 +82,7 @@ class IneffectiveSteps(Rule):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
         if largest_count(step, "skipped") is None:
             raise Missing(_NO_COUNTS)
-        cause = self._cause(step, memory)
+        cause, limit = self._cause(step, memory)
         if cause is None:
             return Passed()
         value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
@@ -90,18 +90,20 @@ class IneffectiveSteps(Rule):
             f"optimizer_steps/{cause}: {message.format(value)}",
             measure=cause,
             value=value,
-            threshold=self.patience,
+            threshold=limit,
             remedy=remedy,
         )
 
-    def _cause(self, step: StepView, memory: Memory) -> str | None:
-        """Return the count that explains why steps have no effect; None if they have an effect."""
+    def _cause(self, step: StepView, memory: Memory) -> tuple[str | None, int]:
+        """Return the count that explains why steps have no effect, None without any; its limit."""
         counts = {name: largest_count(step, name) or 0.0 for name in (*_CAUSES, "loss_scale")}
         is_low = 0 < counts["loss_scale"] < _LEAST_SCALE
-        if counts["skipped"] >= (1 if is_low else 2) * self.patience:
-            return "skipped"
+        limit = (1 if is_low else 2) * self.patience
+        if counts["skipped"] >= limit:
+            return "skipped", limit
         pairs = since_previous_step(step, ("weights",), memory)
         is_equal = bool(are_identical(pairs.now, pairs.before).all())
         is_unchanged = streak(memory, is_bad=is_equal) >= _UNCHANGED
         name = "of_other_parameters" if counts["of_other_parameters"] else "without_gradient"
-        return name if is_unchanged and counts[name] >= self.patience else None
+        is_cause = is_unchanged and counts[name] >= self.patience
+        return (name if is_cause else None), self.patience
