@@ -56,6 +56,8 @@ _SCATTER_OF_ROW: Final = math.sqrt(2)
 """Standard deviation of the loss of one row, relative to its mean: that of a squared error."""
 _UNUSUAL: Final = 2.0
 """Deviations of a batch's mean loss that are hardly chance."""
+_GROWN: Final = 1.5
+"""Multiple of the largest swing at the start from which swings have grown, not by chance."""
 _FEW_ROWS: Final = 16
 """A batch with fewer rows may have a third of the usual loss by chance."""
 _SINGLE_ROWS: Final = 4
@@ -204,9 +206,10 @@ def oscillation(first: _Series, latest: _Series, rows: float = math.nan) -> floa
     """Return the swing of a positive series, relative to its start; 0 if it does not swing.
 
     It uses differences of neighbours, so neither a trend nor a single spike counts. The median
-    difference must exceed every difference at the start, in logarithms, because losses scatter in
-    proportion to their size. It must also exceed what batches with so few rows have by chance. The
-    series must not fall, and must not have fallen by more than it scatters.
+    difference must exceed every difference at the start, also in logarithms, because losses scatter
+    in proportion to their size: a loss that has converged still has its own noise. It must also
+    exceed what batches with so few rows have by chance. The series must not fall, and must not have
+    fallen by more than it scatters.
 
     Args:
         first: The first numbers of the series [N], at least 2.
@@ -217,7 +220,8 @@ def oscillation(first: _Series, latest: _Series, rows: float = math.nan) -> floa
         return 0.0
     start = float(np.median(first))
     before, now = (np.abs(np.diff(np.log(numbers))) for numbers in (first, latest))
-    has_grown = np.median(now) > max(before.max(), math.log(factor_of_chance(rows)))
+    has_grown = np.median(now) > max(_GROWN * before.max(), math.log(factor_of_chance(rows)))
+    has_grown &= np.median(np.abs(np.diff(latest))) > np.abs(np.diff(first)).max()
     swing, level = noise(latest), float(np.median(latest))
     has_fallen = is_falling(latest) or level < max(_FALLEN * start, start - swing)
     return swing / start if has_grown and not has_fallen else 0.0
