@@ -86,14 +86,12 @@ class LearningRateTooHigh(Rule):
             memory["longest"] = max([ratio, limit], memory.get("longest", [0.0, limit]))
         if not is_long and not (is_upset and "longest" in memory):
             return Passed()
-        if not is_long:
-            ratio, limit = memory["longest"]
+        ratio, limit = (ratio, limit) if is_long else memory["longest"]
         message = (
             f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
             f"more in a step, more than {limit:.3g}"
         )
-        if not is_long:
-            message += " at the beginning, and the loss is no better than before"
+        message += "" if is_long else " at the beginning, and the loss is no better than before"
         measured = ("least_update_ratio", ratio, limit)
         at = worst(movement.rows, movement.least_ratio, largest=True)
         return finding(self, step, (movement.rows, at), measured, message)

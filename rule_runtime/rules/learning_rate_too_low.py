@@ -101,12 +101,7 @@ class LearningRateTooLow(Rule):
         is_settled = movement.is_steady and movement.num_steps >= self.num_steps
         if has_fallen or not is_slow or not is_settled:
             return Passed()
-        fastest = float(np.nanmax(movement.moved))
-        if fastest > _UNEVEN * median:
-            raise Missing(
-                f"a weight moves {fastest / median:.3g} times faster than the median one: "
-                "gradients vanish on their way to the others"
-            )
+        _require_even(float(np.nanmax(movement.moved)) / median)
         slowest = np.where(movement.moved > 0, movement.moved, np.nan)
         message = (
             f"moved least; the median weight moves by {median:.3g} of its size in a "
@@ -139,3 +134,12 @@ def _baseline(step: StepView, names: Series) -> float:
     """Return the loss of the best constant predictor; 0 if it is unknown."""
     targets = targets_of(step, *names, math.nan)
     return 0.0 if targets is None else constant_loss(names[0], targets)
+
+
+def _require_even(ratio: float) -> None:
+    """Raise `Missing` if the fastest weight moves many times faster than the median one."""
+    if ratio > _UNEVEN:
+        raise Missing(
+            f"a weight moves {ratio:.3g} times faster than the median one: gradients vanish on "
+            "their way to the others"
+        )
