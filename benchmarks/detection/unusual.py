@@ -5,7 +5,7 @@ B = rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -31,11 +31,12 @@ class Recipe(NamedTuple):
         data: Returns the data.
         model: Returns the model.
         criterion: From outputs and targets to the loss.
-        rate: Learning rate of Adam.
+        rate: Learning rate.
         batch: Rows of a batch.
         warm_up: Steps in which the learning rate grows from almost 0.
         steps: Number of training steps.
         is_module: Whether the hook sees the loss as a module, not the functions in it.
+        optimizer: Returns the optimizer of parameters, with a learning rate.
     """
 
     about: str
@@ -47,6 +48,7 @@ class Recipe(NamedTuple):
     warm_up: int = 1
     steps: int = 400
     is_module: bool = False
+    optimizer: Callable[[Iterator[nn.Parameter], float], torch.optim.Optimizer] = torch.optim.Adam
 
 
 class Functional(nn.Module):
@@ -202,6 +204,64 @@ def normalised_first(inputs: int) -> nn.Module:
     return nn.Sequential(nn.BatchNorm1d(inputs), mlp(inputs, 1))
 
 
+def sums(inputs: Tensor) -> Tensor:
+    """Return the sum of two columns, with noise [B, 1]."""
+    return inputs[:, :2].sum(1, keepdim=True) + torch.randn(len(inputs), 1) / 2
+
+
+def noisy_sums(inputs: Tensor, degrees: float) -> Tensor:
+    """Return sums with noise of Student's distribution, most of their variance [B, 1]."""
+    noise = torch.distributions.StudentT(torch.tensor(degrees)).sample((len(inputs), 1))
+    return 0.9 * sums(inputs) + noise
+
+
+def of_line(inputs: Tensor) -> Tensor:
+    """Return a linear function of two columns [B, 1]."""
+    return inputs @ torch.tensor([[2.0], [-3.4]]) + 4.2
+
+
+def of_four(inputs: Tensor) -> Tensor:
+    """Return four numbers, with noise [B, 4]."""
+    return inputs[:, :4] - inputs[:, 4:] + torch.randn(len(inputs), 4)
+
+
+def of_sides(inputs: Tensor) -> Tensor:
+    """Return a class, of a tenth of the rows a wrong one [B]."""
+    sides = (sums(inputs).flatten() > 0).long()
+    return torch.where(torch.rand(len(inputs)) < 1 / 10, 1 - sides, sides)
+
+
+def line() -> nn.Module:
+    """Return two slopes and an intercept that begin at about zero."""
+    model = nn.Linear(2, 1)
+    nn.init.normal_(model.weight, 0, 0.01)
+    nn.init.zeros_(model.bias)
+    return model
+
+
+def of_zero_head(outputs: int) -> nn.Module:
+    """Return a network whose last layer begins at zero."""
+    model = mlp(8, outputs)
+    nn.init.zeros_(model[-1].weight)
+    return model
+
+
+def normalised_hidden() -> nn.Module:
+    """Return a network with batch normalisation."""
+    first = (nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU())
+    return nn.Sequential(*first, nn.Linear(32, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 1))
+
+
+def squares(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean squared error, without a function of torch for it."""
+    return (outputs - targets).square().mean()
+
+
+def with_momentum(parameters: Iterator[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+    """Return SGD with momentum."""
+    return torch.optim.SGD(parameters, rate, momentum=0.9)
+
+
 _CE, _MSE = nn.functional.cross_entropy, nn.functional.mse_loss
 _RECIPES: Final = {
     "large_targets": Recipe(
@@ -264,6 +324,98 @@ _RECIPES: Final = {
         lambda outputs, targets: _MSE(outputs, targets.view(-1, 1)),
         0.05,
     ),
+    "noise_of_few_rows": Recipe(
+        "half of the loss is noise, in batches of 8",
+        partial(made_up, partial(noisy_sums, degrees=30.0)),
+        partial(mlp, 8, 1),
+        _MSE,
+        batch=8,
+        steps=600,
+    ),
+    "noise_with_outliers": Recipe(
+        "half of the loss is noise, with outliers",
+        partial(made_up, partial(noisy_sums, degrees=3.0)),
+        partial(mlp, 8, 1),
+        _MSE,
+        steps=600,
+    ),
+    "line_by_hand": Recipe(
+        "a line, fitted by SGD",
+        partial(made_up, of_line, columns=2),
+        line,
+        squares,
+        0.03,
+        10,
+        optimizer=torch.optim.SGD,
+    ),
+    "line_of_single_rows": Recipe(
+        "a line, fitted row by row",
+        partial(made_up, of_line, columns=2),
+        line,
+        squares,
+        0.03,
+        1,
+        optimizer=torch.optim.SGD,
+    ),
+    "regression_of_single_rows": Recipe(
+        "batches of one row with four numbers",
+        partial(made_up, of_four),
+        partial(mlp, 8, 4),
+        squares,
+        1e-3,
+        1,
+        steps=1200,
+    ),
+    "classes_of_two_rows": Recipe(
+        "batches of two rows with wrong labels",
+        partial(made_up, of_sides),
+        partial(mlp, 8, 2),
+        _CE,
+        1e-3,
+        2,
+        steps=1000,
+    ),
+    "labels_of_four_rows": Recipe(
+        "batches of four rows with four labels",
+        partial(made_up, lambda x: (x[:, :4] + x[:, 4:] > 0).float()),
+        partial(mlp, 8, 4),
+        nn.functional.binary_cross_entropy_with_logits,
+        1e-3,
+        4,
+        steps=1000,
+    ),
+    "first_jump_of_rmsprop": Recipe(
+        "the loss jumps in the first step of RMSprop",
+        partial(made_up, sums),
+        normalised_hidden,
+        _MSE,
+        0.04,
+        optimizer=torch.optim.RMSprop,
+    ),
+    "first_jump_after_zeros": Recipe(
+        "the last layer begins at zero, and the loss jumps",
+        partial(made_up, sums),
+        partial(of_zero_head, 1),
+        _MSE,
+        0.02,
+        optimizer=torch.optim.RMSprop,
+    ),
+    "momentum_and_warm_up": Recipe(
+        "SGD with momentum 0.9 and a short warm-up",
+        partial(made_up, sums),
+        partial(mlp, 8, 1),
+        _MSE,
+        0.05,
+        warm_up=20,
+        optimizer=with_momentum,
+    ),
+    "zero_head": Recipe(
+        "the last layer of a classifier begins at zero",
+        partial(made_up, of_sides),
+        partial(of_zero_head, 2),
+        _CE,
+        1e-2,
+    ),
 }
 
 
@@ -271,7 +423,7 @@ def _train(recipe: Recipe, run: Run) -> float:
     """Train once; return the mean loss of validation."""
     torch.manual_seed(run.seed)
     data, model = recipe.data(), recipe.model()
-    optimizer = torch.optim.Adam(model.parameters(), recipe.rate)
+    optimizer = recipe.optimizer(model.parameters(), recipe.rate)
     criterion = Functional(recipe.criterion)
     loop = Loop(
         model=model,

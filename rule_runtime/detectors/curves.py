@@ -6,7 +6,7 @@ Shape legend: N = numbers of a series, in order.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,10 @@ __all__ = [
     "FEWEST",
     "LEVEL",
     "WINDOW",
+    "Rise",
     "divergence",
+    "factor_of_chance",
+    "first_jump",
     "is_falling",
     "is_never_better",
     "margin_of",
@@ -49,6 +52,34 @@ _LEAST_MARGIN: Final = 0.02
 """Minimum share by which a loss must be better than the baseline."""
 _ERROR_OF_ROW: Final = 0.4
 """Standard deviation of the loss of one row, relative to that of a constant predictor."""
+_SCATTER_OF_ROW: Final = math.sqrt(2)
+"""Standard deviation of the loss of one row, relative to its mean: that of a squared error."""
+_UNUSUAL: Final = 2.0
+"""Deviations of a batch's mean loss that are hardly chance."""
+_GROWN: Final = 1.5
+"""Multiple of the largest swing at the start from which swings have grown, not by chance."""
+_FEW_ROWS: Final = 16
+"""A batch with fewer rows may have a third of the usual loss by chance."""
+_SINGLE_ROWS: Final = 4
+"""A batch with fewer rows may have a loss of almost 0 by chance."""
+_JUMP: Final = 3.0
+"""Multiple of the loss before training from which a loss of the first steps is a jump."""
+
+
+class Rise(NamedTuple):
+    """A rise of a series.
+
+    Attributes:
+        before: The previous level.
+        now: The current level.
+        limit: The level that the current one exceeds.
+        scale: Level to which the rise is relative.
+    """
+
+    before: float
+    now: float
+    limit: float
+    scale: float
 
 
 def spread(numbers: _Series) -> float:
@@ -82,72 +113,118 @@ def is_falling(numbers: _Series) -> bool:
     return variance > 0 and score + 1 <= -_LIKELY * math.sqrt(variance)
 
 
+def factor_of_chance(rows: float) -> float:
+    """Return the factor by which the mean loss of a batch of `rows` rows may grow by chance.
+
+    It is 1 if the number of rows is unknown.
+    """
+    return math.exp(_UNUSUAL * _SCATTER_OF_ROW / math.sqrt(max(rows, 1.0))) if rows > 0 else 1.0
+
+
+def first_jump(first: _Series, rows: float = _FEW_ROWS) -> int:
+    """Return how many of the first numbers [N] precede a jump; 0 without a jump.
+
+    The first number is the loss before training. A jump is a multiple of it. Batches with few rows,
+    or an unknown number of rows, may have a low loss by chance, so they have no jump.
+    """
+    is_high = first > _JUMP * first[0]
+    return int(np.argmax(is_high)) if rows >= _FEW_ROWS and first[0] > 0 else 0
+
+
 def spike(
-    before: _Series, now: _Series, *, num_deviations: float, least_rise: float
+    before: _Series,
+    now: _Series,
+    *,
+    num_deviations: float,
+    least_rise: float,
+    rows: float = math.nan,
 ) -> tuple[float, float] | None:
     """Return the previous median and the limit if the latest numbers are a spike, otherwise None.
 
     All latest numbers must exceed the previous median by some robust standard deviations, by a
-    fixed rise in their units, and by twice the excess of the largest previous number. There must be
-    previous numbers [N] and latest numbers [N].
+    fixed rise in their units, by twice the excess of the largest previous number, and by what
+    batches with so few rows may have by chance. There must be previous numbers [N] and latest
+    numbers [N].
     """
     level = float(np.median(before))
     largest = 2 * float(before.max() - level)
-    limit = level + max(num_deviations * spread(before), largest, least_rise)
+    by_chance = level * (factor_of_chance(rows) - 1)
+    limit = level + max(num_deviations * spread(before), largest, least_rise, by_chance)
     return (level, limit) if now.min() > limit else None
 
 
-def divergence(numbers: _Series, share: float, start: float) -> tuple[float, float] | None:
-    """Return the previous and current level of a positive series that rose and stays high, or None.
+def divergence(
+    first: _Series, numbers: _Series, share: float, rows: float = math.nan
+) -> Rise | None:
+    """Return the rise of a positive series that rose and stays high, or None.
 
     * Above its start: the latest numbers are all higher than the first one by the share. The rise
-      must exceed the scatter of logarithms, because losses scatter in proportion to their size.
+      must exceed the scatter of logarithms, because losses scatter in proportion to their size. A
+      loss that jumps in the first steps scatters while it falls again, so only the rise counts.
     * Above its lowest level: the latest 8 numbers are all higher than the lowest 10 consecutive
       ones, by the share of the start level. The rise must exceed the scatter, and the numbers must
       not fall again.
 
+    Either rise must exceed what a batch with so few rows may have by chance.
+
     Args:
+        first: The first 5 numbers [N].
         numbers: The first numbers and the latest 30 [N].
         share: The least rise.
-        start: Level at the start.
+        rows: Rows of a batch; NaN if unknown.
     """
-    first, latest = float(numbers[0]), numbers[1:][-WINDOW:]
-    if len(latest) < _NUM_HIGH or numbers.min() <= 0:
+    if len(numbers) <= _NUM_HIGH or numbers.min() <= 0:
         return None
-    now, logarithms = float(np.median(latest)), np.log(latest)
-    scatter = max(noise(logarithms), spread(logarithms))
-    is_clear = np.log(now / first) > _CLEAR * scatter
-    if is_clear and latest.min() > first * (1 + share):
-        return first, now
-    latest = numbers[-WINDOW:]
+    found = _above_first(first, numbers[1:][-WINDOW:], share, rows)
+    return found or _above_lowest(first, numbers[-WINDOW:], share, rows)
+
+
+def _above_first(first: _Series, latest: _Series, share: float, rows: float) -> Rise | None:
+    before, now = float(first.max() if rows < _SINGLE_ROWS else first[0]), float(np.median(latest))
+    logarithms = np.log(latest)
+    factor = math.exp(_CLEAR * max(noise(logarithms), spread(logarithms)))
+    factor = _JUMP if first_jump(first, rows) else factor
+    limit = before * max(factor, factor_of_chance(rows), 1 + share)
+    is_high = now > limit and latest.min() > before * (1 + share)
+    return Rise(before, now, limit, before) if is_high else None
+
+
+def _above_lowest(first: _Series, latest: _Series, share: float, rows: float) -> Rise | None:
     high, earlier = latest[-_NUM_HIGH:], latest[:-_NUM_HIGH]
     if len(earlier) < LEVEL or is_falling(high):
         return None
     levels = np.lib.stride_tricks.sliding_window_view(earlier, LEVEL)
     low = levels[int(np.argmin(levels.max(axis=1)))]
     before, now = float(np.median(low)), float(np.median(high))
-    least_rise = max(share * start, _CLEAR * noise(latest))
-    return (before, now) if high.min() > low.max() and now - before > least_rise else None
+    start = float(max(first[0], np.median(first)))
+    by_chance = before * (factor_of_chance(rows * _NUM_HIGH) - 1)
+    limit = before + max(share * start, _CLEAR * noise(latest), by_chance)
+    return Rise(before, now, limit, start) if high.min() > low.max() and now > limit else None
 
 
-def oscillation(first: _Series, latest: _Series) -> float:
+def oscillation(first: _Series, latest: _Series, rows: float = math.nan) -> float:
     """Return the swing of a positive series, relative to its start; 0 if it does not swing.
 
     It uses differences of neighbours, so neither a trend nor a single spike counts. The median
-    difference must exceed every difference at the start, in logarithms, because losses scatter in
-    proportion to their size. The series must not fall.
+    difference must exceed every difference at the start, also in logarithms, because losses scatter
+    in proportion to their size: a loss that has converged still has its own noise. It must also
+    exceed what batches with so few rows have by chance. The series must not fall, and must not have
+    fallen by more than it scatters.
 
     Args:
         first: The first numbers of the series [N], at least 2.
         latest: Its latest numbers [N].
+        rows: Rows of a batch; NaN if unknown.
     """
     if not ((first > 0).all() and (latest > 0).all()):
         return 0.0
     start = float(np.median(first))
     before, now = (np.abs(np.diff(np.log(numbers))) for numbers in (first, latest))
-    has_grown = np.median(now) > before.max()
-    has_fallen = is_falling(latest) or float(np.median(latest)) < _FALLEN * start
-    return noise(latest) / start if has_grown and not has_fallen else 0.0
+    has_grown = np.median(now) > max(_GROWN * before.max(), math.log(factor_of_chance(rows)))
+    has_grown &= np.median(np.abs(np.diff(latest))) > np.abs(np.diff(first)).max()
+    swing, level = noise(latest), float(np.median(latest))
+    has_fallen = is_falling(latest) or level < max(_FALLEN * start, start - swing)
+    return swing / start if has_grown and not has_fallen else 0.0
 
 
 def plateau(

@@ -11,15 +11,22 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["are_copied", "are_next", "are_targets_seen", "is_last_place_worst"]
+__all__ = [
+    "COPIED_SHARE",
+    "TIMES_AT_LAST",
+    "are_copied",
+    "are_next",
+    "are_targets_seen",
+    "is_last_place_worst",
+]
 
 _MIN_TOKENS: Final = 32
 """Minimum positions with a target; fewer may be equal by chance."""
-_COPIED: Final = 0.05
+COPIED_SHARE: Final = 0.05
 """Share of the loss of a uniform guess; models that do not see their targets stay above it."""
 _MIN_LENGTH: Final = 8
 """Minimum sequences (for a standard error), positions (more context helps the last), twins."""
-_TIMES: Final = 1.5
+TIMES_AT_LAST: Final = 1.5
 """Minimum ratio of the losses without and with the target in the input; about 1 without a leak."""
 _STANDARD_ERRORS: Final = 4.0
 """Minimum difference in standard errors."""
@@ -34,7 +41,7 @@ def are_next(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
 def are_copied(tokens: npt.NDArray[Any], targets: npt.NDArray[Any], loss_share: float) -> bool:
     """Return whether a model copies tokens [B, L] at all targets [B, L] that are not negative."""
     wanted = targets[targets >= 0]
-    if not loss_share < _COPIED or len(wanted) < _MIN_TOKENS or (wanted == wanted[0]).all():
+    if not loss_share < COPIED_SHARE or len(wanted) < _MIN_TOKENS or (wanted == wanted[0]).all():
         return False
     return np.array_equal(tokens[targets >= 0], wanted)
 
@@ -46,7 +53,7 @@ def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
     causal model has about the same loss there as before.
     """
     last, others = losses[:, -1], losses[:, :-1].mean(1)
-    if min(losses.shape) < _MIN_LENGTH or last.mean() <= _TIMES * others.mean():
+    if min(losses.shape) < _MIN_LENGTH or last.mean() <= TIMES_AT_LAST * others.mean():
         return False
     apart = last - others
     return bool(apart.mean() * math.sqrt(len(losses)) > _STANDARD_ERRORS * apart.std(ddof=1))
@@ -69,6 +76,6 @@ def are_targets_seen(losses: npt.NDArray[np.float64], of_twins: npt.NDArray[np.f
     has_twins = ~np.isnan(of_twins)
     has_twins[:, -1] = False  # the input ends before the last target
     if np.count_nonzero(has_twins) >= _MIN_LENGTH:
-        return bool(of_twins[has_twins].mean() > _TIMES * losses[has_twins].mean())
+        return bool(of_twins[has_twins].mean() > TIMES_AT_LAST * losses[has_twins].mean())
     by_place = losses.mean(0)
-    return bool(by_place[-1] > _TIMES * by_place[:-1].max())
+    return bool(by_place[-1] > TIMES_AT_LAST * by_place[:-1].max())

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
+from rule_runtime.facts.losses import (
+    OUTPUTS_OF_MODELS,
+    Input,
+    Loss,
+    Losses,
+    LossKind,
+    described,
+)
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
@@ -18,8 +25,8 @@ __all__ = [
     "LabelSeries",
     "Labels",
     "OtherLabels",
-    "are_few",
     "labels_of",
+    "rows_of_batch",
     "training_labels",
 ]
 
@@ -35,8 +42,6 @@ TRAINING_WEIGHTS: Final = "training_data/Weight"
 SORTED_SHARE: Final = 0.5
 """Share of batches with a single class from which rows count as sorted."""
 
-_FEW: Final = 4
-"""Targets of a batch: the mean loss of 4 has half the standard deviation of single rows."""
 _LARGEST: Final = 1e100
 """Labels from this size on are skipped: their sums could overflow."""
 _MIN_ROWS: Final = 32
@@ -133,10 +138,17 @@ def training_labels(step: StepView) -> tuple[TensorRows, list[Labels]]:
     return rows, labels_of(step, rows)
 
 
-def are_few(step: StepView) -> bool:
-    """Return whether the losses have fewer than four targets each, and so a large variance."""
-    targets = [loss.targets for loss in step.fact(Losses).losses if loss.targets is not None]
-    return bool(targets) and max(of.size for of in targets) < _FEW
+def rows_of_batch(step: StepView) -> float | None:
+    """Return the number of rows whose mean the losses are; None if unknown.
+
+    Each class of a sequence counts as a row. Without targets, the outputs of models show it.
+    """
+    rows = [loss.num_rows for loss in step.fact(Losses).losses]
+    known = [num for num in rows if num is not None]
+    if not known:
+        outputs = step.tensors(regex=OUTPUTS_OF_MODELS).shapes
+        known = [math.prod(shape[:-1]) if shape[1:] else shape[0] for shape in outputs if shape]
+    return float(max(known)) if known else None
 
 
 class OtherLabels(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.facts.labels import are_few
+from rule_runtime.facts.labels import rows_of_batch
 from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.losses import Losses, LossKind, with_constant_targets
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
@@ -162,7 +164,6 @@ class CurveRule(Rule):
         compares_together: Whether `_detect` compares the latest `patience` numbers with earlier
             ones. Otherwise it must return a finding `patience` times in a row.
         needs_single_curve: Whether workers with several curves are not evaluated.
-        needs_targets: Whether losses with fewer than four targets are not evaluated.
     """
 
     noun: ClassVar[str] = "loss"
@@ -171,7 +172,6 @@ class CurveRule(Rule):
     spacing: ClassVar[int] = 1
     compares_together: ClassVar[bool] = False
     needs_single_curve: ClassVar[bool] = False
-    needs_targets: ClassVar[bool] = False
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
@@ -198,13 +198,11 @@ class CurveRule(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the numbers of a step to the curves, and evaluate these.
 
-        Memory: `history`, the first and latest numbers of at most 32 curves.
+        Memory: `history`, the first and latest numbers of at most 32 curves; `rows` of a batch.
 
         Raises:
             NotEnough: No curve is long enough.
         """
-        if self.needs_targets and step.fact(are_few):
-            return NotApplicable("losses of less than four targets scatter by nature")
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         points, history = self._points(step), self._history(memory)
@@ -218,7 +216,9 @@ class CurveRule(Rule):
         if most < fewest:
             raise self.needs().too_few(most)
         ready = [names for names in added if counts[names] >= fewest and names in points.at]
-        curves = {names: history.of(names) for names in ready if history.of(names).start > 0}
+        rows = memory["rows"] = step.fact(rows_of_batch) or memory.get("rows")
+        series = {names: replace(history.of(names), rows=rows or math.nan) for names in ready}
+        curves = {names: each for names, each in series.items() if each.start > 0}
         findings = {names: self._repeated(curve) for names, curve in curves.items()}
         sound = {names[1] for names, finding in findings.items() if finding is None}
         if self.needs_single_curve:

@@ -26,6 +26,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "INPUT_VALUES",
+    "OUTPUTS_OF_MODELS",
     "RELATIVE_ERROR",
     "Input",
     "Loss",
@@ -47,7 +48,7 @@ _FUNCTION: Final = "Loss_output_0"
 _TARGETS: Final = "_input_1"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
-_OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
+OUTPUTS_OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 _IN_BATCH: Final = r"^[A-Z]\w*Loss_output_0$"
 _BY_NAME: Final = re.compile(
@@ -162,6 +163,15 @@ class Loss(NamedTuple):
         return f"{self.worker}/{self.name}"
 
     @property
+    def num_rows(self) -> int | None:
+        """Number of rows of its targets or outputs; each class is a row; None if unknown."""
+        of = self.targets or self.outputs
+        if of is None or not of.shape:
+            return None if of is None or not of.size > 0 else int(of.size)
+        is_each = self.kind.is_of_classes and of.dtype.startswith("int")
+        return int(of.size) if is_each else of.shape[0]
+
+    @property
     def owner(self) -> str:
         """Name of the loss's class, such as `MSELoss`; `Loss` if it is not a module."""
         return self.name.rpartition(_OUTPUT)[0]
@@ -255,7 +265,7 @@ class Losses:
         targets. The targets must be numbers of the model's classes, and not all equal: outputs of
         contrastive losses may not be scores.
         """
-        models = described(self._step.tensors(regex=_OF_MODELS))
+        models = described(self._step.tensors(regex=OUTPUTS_OF_MODELS))
         for worker in self._step.workers:
             own = [of for (name, by), of in models.items() if by == worker and name != _FUNCTION]
             targets = self._inputs.get(("Loss_input_1", worker))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,12 +31,14 @@ class NumberSeries:
         latest: Its latest numbers [at most W], oldest first.
         count: Total number of numbers.
         lowest: Lowest median of F consecutive numbers; NaN if there were fewer.
+        rows: Rows of the batch of which each number is a mean; NaN if unknown.
     """
 
     first: npt.NDArray[np.float64]
     latest: npt.NDArray[np.float64]
     count: int
     lowest: float = np.nan
+    rows: float = np.nan
 
     @property
     def start(self) -> float:
@@ -54,7 +56,7 @@ class NumberSeries:
         """Return the series without its latest numbers."""
         count = max(self.count - num, 0)
         latest = self.latest[: max(len(self.latest) - num, 0)]
-        return NumberSeries(self.first[:count], latest, count, self.lowest)
+        return replace(self, first=self.first[:count], latest=latest, count=count)
 
 
 class SeriesMemory:

@@ -34,6 +34,11 @@ _SUM_ERROR: Final = 1e-5
 _EXTREME_ERROR: Final = 1e-12
 """Error of a minimum or maximum relative to the magnitudes; extremes are not rounded."""
 
+_FEWEST_ELEMENTS: Final = 8
+"""Minimum elements of a weight whose norm is a scale. A few numbers, such as the slopes of a line,
+are coefficients in units of the data: they start anywhere and pass through zero.
+"""
+
 Vector = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
@@ -129,7 +134,7 @@ def ratio_bounds(now: Vector, before: Vector, epsilon: float) -> tuple[Vector, V
 
 
 def movement(now: Vector, before: Vector) -> tuple[Vector, Vector]:
-    """Return the movement of weights [R]; NaN for unknown ones, zero ones and single numbers.
+    """Return the movement of weights [R]; NaN for unknown ones, zero ones and a few numbers.
 
     The first vector is a lower bound of the norm of the change, relative to the norm before: the
     change of the norm, of the extremes, and those of mean and standard deviation times sqrt(N). The
@@ -144,7 +149,9 @@ def movement(now: Vector, before: Vector) -> tuple[Vector, Vector]:
         of_means = np.maximum(change["mean"], change["std"])
         bound = np.maximum(np.maximum(of_extremes, of_means * root), change["l2"]) / b["l2"]
         moved = np.maximum(of_extremes, of_means) * root / b["l2"]
-    is_usable = (a["size"] == b["size"]) & (b["size"] > 1) & (a["l2"] > 0) & (b["l2"] > 0)
+    is_usable = (
+        (a["size"] == b["size"]) & (b["size"] >= _FEWEST_ELEMENTS) & (a["l2"] > 0) & (b["l2"] > 0)
+    )
     is_known = is_usable & np.isfinite(bound) & np.isfinite(moved)
     return np.where(is_known, bound, np.nan), np.where(is_known, moved, np.nan)
 

@@ -97,7 +97,7 @@ class IneffectiveSteps(Rule):
             return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
         if all(largest_count(step, name) is None for name in ("skipped", "without_split")):
             raise Missing(_NO_COUNTS)
-        cause = self._cause(step, memory)
+        cause, limit = self._cause(step, memory)
         if cause is None:
             return Passed()
         value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
@@ -105,20 +105,23 @@ class IneffectiveSteps(Rule):
             f"optimizer_steps/{cause}: {message.format(value)}",
             measure=cause,
             value=value,
-            threshold=_SPLITLESS if cause == "without_split" else self.patience,
+            threshold=limit,
             remedy=remedy,
         )
 
-    def _cause(self, step: StepView, memory: Memory) -> str | None:
-        """Return the count that explains why steps have no effect; None if they have an effect."""
+    def _cause(self, step: StepView, memory: Memory) -> tuple[str | None, int]:
+        """Return the count that explains why steps have no effect, None without any; its limit."""
         counts = {name: largest_count(step, name) or 0.0 for name in (*_CAUSES, "loss_scale")}
         is_low = 0 < counts["loss_scale"] < _LEAST_SCALE
-        if counts["skipped"] >= (1 if is_low else 2) * self.patience:
-            return "skipped"
+        limit = (1 if is_low else 2) * self.patience
+        if counts["skipped"] >= limit:
+            return "skipped", limit
         if largest_count(step, "without_split") is not None:
-            return "without_split" if counts["without_split"] >= _SPLITLESS else None
+            is_splitless = counts["without_split"] >= _SPLITLESS
+            return ("without_split" if is_splitless else None), _SPLITLESS
         pairs = since_previous_step(step, ("weights",), memory)
         is_equal = bool(are_identical(pairs.now, pairs.before).all())
         is_unchanged = streak(memory, is_bad=is_equal) >= _UNCHANGED
         name = "of_other_parameters" if counts["of_other_parameters"] else "without_gradient"
-        return name if is_unchanged and counts[name] >= self.patience else None
+        is_cause = is_unchanged and counts[name] >= self.patience
+        return (name if is_cause else None), self.patience

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from rule_runtime.detectors.curves import first_jump
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
+from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LearningRateTooHigh"]
@@ -22,6 +25,12 @@ optimizers that divide by a running mean of gradients start with steps up to ten
 """
 _FEWEST_STEPS: Final = 2
 """Number of steps that must be too long: one step of L-BFGS has many iterations."""
+_NUM_FIRST: Final = 5
+"""First losses in which a jump counts."""
+_NUM_LATEST: Final = 15
+"""Latest losses that must all be no better than before a jump: healthy jumps are over after 10."""
+_BETTER: Final = 0.8
+"""Share of the lowest loss before a jump below which the loss has recovered."""
 
 
 class LearningRateTooHigh(Rule):
@@ -30,8 +39,9 @@ class LearningRateTooHigh(Rule):
     How it decides:
         The rule computes how far each weight moved at least, from the changes of its statistics. It
         fires if the median movement in a step exceeds `max_update_ratio` at `patience` saved steps
-        in a row. The limit is higher in the first steps. Boosted trees are reported if `eta`
-        exceeds 1.
+        in a row. The limit is higher in the first steps. There, a single step that is too long
+        fires if the loss jumps to three times the loss before training, and the latest 15 losses
+        are no better than before the jump. Boosted trees are reported if `eta` exceeds 1.
 
     Parameters:
         max_update_ratio: Change in a step, relative to the weight's norm.
@@ -44,7 +54,7 @@ class LearningRateTooHigh(Rule):
     max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
-    collections = saved_every(10, "weights", "hyperparameters")
+    collections = saved_every(10, "weights", "losses", "hyperparameters")
 
     def needs(self) -> Needs:
         """Return the steps with a limit of their own, and `patience` after them."""
@@ -55,7 +65,8 @@ class LearningRateTooHigh(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure the movement of the weights.
 
-        Memory: The state of `weight_movement`; `streak`: findings in a row.
+        Memory: The state of `weight_movement`; `streak`: findings in a row; `longest`: ratio and
+        limit of the longest of the first steps; `losses`: numbers of at most 32 losses.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -71,17 +82,41 @@ class LearningRateTooHigh(Rule):
                 threshold=_MAX_RATE_OF_TREES,
                 remedy="Choose a rate between 0.01 and 0.3.",
             )
+        is_upset = self._is_upset(step, memory)
         movement = weight_movement(step, memory)
         ratio, since = median_of_moving(movement.least_ratio), movement.since
         limit = max(self.max_update_ratio, _FIRST_RATIO / max(since, 1))
         # Two of the first steps, which have their own limit, must be too long.
         num_steps = max(self.patience, _FEWEST_STEPS - (step.mode_step - since) + 1)
-        if streak(memory, is_bad=ratio > limit) < num_steps:
+        is_long = streak(memory, is_bad=ratio > limit) >= num_steps
+        if ratio > limit > self.max_update_ratio:
+            memory["longest"] = max([ratio, limit], memory.get("longest", [0.0, limit]))
+        if not is_long and not (is_upset and "longest" in memory):
             return Passed()
+        ratio, limit = (ratio, limit) if is_long else memory["longest"]
         message = (
             f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
             f"more in a step, more than {limit:.3g}"
         )
+        message += "" if is_long else " at the beginning, and the loss is no better than before"
         measured = ("least_update_ratio", ratio, limit)
         at = worst(movement.rows, movement.least_ratio, largest=True)
         return finding(self, step, (movement.rows, at), measured, message)
+
+    def _is_upset(self, step: StepView, memory: Memory) -> bool:
+        """Return whether all losses of the step have jumped at the beginning and stay high."""
+        losses = memory.get("losses", {})
+        history = SeriesMemory(losses, num_first=_NUM_FIRST, num_latest=_NUM_LATEST)
+        try:
+            added = history.add(step.fact(training_points).values)
+        except Missing:
+            return False
+        memory["losses"] = history.to_json()
+        return all(_stays_high(history.of(names)) for names in added)
+
+
+def _stays_high(series: NumberSeries) -> bool:
+    """Return whether a loss jumped at the beginning and is no better than before the jump."""
+    num = first_jump(series.first)
+    is_known = series.count >= _NUM_FIRST + _NUM_LATEST
+    return bool(num and is_known and series.latest.min() > _BETTER * series.first[:num].min())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
+from rule_runtime.facts.baseline import constant_loss, targets_of
 from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.weight_movement import (
@@ -25,7 +27,7 @@ from rule_runtime.facts.weight_movement import (
     weight_movement,
 )
 from rule_runtime.facts.zero_gradients import are_mostly_zero
-from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
+from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LearningRateTooLow"]
@@ -38,6 +40,12 @@ _NUM_LATEST: Final = 20
 
 _NOISY: Final = 1.5
 """Noise relative to the required fall that hides whether the loss fell."""
+
+_UNEVEN: Final = 10.0
+"""Movement of the fastest weight relative to the median one. Up to 5 where only the rate is low."""
+
+_FLOOR: Final = 0.1
+"""Share of the loss of a constant predictor below which a loss need not fall any more."""
 
 _LEAST_RATE_OF_TREES: Final = 1e-3
 """A lower rate needs thousands of trees."""
@@ -59,7 +67,9 @@ class LearningRateTooLow(Rule):
         * The median movement is below `min_update_ratio`, now and over `num_steps` steps, and does
           not grow as in a warm-up.
         * No loss has fallen by `max_fall_percent`, or may have within its noise.
-        * Less than half of the gradients are zero.
+        * Less than half of the gradients are zero, and no weight moves 10 times faster than the
+          median one: the learning rate is the same for all.
+        * The loss is not yet at its floor, a tenth of the loss of a constant predictor.
 
         Boosted trees are reported if no loss has fallen after 20 rounds, and leaves have less than
         0.001 of the values that fit their rows best: `eta` is too low, or the weight decay
@@ -118,6 +128,7 @@ class LearningRateTooLow(Rule):
         is_settled = movement.is_steady and movement.num_steps >= self.num_steps
         if has_fallen or not is_slow or not is_settled:
             return Passed()
+        _require_even(float(np.nanmax(movement.moved)) / median)
         slowest = np.where(movement.moved > 0, movement.moved, np.nan)
         message = (
             f"moved least; the median weight moves by {median:.3g} of its size in a "
@@ -133,10 +144,29 @@ class LearningRateTooLow(Rule):
         history = SeriesMemory(losses, num_first=_NUM_LEVEL, num_latest=_NUM_LATEST)
         added = history.add(step.fact(training_points).values)
         memory["losses"] = history.to_json()
-        return any(self._may_have_fallen(history.of(names)) for names in added)
+        return any(
+            self._may_have_fallen(history.of(names), _baseline(step, names)) for names in added
+        )
 
-    def _may_have_fallen(self, series: NumberSeries) -> bool:
+    def _may_have_fallen(self, series: NumberSeries, baseline: float) -> bool:
         start = float(max(series.first[0], np.median(series.first)))
         level = float(np.median(series.latest[-_NUM_LEVEL:]))
+        if abs(level) <= _FLOOR * baseline:
+            return True
         needed = abs(start) * self.max_fall_percent / 100
         return start - level > needed or noise(series.latest) > _NOISY * needed
+
+
+def _baseline(step: StepView, names: Series) -> float:
+    """Return the loss of the best constant predictor; 0 if it is unknown."""
+    targets = targets_of(step, *names, math.nan)
+    return 0.0 if targets is None else constant_loss(names[0], targets)
+
+
+def _require_even(ratio: float) -> None:
+    """Raise `Missing` if the fastest weight moves many times faster than the median one."""
+    if ratio > _UNEVEN:
+        raise Missing(
+            f"a weight moves {ratio:.3g} times faster than the median one: gradients vanish on "
+            "their way to the others"
+        )

@@ -20,8 +20,9 @@ class LossDiverging(CurveRule):
         * The latest 30 losses are all higher than the first one by `rise_percent`.
         * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
 
-        Either rise must be four times the scatter. Of several losses, all must diverge. Batches
-        with fewer than 4 targets are ignored.
+        Either rise must be four times the scatter, and more than chance for batches with few rows.
+        After a jump to three times the first loss within the first 5, the losses need not be
+        steady, only three times higher. Of several losses, all must diverge.
 
     Parameters:
         patience: Saved steps in a row.
@@ -35,7 +36,6 @@ class LossDiverging(CurveRule):
     rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 50.0
 
     measure = "loss_rise_percent"
-    needs_targets = True
 
     @property
     def _window(self) -> tuple[int, int]:
@@ -43,15 +43,16 @@ class LossDiverging(CurveRule):
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest losses with the first loss and the best level."""
-        start = series.start
-        found = divergence(series.whole, self.rise_percent / 100, start)
+        share = self.rise_percent / 100
+        found = divergence(series.first, series.whole, share, series.rows)
         if found is None:
             return None
-        before, now = found
-        rise = 100 * (now - before) / start
+        rise, limit = (
+            100 * (level - found.before) / found.scale for level in (found.now, found.limit)
+        )
         return Finding(
             rise,
-            self.rise_percent,
-            f"rose from {before:.4g} to {now:.4g}, by {rise:.3g} % of {start:.4g} at "
-            f"the beginning, more than {self.rise_percent:g} %",
+            limit,
+            f"rose from {found.before:.4g} to {found.now:.4g}, by {rise:.3g} % of "
+            f"{found.scale:.4g} at the beginning, more than {limit:.3g} %",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from rule_runtime.detectors.curves import spike
+from rule_runtime.detectors.curves import LEVEL, first_jump, spike
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.facts.loss_curves import CurveRule, Finding
 from rule_runtime.numerics.series_memory import NumberSeries
@@ -25,7 +25,8 @@ class LossSpike(CurveRule):
         * twice the largest excess before;
         * `rise_percent` of the loss at the beginning.
 
-        Of several losses, all must spike.
+        Batches with few rows have a wider limit. A jump to three times the first loss within the
+        first 5 is compared with the losses before it. Of several losses, all must spike.
 
     Parameters:
         patience: Number of consecutive high losses.
@@ -52,15 +53,27 @@ class LossSpike(CurveRule):
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Compare the latest losses with earlier ones."""
-        least_rise = self.rise_percent / 100 * series.start
-        before, now = series.latest[: -self.patience], series.latest[-self.patience :]
-        found = spike(before, now, num_deviations=self.num_deviations, least_rise=least_rise)
+        found = self._spike(series, len(series.latest) - self.patience, series.start)
+        num = first_jump(series.first, series.rows)
+        if num and LEVEL + self.patience <= series.count == len(series.latest):
+            found = found or self._spike(series, num, series.first[0])
         if found is None:
             return None
         level, limit = found
+        now = float(series.latest[-1])
         return Finding(
-            float(now[-1]),
+            now,
             limit,
-            f"is {now[-1]:.4g}, above {limit:.4g} for {self.patience} saved steps; the "
+            f"is {now:.4g}, above {limit:.4g} for {self.patience} saved steps; the "
             f"median before is {level:.4g}",
+        )
+
+    def _spike(self, series: NumberSeries, num: int, start: float) -> tuple[float, float] | None:
+        """Compare the latest losses with the given number of losses before them."""
+        return spike(
+            series.latest[:num],
+            series.latest[num:],
+            num_deviations=self.num_deviations,
+            least_rise=self.rise_percent / 100 * start,
+            rows=series.rows,
         )

@@ -19,9 +19,11 @@ class OscillatingLoss(CurveRule):
         The rule looks at the latest `num_points` saved losses. It fires if all of these hold:
         * Their scatter exceeds `amplitude_percent` of the loss at the beginning.
         * Neighbours differ more than among the first 10.
-        * They have no downward trend and stay above half of the beginning.
+        * Neighbours differ more than batches with so few rows do by chance.
+        * They have no downward trend, stay above half of the beginning, and have not fallen by more
+          than they scatter.
 
-        Ranks with several losses and batches with fewer than 4 targets are ignored.
+        Ranks with several losses are ignored.
 
     Parameters:
         patience: Saved steps in a row.
@@ -40,7 +42,6 @@ class OscillatingLoss(CurveRule):
     measure = "loss_scatter_percent"
     num_first = 10
     needs_single_curve = True
-    needs_targets = True
 
     @property
     def _window(self) -> tuple[int, int]:
@@ -48,7 +49,7 @@ class OscillatingLoss(CurveRule):
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         """Measure the scatter of the latest losses."""
-        amplitude = 100 * oscillation(series.first, series.latest[-self.num_points :])
+        amplitude = 100 * oscillation(series.first, series.latest[-self.num_points :], series.rows)
         if amplitude <= self.amplitude_percent:
             return None
         return Finding(

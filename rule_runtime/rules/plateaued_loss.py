@@ -70,7 +70,7 @@ class PlateauedLoss(CurveRule):
         history = self._history(memory)
         found = {
             names: Finding(
-                each.correlation,
+                abs(each.correlation),
                 2 * each.deviation,
                 f"its outputs are unrelated to their targets: their correlation is "
                 f"{each.correlation:.2g}, and chance gives up to {2 * each.deviation:.2g}",

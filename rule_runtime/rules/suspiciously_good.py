@@ -8,7 +8,13 @@ from typing import Annotated, Any, Final
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.target_leakage import Leak, find_leak
-from rule_runtime.detectors.token_leaks import are_copied, are_next, are_targets_seen
+from rule_runtime.detectors.token_leaks import (
+    COPIED_SHARE,
+    TIMES_AT_LAST,
+    are_copied,
+    are_next,
+    are_targets_seen,
+)
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
@@ -143,13 +149,14 @@ class SuspiciouslyGood(Rule):
 def _seen_token(one: TokenLosses) -> tuple[IssueFound, bool]:
     """Return the finding on a language model that sees its targets, and whether it does."""
     if one.by_place is not None and one.of_twins is not None and are_next(one.tokens, one.targets):
-        value, limit = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())
+        value, last = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())
+        limit = last / TIMES_AT_LAST
         is_bad = are_targets_seen(one.by_place, one.of_twins)
-        text = f"{value:.3g} before the last place and {limit:.3g} at it"
+        text = f"{value:.3g} before the last place and {last:.3g} at it"
     else:
-        value, limit = one.value, one.guess
-        is_bad = one.keeps_places and are_copied(one.tokens, one.targets, value / limit)
-        text = f"{value:.3g} where guessing has {limit:.3g}, and the targets are the input"
+        value, limit = one.value, COPIED_SHARE * one.guess
+        is_bad = one.keeps_places and are_copied(one.tokens, one.targets, value / one.guess)
+        text = f"{value:.3g} where guessing has {one.guess:.3g}, and the targets are the input"
     text = f"{one.loss}: the loss is {text}: the model sees its targets"
     issue = IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_MASK)
     return issue, is_bad

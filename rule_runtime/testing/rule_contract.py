@@ -250,6 +250,14 @@ class RuleContract(RuleUnderTest):
                 assert evidence.measure
                 assert evidence.remedy
 
+    def test_values_are_beyond_their_threshold(self) -> None:
+        """All values of a measure lie on the same side of the threshold that they exceed."""
+        outcomes = self._outcomes(self.build(self.make_sick_steps, num_workers=2))
+        found = [each.evidence for each in outcomes if isinstance(each, IssueFound)]
+        unequal = [each for each in found if each.value != each.threshold]
+        sides = {(each.measure, each.value > each.threshold) for each in unequal}
+        assert len(sides) == len({measure for measure, _ in sides}), sides
+
     def test_evidence_counts_the_findings(self) -> None:
         """The verdict has the first and last step with a finding, and their number."""
         run = self.build(self.make_sick_steps, num_workers=2)

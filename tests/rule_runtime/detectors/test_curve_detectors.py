@@ -8,6 +8,8 @@ from scipy import stats
 
 from rule_runtime.detectors.curves import (
     divergence,
+    factor_of_chance,
+    first_jump,
     is_falling,
     noise,
     oscillation,
@@ -78,8 +80,52 @@ def test_the_limit_of_a_spike_by_a_worked_example() -> None:
     ],
 )
 def test_divergence(series: list[float], before: float | None) -> None:
-    found = divergence(np.array(series), 0.5, series[0])
-    assert (found[0] if found else None) == before
+    found = divergence(np.array(series[:1]), np.array(series), 0.5)
+    assert (found.before if found else None) == before
+    assert found is None or found.now > found.limit
+
+
+def test_a_jump_is_relative_to_the_loss_before_training() -> None:
+    jump = np.array([0.7, 18.0, 30.0, 9.0, 5.0, 12.0, 3.0, 4.0, 2.5, 2.0])  # it scatters
+    found = divergence(jump[:5], jump, 0.5, rows=32)
+    assert found is not None
+    assert found.before == found.scale == 0.7
+    assert found.limit == pytest.approx(3 * 0.7)
+    assert divergence(jump[:5], jump, 0.5) is None
+    assert divergence(jump[:5], jump, 0.5, rows=8) is None
+    recovered = np.array([*jump, 0.9])
+    assert divergence(jump[:5], recovered, 0.5, rows=32) is None
+    assert [first_jump(np.array(first)) for first in ([1, 3.1], [2, 1, 7], [1, 2], [0, 9])] == [
+        *(1, 2, 0, 0)
+    ]
+    assert not first_jump(jump, rows=8)
+    assert not first_jump(jump, rows=float("nan"))
+
+
+def test_few_rows_widen_all_bounds() -> None:
+    # The mean of n squared errors has a relative deviation of sqrt(2 / n); two of them are unusual.
+    assert factor_of_chance(32) == pytest.approx(np.exp(2 * (2 / 32) ** 0.5))
+    assert factor_of_chance(0.5) == factor_of_chance(1)
+    assert factor_of_chance(float("nan")) == 1
+    calm, swings = 2.0 + 0.01 * NOISE[:10], np.tile([1.5, 2.5], 10)
+    assert oscillation(calm, swings, rows=64)
+    assert not oscillation(calm, swings, rows=4)
+    before, now = np.ones(5), np.array([3.0])
+    assert spike(before, now, num_deviations=8, least_rise=0.1, rows=32)
+    assert not spike(before, now, num_deviations=8, least_rise=0.1, rows=4)
+    higher = np.array([2.0, *[1.0] * 12, *[2.3] * 8])
+    assert divergence(higher[:5], higher, 0.5, rows=4)
+    assert not divergence(higher[:5], higher, 0.5, rows=1)
+
+
+def test_chance_does_not_make_batches_of_few_rows_diverge() -> None:
+    random, num_rises = np.random.default_rng(0), 0
+    for rows in (1, 2, 4, 8, 16, 32):
+        for _ in range(200):
+            losses = random.chisquare(rows, 40) / rows
+            found = divergence(losses[:5], losses, 0.5, rows)
+            num_rises += found is not None
+    assert num_rises <= 1
 
 
 def test_an_oscillation_has_grown_and_does_not_fall() -> None:
@@ -89,6 +135,7 @@ def test_an_oscillation_has_grown_and_does_not_fall() -> None:
     assert oscillation(np.tile([1.5, 2.5], 5), swings) == 0  # it swung at the beginning
     assert oscillation(calm, swings * np.linspace(1, 0.5, 20)) == 0  # it falls
     assert oscillation(calm, 0.3 * swings) == 0  # it is low
+    assert oscillation(calm, 0.6 * swings) == 0  # it fell by more than it scatters
     assert oscillation(calm, swings - 2) == 0
 
 

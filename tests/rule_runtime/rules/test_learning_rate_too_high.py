@@ -12,7 +12,7 @@ from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
-from tests.rule_runtime.rules.runs import found_at, with_maxima
+from tests.rule_runtime.rules.runs import LOSS, found_at, with_maxima
 
 
 class TestLearningRateTooHighContract(RuleContract):
@@ -79,6 +79,14 @@ def test_frozen_weights_do_not_hide_the_others() -> None:
 def test_patience() -> None:
     trial = run_of_scales(1.0, 3.0, 9.0, 9.0, 27.0)
     assert found_at(LearningRateTooHigh(patience=2), trial) == [20]
+
+
+def test_the_numbers_of_a_line_have_no_scale() -> None:
+    """Slope and intercept start near zero, and pass through zero on their way."""
+    trial = TrialBuilder()
+    for step in range(20):
+        trial.step(step, {"Line.weight": np.array([2.0, -3.0]) * (step - 9.5) / 9.5})
+    assert not found_at(LearningRateTooHigh(), trial)
 
 
 def test_weights_of_zero_and_scalars_have_no_ratio() -> None:
@@ -165,7 +173,35 @@ def test_why_weights_cannot_be_compared(rule: Rule) -> None:
         (_, outcome) = original.outcomes(rule)
         assert isinstance(outcome, NotEvaluated)
         assert outcome.reason.startswith("saved weights have no l2, mean")
-    ones = np.ones(4)
+    ones = np.ones(8)
     assert reasons(ones, ones) == ["needs 2 saved steps, had 1"]
     assert reasons(np.nan * ones, np.nan * ones)[1] == "no saved weight is finite"
     assert reasons(0 * ones, ones)[1] == "no weight can be compared with step 0, the step before"
+
+
+FIRST_LOSSES = [0.7, 18.0, 30.0, 9.0, 5.0, 12.0, *[3.0, 2.0] * 10]
+
+
+@pytest.mark.parametrize(
+    ("scale", "losses", "fires"),
+    [
+        (40.0, FIRST_LOSSES, True),
+        (2.0, FIRST_LOSSES, False),  # the weights did not jump
+        (40.0, [0.7, 18.0, 30.0, *[0.3, 0.2] * 12], False),  # the loss recovers
+        (40.0, [3.7, 0.4, 22.0, *[0.45, 0.5] * 12], True),
+        (40.0, [3.7, 0.4, 2.0, *[0.45, 0.5] * 12], False),  # the loss did not jump
+    ],
+)
+def test_one_jump_counts_if_the_loss_stays_high(
+    scale: float, losses: list[float], *, fires: bool
+) -> None:
+    trial = TrialBuilder()
+    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
+    for step, loss in enumerate(losses):
+        size = scale + step if step else 1.0
+        trial.step(step, {"Net_a.weight": weight * size, LOSS: np.float64(loss)})
+    found = [*range(19, len(losses))] if fires else []
+    assert found_at(LearningRateTooHigh(), trial) == found
+    issues = [o for o in trial.outcomes(LearningRateTooHigh()) if isinstance(o, IssueFound)]
+    assert all(issue.evidence.value == pytest.approx(scale) for issue in issues)
+    assert all(issue.evidence.threshold == 2.5 for issue in issues)

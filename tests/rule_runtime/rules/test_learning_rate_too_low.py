@@ -121,3 +121,33 @@ def test_boosted_trees_that_learn_or_whose_rate_is_unknown_are_not_reported() ->
     assert not found_at(LearningRateTooLow(), trees(lambda step: 0.69 * 0.95**step))
     assert not found_at(LearningRateTooLow(), trees(lambda _: 0.69, eta=1e-3))
     assert not found_at(LearningRateTooLow(), trees(lambda _: 0.69, eta=None))
+
+
+def test_gradients_that_vanish_are_another_cause() -> None:
+    """The last layer moves 70 times faster than the hidden ones."""
+    trial = TrialBuilder()
+    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
+    rates = {"Net_a.weight": 1e-6, "Net_b.weight": 1e-6, "Net_last.weight": 7e-5}
+    for step in range(0, 105, 5):
+        moved = {name: weight * (1 + rate * step) for name, rate in rates.items()}
+        trial.step(step, {**moved, LOSS: np.float64(2.3)}, mode_step=step)
+    assert not found_at(LearningRateTooLow(), trial)
+    (*_, last) = trial.outcomes(LearningRateTooLow())
+    assert isinstance(last, NotEvaluated)
+    assert "times faster than the median one" in last.reason
+
+
+@pytest.mark.parametrize(("loss", "fires"), [(0.0, False), (0.2, False), (0.3, True)])
+def test_a_loss_at_its_floor_need_not_fall(loss: float, *, fires: bool) -> None:
+    trial = TrialBuilder()
+    random = np.random.default_rng(0)
+    weight, scores = random.normal(0, 1, (8, 8)), random.normal(0, 1, (40, 10))
+    beside = {"CrossEntropyLoss_input_0": scores, "CrossEntropyLoss_input_1": np.arange(40) % 10}
+    for step in range(0, 105, 5):
+        moved = {"Net_a.weight": weight * (1 + 1e-6 * step), LOSS: np.float64(loss)}
+        trial.step(step, {**beside, **moved}, mode_step=step)
+    assert bool(found_at(LearningRateTooLow(), trial)) is fires
+
+
+def test_a_loss_of_zero_is_at_its_floor_whatever_it_compares() -> None:
+    assert not found_at(LearningRateTooLow(), run(losses=[0.0] * 21))

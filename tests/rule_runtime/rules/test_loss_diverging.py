@@ -71,7 +71,7 @@ def test_a_contrastive_loss_rises_while_its_queue_fills(
 ) -> None:
     given = np.random.default_rng(0).normal(size=scores)
     beside = {f"{loss}_input_0": given, f"{loss}_input_1": targets}
-    trial = run_of_losses([1.3] + [3.1] * 20, name=f"{loss}_output_0", beside=beside)
+    trial = run_of_losses([1.3] + [4.1] * 20, name=f"{loss}_output_0", beside=beside)
     assert bool(found_at(LossDiverging(), trial)) is fires
 
 
