@@ -132,6 +132,7 @@ class HookSetup:
         job: Its job; None: as described by the environment.
         dry_run: Whether it decides everything but stores nothing.
         include_workers: Which ranks write, one of `WHO_WRITES`.
+        is_unconfigured: Whether it has the collections of `FrameworkDefaults.unconfigured`.
     """
 
     targets: HookTargets
@@ -140,6 +141,7 @@ class HookSetup:
     job: JobEnvironment | None = None
     dry_run: bool = False
     include_workers: str = "one"
+    is_unconfigured: bool = False
 
 
 def set_up(
@@ -174,12 +176,13 @@ def set_up(
         return _made_of(arguments, HookOptions(**known), defaults, file.job, environ)
     base = file if file.collections else replace(default(), job=file.job)
     base = replace(base, options=replace(base.options, **known))
-    return _configured_by(
+    setup = _configured_by(
         _without_overridden(base, arguments),
         _completed(arguments, _arguments(base, defaults)),
         defaults,
         environ,
     )
+    return replace(setup, is_unconfigured=True)
 
 
 def _configured_by(
