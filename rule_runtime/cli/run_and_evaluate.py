@@ -222,7 +222,8 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
     `recommended`. Rules of a pack that do not apply to the run are skipped; `-v` shows why, and
     JUnit output lists them as skipped. A rule that you name with --rule must apply.
 
-    Exit status 0: no issue; 1: issue found; 2: not evaluated, or a rule failed.
+    Exit status 0: no issue; 1: issue found; 2: not evaluated, a rule failed, or more than half of
+    the rules that apply lack data because the hook was not configured to save it.
     """
     with mistakes():
         with printed_aside(output):
