@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hook_layer.lazy_names import lazy_names
+from stepwatch.default_hooks import hook_names
 
 __all__ = [
     "Collection",
@@ -42,4 +42,7 @@ if TYPE_CHECKING:
         set_hook,
     )
 else:
-    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.tensorflow"))
+    __getattr__, __dir__ = hook_names(
+        __name__,
+        {**dict.fromkeys(__all__, "hook_layer.tensorflow"), "KerasHook": "stepwatch.keras"},
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hook_layer.lazy_names import lazy_names
+from stepwatch.default_hooks import hook_names
 
 __all__ = [
     "Collection",
@@ -37,4 +37,4 @@ if TYPE_CHECKING:
         set_hook,
     )
 else:
-    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.pytorch"))
+    __getattr__, __dir__ = hook_names(__name__, dict.fromkeys(__all__, "hook_layer.pytorch"))

@@ -7,8 +7,8 @@ defaults (`FrameworkDefaults`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from hook_layer.collection_manager import CollectionManager
@@ -32,7 +32,13 @@ from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
 from hook_layer.storage.base import open_store
 
-__all__ = ["FrameworkDefaults", "HookArguments", "HookSetup", "IncludedCollections", "set_up"]
+__all__ = [
+    "FrameworkDefaults",
+    "HookArguments",
+    "HookSetup",
+    "IncludedCollections",
+    "set_up",
+]
 
 _SWITCHED_OFF: Final = "memory://switched-off"
 
@@ -63,12 +69,15 @@ class FrameworkDefaults:
         always_saved: Names of collections that are saved regardless of the configuration.
         collection_type: Class of its collections.
         save_interval: Default interval between saved steps.
+        unconfigured: Returns the configuration of hooks whose arguments name no collections; None:
+            they save only what is always saved.
     """
 
     built_in: Mapping[str, tuple[str, ...]]
     always_saved: tuple[str, ...]
     collection_type: type[Collection] = Collection
     save_interval: int = DEFAULT_SAVE_INTERVAL
+    unconfigured: Callable[[], HookConfiguration] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,12 @@ class HookArguments:
     include_collections: IncludedCollections | None = None
     save_all: bool = False
     include_workers: str = "one"
+
+    @property
+    def configures_collections(self) -> bool:
+        """Whether they say which tensors are saved, even if it is none."""
+        named = (self.include_collections, self.include_regex)
+        return self.save_all or any(value is not None for value in named)
 
     def checked(self) -> HookArguments:
         """Return these arguments if all are valid.
@@ -117,6 +132,7 @@ class HookSetup:
         job: Its job; None: as described by the environment.
         dry_run: Whether it decides everything but stores nothing.
         include_workers: Which ranks write, one of `WHO_WRITES`.
+        is_unconfigured: Whether it has the collections of `FrameworkDefaults.unconfigured`.
     """
 
     targets: HookTargets
@@ -125,6 +141,7 @@ class HookSetup:
     job: JobEnvironment | None = None
     dry_run: bool = False
     include_workers: str = "one"
+    is_unconfigured: bool = False
 
 
 def set_up(
@@ -137,24 +154,77 @@ def set_up(
     """Convert the arguments of a hook, or a configuration file, into its setup.
 
     Without a configuration, the file in `STEPWATCH_CONFIG` still configures the job: the output
-    location unless `out_dir` is given, the rules, and whether the job may be stopped.
+    location unless `out_dir` is given, the rules, and whether the job may be stopped. Its
+    collections replace those of `defaults.unconfigured`.
 
     Raises:
         HookConfigurationError: An argument is invalid, or the file has a mistake.
     """
     apply_log_settings(environ)
-    if configuration is None:
-        job = _job_of_the_environment(environ)
-        return _made_of(arguments.checked(), _options(options), defaults, job, environ)
-    if arguments != HookArguments() or options:
-        raise HookConfigurationError(
-            "give a hook either a configuration or single arguments, not both"
-        )
-    arguments, job = _arguments(configuration, defaults), configuration.job
-    setup = _made_of(arguments, configuration.options, defaults, job, environ, by_file=True)
+    if configuration is not None:
+        if arguments != HookArguments() or options:
+            raise HookConfigurationError(
+                "give a hook either a configuration or single arguments, not both"
+            )
+        arguments = _arguments(configuration, defaults)
+        return _configured_by(configuration, arguments, defaults, environ, by_file=True)
+    file = _file_of_the_environment(environ)
+    arguments = arguments.checked()
+    known = _known_options(options)
+    default = None if arguments.configures_collections else defaults.unconfigured
+    if default is None or not hook_enabled(environ):
+        return _made_of(arguments, HookOptions(**known), defaults, file.job, environ)
+    base = file if file.collections else replace(default(), job=file.job)
+    base = replace(base, options=replace(base.options, **known))
+    setup = _configured_by(
+        _without_overridden(base, arguments),
+        _completed(arguments, _arguments(base, defaults)),
+        defaults,
+        environ,
+    )
+    return replace(setup, is_unconfigured=True)
+
+
+def _configured_by(
+    configuration: HookConfiguration,
+    arguments: HookArguments,
+    defaults: FrameworkDefaults,
+    environ: Mapping[str, str],
+    *,
+    by_file: bool = False,
+) -> HookSetup:
+    job = configuration.job
+    setup = _made_of(arguments, configuration.options, defaults, job, environ, by_file=by_file)
     configuration.configure(setup.manager, defaults.save_interval)
     _check_names(f"{job.source}: CollectionConfigurations", setup.manager)
     return setup
+
+
+def _completed(given: HookArguments, base: HookArguments) -> HookArguments:
+    """Return the base with the arguments that are given."""
+    unset = HookArguments()
+    values = {field.name: getattr(given, field.name) for field in fields(given)}
+    return replace(base, **{k: v for k, v in values.items() if v != getattr(unset, k)})
+
+
+def _without_overridden(base: HookConfiguration, given: HookArguments) -> HookConfiguration:
+    """Return the base without the parameters of collections that arguments replace.
+
+    `save_config` is exact: it replaces all save steps. `reduction_config` leaves the values of the
+    collections that are stored with values.
+    """
+
+    def left(of: CollectionParameters) -> CollectionParameters:
+        config = of.reduction_config
+        has_values = config is not None and config.save_raw_tensor
+        is_replaced = given.reduction_config is not None and not has_values
+        return replace(
+            of,
+            save=of.save if given.save_config is None else None,
+            reduction_config=None if is_replaced else config,
+        )
+
+    return replace(base, collections=tuple(map(left, base.collections)))
 
 
 def _made_of(
@@ -197,10 +267,10 @@ def _targets(
     return resolve_targets(outputs, job, environ)
 
 
-def _job_of_the_environment(environ: Mapping[str, str]) -> JobConfiguration:
+def _file_of_the_environment(environ: Mapping[str, str]) -> HookConfiguration:
     if not hook_enabled(environ) or not environ.get(OWN_VARIABLE, "").strip():
-        return JobConfiguration()
-    return load_hook_configuration(environ=environ).job
+        return HookConfiguration()
+    return load_hook_configuration(environ=environ)
 
 
 def _arguments(configuration: HookConfiguration, defaults: FrameworkDefaults) -> HookArguments:
@@ -216,12 +286,12 @@ def _arguments(configuration: HookConfiguration, defaults: FrameworkDefaults) ->
     )
 
 
-def _options(options: OptionArguments) -> HookOptions:
+def _known_options(options: OptionArguments) -> OptionArguments:
     valid = [field.name for field in fields(HookOptions)]
     for name in options:
         if name not in valid:
             raise TypeError(f"a hook has no argument {name!r}: {nearest(name, valid)}")
-    return HookOptions(**options)
+    return options
 
 
 def _path(path: str | os.PathLike[str] | None) -> str | None:

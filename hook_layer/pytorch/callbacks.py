@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.inactive_copy import InactiveCopy
@@ -28,7 +28,12 @@ class CallbackWithHook:
 
     Raises:
         HookConfigurationError: An argument makes no sense.
+
+    Attributes:
+        hook_type: Class of the hook that arguments make.
     """
+
+    hook_type: ClassVar[type[Hook]] = Hook
 
     def __init__(
         self,
@@ -40,7 +45,7 @@ class CallbackWithHook:
         super().__init__()
         self._made_of = (out_dir, hook, arguments)
         self._has_said_why = False
-        self._hook = _hook_of(out_dir, hook, arguments)
+        self._hook = self._hook_of(out_dir, hook, arguments)
 
     @property
     def hook(self) -> Hook:
@@ -62,6 +67,28 @@ class CallbackWithHook:
             logger.warning("training ends after step %d, as requested: %s", step, reason)
         return True
 
+    @classmethod
+    def _hook_of(
+        cls,
+        out_dir: str | os.PathLike[str] | None,
+        hook: Hook | None,
+        arguments: dict[str, Any],
+    ) -> Hook:
+        if hook is not None:
+            if out_dir is not None or arguments:
+                raise HookConfigurationError(
+                    "give a callback either a hook or the arguments of one, not both"
+                )
+            if not isinstance(hook, (Hook, InactiveCopy)):
+                raise HookConfigurationError(f"hook={hook!r} must be a hook_layer.pytorch.Hook")
+            return hook
+        if out_dir is None and not arguments:
+            try:
+                return cls.hook_type.create_from_json_file()
+            except ConfigurationFileNotFoundError:
+                pass  # the environment may still name a place
+        return cls.hook_type(out_dir, **arguments)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (type(self), *self._made_of)
 
@@ -73,22 +100,3 @@ def _remade(
     arguments: dict[str, Any],
 ) -> CallbackWithHook:
     return kind(out_dir, hook=hook, **arguments)
-
-
-def _hook_of(
-    out_dir: str | os.PathLike[str] | None, hook: Hook | None, arguments: dict[str, Any]
-) -> Hook:
-    if hook is not None:
-        if out_dir is not None or arguments:
-            raise HookConfigurationError(
-                "give a callback either a hook or the arguments of one, not both"
-            )
-        if not isinstance(hook, (Hook, InactiveCopy)):
-            raise HookConfigurationError(f"hook={hook!r} must be a hook_layer.pytorch.Hook")
-        return hook
-    if out_dir is None and not arguments:
-        try:
-            return Hook.create_from_json_file()
-        except ConfigurationFileNotFoundError:
-            pass  # the environment may still name a place
-    return Hook(out_dir, **arguments)

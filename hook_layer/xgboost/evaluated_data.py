@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from hook_layer.xgboost.same_rows import SameRows
 
-__all__ = ["arguments_of_training", "collection_of_metric", "evaluated_data", "trained_on"]
+__all__ = [
+    "arguments_of_training",
+    "collection_of_metric",
+    "data_to_predict",
+    "evaluated_data",
+    "trained_on",
+]
 
 _TRAINING_METRICS: Final = "training_metrics"
 """The collection of metrics of the data that is trained on, whatever it is called."""
@@ -58,6 +64,15 @@ def trained_on(data: Any, evals: Iterable[tuple[Any, str]]) -> list[bool]:
     if any(found):
         return found
     return [_OF_TRAINING.fullmatch(str(name)) is not None for _, name in evals]
+
+
+def data_to_predict(data: Any, evals: Iterable[tuple[Any, str]]) -> Any:
+    """Return the last measured data that is not trained on, or else the last; None if none is."""
+    evals = list(evals)
+    is_training = trained_on(data, evals)
+    measured = [each for each, _ in evals]
+    others = [each for each, of in zip(measured, is_training, strict=True) if not of]
+    return (others or measured or [None])[-1]
 
 
 def collection_of_metric(name: str, evaluated: Mapping[str, bool]) -> str | None:

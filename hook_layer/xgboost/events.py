@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from hook_layer.xgboost.distributed import BoosterWorkers, RoundAgreement
 from hook_layer.xgboost.evaluated_data import (
     arguments_of_training,
     collection_of_metric,
+    data_to_predict,
     evaluated_data,
 )
 from hook_layer.xgboost.metrics import (
@@ -58,6 +59,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
         if self.session.all_write:
             self.stop_listener.agreement = self._agreement
         self._inputs = BoosterInputs()
+        self._takes_inputs = setup.is_unconfigured
+        self._taken: dict[str, Any] = {}
         self._wanted: dict[tuple[Any, ...], tuple[TensorGroup, ...]] = {}
         self._evaluations: EvaluationLog = {}
         self._evaluated: dict[str, bool] = {}
@@ -78,6 +81,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._num_boosted = None
         self._inputs.tree_steps.begin()
         self._note_evaluated()
+        if self._takes_inputs:
+            self._take_inputs()
         if self.state.is_closed:
             self.state.warn_once(
                 "the hook was closed at the end of an earlier run and saves nothing of this one; "
@@ -131,6 +136,21 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._evaluated, self._directions = {}, {}
         self._inputs.training_data.begin(arguments_of_training())
         self._evaluated, self._directions = evaluated_data(), said_directions()
+
+    @guarded("inputs")
+    def _take_inputs(self) -> None:
+        """Take what the script does not give from the arguments of the training."""
+        inputs, known = self._inputs, arguments_of_training()
+        params = known.get("params")
+        taken: dict[str, Any] = {}
+        if isinstance(params, Mapping):
+            taken["hyperparameters"] = dict(params)
+        if {"dtrain", "evals"} <= known.keys():
+            taken["validation_data"] = data_to_predict(known["dtrain"], known["evals"])
+        for name, value in taken.items():
+            if getattr(inputs, name) is self._taken.get(name):  # none, or of an earlier training
+                setattr(inputs, name, value)
+                self._taken[name] = value
 
     @guarded("steps")
     def _begin_round(self, evaluations: EvaluationLog) -> None:

@@ -18,7 +18,7 @@ import xgboost.training
 from hook_layer.autopatch.hook_source import HookSource, has_hook
 from hook_layer.patched_functions import patched
 from hook_layer.xgboost import Hook
-from hook_layer.xgboost.evaluated_data import trained_on
+from hook_layer.xgboost.evaluated_data import data_to_predict
 
 __all__ = ["add_hook", "watch_unchanged"]
 
@@ -46,9 +46,5 @@ def add_hook(source: HookSource, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     named = dict(zip(("params", "dtrain"), args, strict=False)) | kwargs
     hook.hyperparameters = named.get("params")
     hook.train_data = named.get("dtrain")
-    evals = kwargs.get("evals") or []
-    is_training = trained_on(hook.train_data, evals)
-    data = [each for each, _ in evals]
-    others = [each for each, of in zip(data, is_training, strict=True) if not of]
-    hook.validation_data = (others or data or [None])[-1]
+    hook.validation_data = data_to_predict(hook.train_data, kwargs.get("evals") or [])
     kwargs["callbacks"] = [*callbacks, hook]

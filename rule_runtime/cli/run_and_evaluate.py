@@ -14,7 +14,7 @@ from rich.text import Text
 from hook_layer.format.paths import INDEX_PREFIX
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.destinations import printed_aside, ready_file
-from rule_runtime.cli.evaluation import evaluate_run, exit_status_of_runs
+from rule_runtime.cli.evaluation import ExitStatus, evaluate_run, exit_status_of_runs
 from rule_runtime.cli.options import (
     ChosenRules,
     OutputFormat,
@@ -27,7 +27,7 @@ from rule_runtime.cli.options import (
     progress,
 )
 from rule_runtime.cli.output import FEW_RULES, verdicts_table
-from rule_runtime.cli.summary import Summary
+from rule_runtime.cli.summary import Summary, coverage_line
 from rule_runtime.cli.tables import harmless
 from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
@@ -222,7 +222,8 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
     `recommended`. Rules of a pack that do not apply to the run are skipped; `-v` shows why, and
     JUnit output lists them as skipped. A rule that you name with --rule must apply.
 
-    Exit status 0: no issue; 1: issue found; 2: not evaluated, or a rule failed.
+    Exit status 0: no issue; 1: issue found; 2: not evaluated, a rule failed, or more than half of
+    the rules that apply lack data because the hook was not configured to save it.
     """
     with mistakes():
         with printed_aside(output):
@@ -235,6 +236,9 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
             verdicts = [_judged(run, chosen) for run in runs]
         _print_verdicts(verdicts, chosen, output, output_file, is_verbose=verbose)
     status = exit_status_of_runs([run.states for run in verdicts], required=chosen.names)
+    is_blind = any(run.coverage is not None and run.coverage.is_blind for run in verdicts)
+    if is_blind and status is ExitStatus.NO_ISSUE:
+        status = ExitStatus.NOT_JUDGED
     raise typer.Exit(status)
 
 
@@ -243,7 +247,14 @@ def _judged(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
         check_has_steps(run.path)
     with progress() as bar:
         states = evaluate_run(run.path, chosen.all, on_start=bar.begin, on_judged=bar.done)
-    return RunVerdicts(run.name, run.path, states)
+    from rule_runtime.reporting.coverage import (  # noqa: PLC0415 - loads numpy
+        coverage_of,
+        had_data,
+    )
+
+    judged = {name: had_data(state) for name, state in states.items()}
+    coverage = coverage_of(open_store(run.path), judged, dict(chosen.all))
+    return RunVerdicts(run.name, run.path, states, coverage)
 
 
 def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
@@ -301,11 +312,13 @@ def _print_verdicts(
 ) -> None:
     for run in runs:
         _print_damage(run.states)
+    line = coverage_line(runs)
     if output is VerdictFormat.TABLE:
         if file is None and not is_verbose and len(chosen.all) > FEW_RULES:
             Console().print(Summary(runs, chosen.names))
             return
         tables = [_table(run, chosen, is_alone=len(runs) == 1) for run in runs]
+        tables += [Text(line)] if line else []
         if file is None:
             Console().print(*tables, sep="\n")
             return
@@ -314,6 +327,8 @@ def _print_verdicts(
         return
     from rule_runtime.reporting.verdicts import VERDICT_FORMATS  # noqa: PLC0415 - few need it
 
+    if any(run.coverage is not None and run.coverage.is_blind for run in runs):
+        _print_note(line)
     text = VERDICT_FORMATS[output.value](runs, chosen.names)
     if file is None:
         typer.echo(text)

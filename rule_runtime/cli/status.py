@@ -88,10 +88,10 @@ def status(  # noqa: PLR0917 - each is an option of the command
         shown = [{**of, "RuleLogUrls": urls} if logs else of for of, urls, _ in described]
         typer.echo(json.dumps(shown if is_session else shown[0], indent=2, default=str))
     else:
-        for of, urls, cut in described:
+        for of, urls, lines in described:
             _print(of["TrainingJobName"] if runs else job, of, urls, is_verbose=verbose)
-            if cut:
-                typer.echo(harmless(cut))
+            for line in filter(None, lines):
+                typer.echo(harmless(line))
     exit_status = exit_status_of_statuses(
         {_displayed_status(rule) for of, _, _ in described for rule in of[_STATUSES]}
     )
@@ -101,11 +101,11 @@ def status(  # noqa: PLR0917 - each is an option of the command
 
 
 class _Described(NamedTuple):
-    """The state of a job, where its rules' logs are, and which values were cut."""
+    """The state of a job, where its rules' logs are, and lines about its data."""
 
     job: dict[str, Any]
     log_urls: dict[str, str]
-    cut: str
+    lines: tuple[str, ...]
 
 
 def _described(job: DebugJob, *, should_stop: bool, should_wait: bool, logs: bool) -> _Described:
@@ -114,7 +114,8 @@ def _described(job: DebugJob, *, should_stop: bool, should_wait: bool, logs: boo
     if should_wait:
         # Progress goes to the other stream, because programs may read the verdicts.
         job.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
-    return _Described(job.describe(), job.rule_log_urls() if logs else {}, job.cut_values())
+    urls = job.rule_log_urls() if logs else {}
+    return _Described(job.describe(), urls, (job.coverage(), job.cut_values()))
 
 
 def _is_session(job: str) -> bool:

@@ -15,9 +15,9 @@ from rule_runtime.engine.outcome import RuleStatus, counted, status_details, wit
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 
-__all__ = ["Summary", "has_problem"]
+__all__ = ["Summary", "coverage_line", "has_problem"]
 
-_MAX_LINES: Final = 12
+_MAX_LINES: Final = 11
 """Maximum lines of all findings together: 15 with the lines that follow."""
 _MAX_LINES_OF_ONE: Final = 5
 """Maximum lines of one finding: a sentence and its remedy on 80 columns."""
@@ -29,9 +29,18 @@ def has_problem(state: EvaluationState) -> bool:
     return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
 
 
+def coverage_line(runs: Sequence[RunVerdicts]) -> str:
+    """Return how many rules had data, in the run with the fewest; empty if that is unknown."""
+    known = [(run.name, run.coverage) for run in runs if run.coverage is not None]
+    if not known:
+        return ""
+    name, least = min(known, key=lambda each: len(each[1].with_data) / len(each[1].applying or "-"))
+    return harmless(f"{name}: {least}" if len(runs) > 1 else str(least))
+
+
 @dataclass(frozen=True)
 class Summary:
-    """The findings of runs, a few lines each, and one line about the other rules."""
+    """The findings of runs, a few lines each, and lines about the other rules and their data."""
 
     runs: Sequence[RunVerdicts]
     required: Collection[str] = ()
@@ -53,6 +62,8 @@ class Summary:
         if len(findings) > _MAX_LINES:
             yield Text(f"... and {len(findings) - _MAX_LINES} more; `-v` shows them")
         yield self._others()
+        if covered := coverage_line(self.runs):
+            yield Text(covered, overflow="ellipsis", no_wrap=len(self.runs) > 1)
         if is_cut:
             yield Text("`-v` shows the whole text of the findings")
 

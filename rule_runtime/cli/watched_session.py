@@ -13,20 +13,19 @@ from rich.console import Console
 
 from hook_layer.autopatch import FRAMEWORKS
 from hook_layer.format.session_file import SessionFile
-from hook_layer.hook_options import VALUE_LIMITS
 from hook_layer.known_collections import meant_collection
 from hook_layer.session_notes import SessionNotes, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.session_messages import SessionMessages
-from rule_runtime.configuration.named_rules import collections_for
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.embedded.commands import (
     checked_command,
     hooked_environment,
     script_name,
 )
+from rule_runtime.embedded.hook_configuration import hook_configuration
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
 from rule_runtime.embedded.session_folder import default_folder, make_session_folder
@@ -41,7 +40,8 @@ SCRIPT_FAILED: Final = 4
 """Exit status if the script failed and no issue was found."""
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as in a shell."""
-_SAVE_INTERVAL: Final = 10
+_STOP_POLL_S: Final = "0.5"
+"""Interval of a hook's checks for a stop request in a local folder, seconds."""
 BY_SIGNAL: Final = 128
 """Offset of a signal's number in the exit status, as in a shell."""
 
@@ -194,24 +194,17 @@ class WatchedSession:
         return end
 
     def _configuration(self) -> dict[str, Any]:
-        asked = self._options.save_interval
-        interval = _SAVE_INTERVAL if asked is None else asked
-        collections = collections_for(dict(self._rules), interval, begins_densely=asked is None)
         root = self._store.uri
         # In S3, a deployment may evaluate the runs by its own rules.
         is_here = root.startswith("file:")
+        parameters = {
+            "include_workers": include_workers(self._options.ranks),
+            "stop_poll_s": _STOP_POLL_S,
+        }
+        hook = hook_configuration(dict(self._rules), self._options.save_interval, parameters)
         return {
             **({"DebugRuleConfigurations": rule_configurations(self._rules)} if is_here else {}),
-            "DebugHookConfig": {
-                "LocalPath": root,
-                "HookParameters": {
-                    "save_interval": str(interval),
-                    "include_workers": include_workers(self._options.ranks),
-                    "stop_poll_s": "0.5",
-                    **VALUE_LIMITS,
-                },
-                "CollectionConfigurations": [each.to_json() for each in collections],
-            },
+            "DebugHookConfig": {"LocalPath": root, **hook},
         }
 
 

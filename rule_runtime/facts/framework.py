@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # commands start without numpy
+    from hook_layer.format.collections_file import CollectionEntry
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["OF_BOOSTING", "Framework", "framework_of"]
+__all__ = ["OF_BOOSTING", "Framework", "framework_of", "framework_of_collections"]
 
 
 class Framework(Enum):
@@ -32,7 +34,13 @@ _OF_BLOCKS: Final = ".*loss._(?!input).*output"
 def framework_of(step: StepView) -> Framework:
     """Return the framework from the collections of its hook; PyTorch if they are unknown."""
     files = (step.collections_file(worker) for worker in step.workers)
-    collections = next((file.collections for file in files if file is not None), {})
+    return framework_of_collections(
+        next((file.collections for file in files if file is not None), {})
+    )
+
+
+def framework_of_collections(collections: Mapping[str, CollectionEntry]) -> Framework:
+    """Return the framework from the collections of a file; PyTorch if there are none."""
     if OF_BOOSTING in collections:
         return Framework.XGBOOST
     losses = collections.get("losses")

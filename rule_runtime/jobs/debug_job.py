@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.job_file import StopFile
+from rule_runtime.engine.outcome import is_insufficient
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.folder_rules import FolderRules
@@ -177,6 +178,24 @@ class DebugJob:
             StorageError: The job's files cannot be read.
         """
         return str(CutValues.of_one_step(self._aws.open_store(self.debug_output)))
+
+    def coverage(self) -> str:
+        """Return one line about how many rules had data; empty until all have a final status.
+
+        Raises:
+            StorageError: The job's files cannot be read.
+            AwsRequestError: SageMaker does not answer.
+        """
+        from rule_runtime.reporting.coverage import coverage_of  # noqa: PLC0415 - loads all rules
+
+        summary = self.rule_job_summary()
+        if not all(map(is_final, summary)):
+            return ""
+        judged = {
+            each["RuleConfigurationName"]: not is_insufficient(each["StatusDetails"] or "")
+            for each in summary
+        }
+        return str(coverage_of(self._aws.open_store(self.debug_output), judged) or "")
 
     def wait_for_rules(
         self,

@@ -17,6 +17,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from hook_layer.storage.base import Store, open_store
+from rule_runtime.reporting.coverage import coverage_of
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers
 from rule_runtime.reporting.job_verdicts import JobVerdict, Verdicts, stored_verdicts, verdicts_of
@@ -125,6 +126,10 @@ def report_of_store(
         verdicts = stored_verdicts(store.uri, current_run_of(store))
     evidence = [verdict.evidence for verdict in verdicts if verdict.evidence is not None]
     reading = read_run(store, evidence, limits, on_start=on_start, on_read=on_read)
+    judged = {each.name: not each.is_not_judged for each in verdicts}
+    coverage = coverage_of(store, judged)
+    if coverage is not None:
+        reading.notes.insert(0, str(coverage))
     made_at = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     history = reading.history
     configuration = JobConfiguration.read(store, history.kinds, history.extremes.names)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rule_runtime.engine.state import EvaluationState
+
+if TYPE_CHECKING:  # commands start without numpy
+    from rule_runtime.reporting.coverage import Coverage
 
 __all__ = ["RunVerdicts"]
 
@@ -15,8 +19,12 @@ class RunVerdicts:
     """The final states of the rules on one run, by name.
 
     The run has no name if it is evaluated alone.
+
+    Attributes:
+        coverage: Which rules had data; None if it is unknown.
     """
 
     name: str
     path: str
     states: Mapping[str, EvaluationState]
+    coverage: Coverage | None = None

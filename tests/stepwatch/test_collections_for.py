@@ -32,7 +32,7 @@ def num_judged(run: Path) -> int:
 
 def test_the_rules_of_a_pack_can_judge_what_a_hook_saves_for_them(tmp_path: Path) -> None:
     every_10 = SaveConfig(save_interval=10)
-    train(Hook(str(tmp_path / "losses"), save_config=every_10))
+    train(Hook(str(tmp_path / "losses"), save_config=every_10, include_collections=[]))
     collections = stepwatch.collections_for("recommended")
     train(Hook(str(tmp_path / "pack"), include_collections=collections))
     assert num_judged(tmp_path / "losses") < 5

@@ -16,6 +16,7 @@ from transformers import (
     TrainingArguments,
 )
 
+import stepwatch.huggingface
 from hook_layer.core.hook import BaseHook
 from hook_layer.huggingface import StepwatchCallback
 from hook_layer.pytorch import Hook
@@ -28,6 +29,7 @@ from hook_layer.testing.hook_contract import (
     nothing,
 )
 from rule_runtime.testing.fact_contract import FactContract
+from tests.frameworks.default_hooks import DefaultHookContract
 
 torch.set_num_threads(1)
 logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -124,3 +126,9 @@ class TestFactsOfHuggingFace(HuggingFaceTraining, FactContract):
     """The facts that rules know."""
 
     missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}
+
+
+class TestDefaultCallbackOfHuggingFace(HuggingFaceTraining, DefaultHookContract):
+    """What `stepwatch.huggingface.StepwatchCallback` saves."""
+
+    default_type = stepwatch.huggingface.StepwatchCallback

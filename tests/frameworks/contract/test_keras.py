@@ -7,11 +7,13 @@ from typing import Any
 import keras
 import numpy as np
 
+import stepwatch.keras
 from hook_layer.core.hook import BaseHook
 from hook_layer.format.modes import ModeKeys
 from hook_layer.keras import KerasHook
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 from rule_runtime.testing.fact_contract import FactContract
+from tests.frameworks.default_hooks import DefaultHookContract
 
 ROWS = 4
 
@@ -104,3 +106,11 @@ class TestFactsOfKeras(FactContract):
         validation = data[:rows], labels[:rows], weights[:rows]
         model.fit(data, labels, sample_weight=weights, validation_data=validation, **options)
         return Trained(digest_of(model.get_weights()), tuple(script.losses))
+
+
+class TestDefaultHookOfKeras(DefaultHookContract):
+    """What `stepwatch.keras.Hook` saves."""
+
+    hook_type = KerasHook
+    default_type = stepwatch.keras.Hook
+    train = TestKeras.train

@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import stepwatch.lightning
 from hook_layer.core.hook import BaseHook
 from hook_layer.lightning import StepwatchCallback
 from hook_layer.pytorch import Hook
@@ -23,6 +24,7 @@ from hook_layer.testing.hook_contract import (
     nothing,
 )
 from rule_runtime.testing.fact_contract import FactContract
+from tests.frameworks.default_hooks import DefaultHookContract
 
 torch.set_num_threads(1)
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -119,3 +121,9 @@ class TestFactsOfLightning(LightningTraining, FactContract):
     """The facts that rules know."""
 
     missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}
+
+
+class TestDefaultCallbackOfLightning(LightningTraining, DefaultHookContract):
+    """What `stepwatch.lightning.StepwatchCallback` saves."""
+
+    default_type = stepwatch.lightning.StepwatchCallback

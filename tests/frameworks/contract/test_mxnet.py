@@ -8,9 +8,11 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+import stepwatch.mxnet
 from hook_layer.core.hook import BaseHook
 from hook_layer.mxnet import Hook, modes
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
+from tests.frameworks.default_hooks import DefaultHookContract
 
 
 class MeanLoss(gluon.loss.SoftmaxCrossEntropyLoss):  # type: ignore[misc]
@@ -76,3 +78,11 @@ class TestMxnet(HookContract):
 class TestHybridizedMxnet(TestMxnet):
     adapter = "MXNet (hybridized)"
     hybridized = True
+
+
+class TestDefaultHookOfMxnet(DefaultHookContract):
+    """What `stepwatch.mxnet.Hook` saves."""
+
+    hook_type = Hook
+    default_type = stepwatch.mxnet.Hook
+    train = TestMxnet.train

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+import stepwatch.torch
 from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch import Hook, modes
 from hook_layer.testing.hook_contract import (
@@ -16,6 +17,7 @@ from hook_layer.testing.hook_contract import (
     nothing,
 )
 from rule_runtime.testing.fact_contract import FactContract
+from tests.frameworks.default_hooks import DefaultHookContract
 
 torch.set_num_threads(1)
 
@@ -86,3 +88,9 @@ class TestFactsOfPyTorch(PyTorchTraining, FactContract):
     """The facts that rules know."""
 
     missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}
+
+
+class TestDefaultHookOfPyTorch(PyTorchTraining, DefaultHookContract):
+    """What `stepwatch.torch.Hook` saves."""
+
+    default_type = stepwatch.torch.Hook

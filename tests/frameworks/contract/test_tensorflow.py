@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import stepwatch.tensorflow
 from hook_layer.core.hook import BaseHook
 from hook_layer.tensorflow import SessionHook, modes
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
+from tests.frameworks.default_hooks import DefaultHookContract
 
 v1 = tf.compat.v1
 tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -86,3 +88,11 @@ def _reader(variables: Any) -> Any:
         return step_context.session.run(variables)
 
     return step
+
+
+class TestDefaultHookOfSession(DefaultHookContract):
+    """What `stepwatch.tensorflow.SessionHook` saves."""
+
+    hook_type = SessionHook
+    default_type = stepwatch.tensorflow.SessionHook
+    train = TestSession.train

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import xgboost
 
+import stepwatch.xgboost
 from hook_layer.core.hook import BaseHook
 from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, digest_of, nothing
 from hook_layer.xgboost import Hook
 from rule_runtime.testing.fact_contract import FactContract
+from tests.frameworks.default_hooks import DefaultHookContract
 
 NO_NETWORK = "boosted trees have none"
 PARAMETERS = {"eta": 0.3, "max_depth": 3, "nthread": 1, "subsample": 0.8, "seed": 7}
@@ -138,3 +140,12 @@ class TestFactsOfXGBoost(FactContract):
         callbacks: list[Any] = [Script(on_step), hook]
         xgboost.train(parameters, data, steps, evals=evals, verbose_eval=False, callbacks=callbacks)
         return Trained("", ())
+
+
+class TestDefaultHookOfXGBoost(DefaultHookContract):
+    """What `stepwatch.xgboost.Hook` saves."""
+
+    hook_type = Hook
+    default_type = stepwatch.xgboost.Hook
+    num_evaluations = 0
+    train = TestFactsOfXGBoost.train

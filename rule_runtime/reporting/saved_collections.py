@@ -1,0 +1,105 @@
+"""Decides from the files of a run which collections its hook saved.
+
+A collections file lists a framework's own collections even if they are not saved. Those count as
+saved if a saved tensor belongs to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.storage.base import Store
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.facts.framework import Framework, framework_of_collections
+from rule_runtime.trial.collection_reader import CollectionReader, members
+from rule_runtime.trial.step_index import list_index_files, load_step_files
+
+__all__ = ["SavedCollections"]
+
+_OF_ALL: Final = frozenset(
+    {"all", "biases", "default", "gradients", "losses", "metrics", "weights"}
+)
+_OF_KERAS: Final = _OF_ALL | {"inputs", "layers", "optimizer_variables", "outputs", "sm_metrics"}
+_OF_TREES: Final = frozenset({"feature_importance", "hyperparameters", "trees"})
+_OWN: Final[Mapping[Framework, frozenset[str]]] = {
+    Framework.TORCH: _OF_ALL,
+    Framework.MXNET: _OF_ALL,
+    Framework.KERAS: _OF_KERAS,
+    Framework.TENSORFLOW: _OF_KERAS,
+    Framework.XGBOOST: _OF_ALL | _OF_TREES | {"average_shap", "full_shap", "labels", "predictions"},
+}
+"""Collections that a framework's hook lists although it may not save them."""
+_KERAS_INPUTS: Final = frozenset({"keras_inputs", "layer_inputs"})
+_MODULES: Final = frozenset({"module_io", "sigmoid_input", "tanh_input"})
+_NETWORKS: Final = (
+    _KERAS_INPUTS
+    | _MODULES
+    | {"biases", "gradients", "loss_inputs", "model_inputs", "weights"}
+    | {"relu_input", "relu_output", "sigmoid_output", "tanh_output"}
+)
+_OF_OTHERS: Final[Mapping[Framework, frozenset[str]]] = {
+    Framework.TORCH: _OF_TREES | _KERAS_INPUTS,
+    Framework.MXNET: _OF_TREES | _KERAS_INPUTS | {"input_values", "optimizer_steps"},
+    Framework.KERAS: _OF_TREES | _MODULES,
+    Framework.TENSORFLOW: (_NETWORKS - {"biases", "gradients", "weights"})
+    | _OF_TREES
+    | {"input_values", "labels", "optimizer_steps", "predictions"},
+    Framework.XGBOOST: _NETWORKS,
+}
+"""Collections that a framework's hook never fills; rules need them with other frameworks."""
+
+
+class SavedCollections:
+    """The collections that a hook saved.
+
+    Args:
+        store: The run's root.
+
+    Attributes:
+        are_known: Whether a file describes them.
+        framework: The framework of the run.
+    """
+
+    def __init__(self, store: Store) -> None:
+        reader = CollectionReader(store)
+        self._files = reader.load_all(reader.workers())
+        self._matcher = reader.matcher
+        self.are_known = bool(self._files)
+        self.framework = framework_of_collections(self._files[0].collections if self._files else {})
+        entries = (entry for file in self._files for entry in file.collections.values())
+        listed = {name for entry in entries for name in entry.tensor_names}
+        self._names = sorted(listed | _names_in_steps(store))
+
+    def missing(self, needs: Iterable[CollectionConfig]) -> frozenset[str]:
+        """Return the needed collections that the framework can fill and the hook did not save."""
+        of_others = _OF_OTHERS[self.framework]
+        needed = [each for each in needs if each.name not in of_others]
+        return frozenset(each.name for each in needed if not self._is_saved(each))
+
+    def _is_saved(self, need: CollectionConfig) -> bool:
+        needs_values = need.parameters.get("save_raw_tensor") == "True"
+        return any(
+            self._is_in(file, need.name)
+            and not (needs_values and _has_no_values(file.collections.get(need.name)))
+            for file in self._files
+        )
+
+    def _is_in(self, file: CollectionsFile, name: str) -> bool:
+        is_listed = name in file.collections and name not in _OWN[self.framework]
+        return is_listed or bool(members(file, name, self._names, self._matcher))
+
+
+def _names_in_steps(store: Store) -> set[str]:
+    """Return the tensors of the first and the last index file."""
+    keys = [key for key, _ in list_index_files(store)]
+    files = load_step_files(store, list(dict.fromkeys((*keys[:1], *keys[-1:]))))
+    indexes = [file.index for file in files if file.index is not None]
+    with_values = {row.name for index in indexes for row in index.locations}
+    return with_values | {row.name for index in indexes for row in index.shapes}
+
+
+def _has_no_values(entry: CollectionEntry | None) -> bool:
+    stored = None if entry is None else entry.reduction_config
+    return stored is not None and stored.get("save_raw_tensor") is False
