@@ -1,9 +1,9 @@
 """Counts the rules that had data in a run, of those that apply to its framework.
 
 * A rule **applies** unless it needs a fact that the framework's hook cannot provide (`_LACKING`).
-* An applying rule **had data** if it evaluated a step.
+* An applying rule **had data** if it evaluated a step, or needs more such steps to decide.
 * It **was not configured** if it had no data and the hook did not save a collection that it needs.
-* Any other rule without data needs more steps, or tensors that the script or model does not have.
+* Any other rule without data needs tensors that the script or model does not have.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LACKING: Final[Mapping[Framework, frozenset[str]]] = {
         {_RANKS, _STEPS, _LAYERS, _ACTIVATIONS, _INPUTS, _OWNERS, _LOSS_INPUTS, _LABELS}
     ),
     Framework.XGBOOST: frozenset(
-        {_RANKS, _STEPS, _LAYERS, _ACTIVATIONS, _INPUTS, _GRADIENTS, _OWNERS, _LOSS_INPUTS}
+        {_RANKS, _LAYERS, _ACTIVATIONS, _INPUTS, _GRADIENTS, _OWNERS, _LOSS_INPUTS}
     ),
 }
 """Facts that a framework's hook cannot provide; `FactContract` tests such facts of each hook."""
@@ -136,8 +136,8 @@ class Coverage:
 
 
 def had_data(state: EvaluationState) -> bool:
-    """Return whether a rule evaluated a step, or failed while it did."""
-    return not state.has_found_nothing_to_judge
+    """Return whether a rule evaluated a step, needs more of them, or failed while it did."""
+    return state.needs_more or not state.has_found_nothing_to_judge
 
 
 def coverage_of(
