@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.job_file import StopFile
-from rule_runtime.engine.outcome import is_insufficient
+from rule_runtime.engine.outcome import is_insufficient, needs_more
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.folder_rules import FolderRules
@@ -191,10 +191,8 @@ class DebugJob:
         summary = self.rule_job_summary()
         if not all(map(is_final, summary)):
             return ""
-        judged = {
-            each["RuleConfigurationName"]: not is_insufficient(each["StatusDetails"] or "")
-            for each in summary
-        }
+        details = {each["RuleConfigurationName"]: each["StatusDetails"] or "" for each in summary}
+        judged = {name: needs_more(of) or not is_insufficient(of) for name, of in details.items()}
         return str(coverage_of(self._aws.open_store(self.debug_output), judged) or "")
 
     def wait_for_rules(

@@ -126,7 +126,7 @@ def report_of_store(
         verdicts = stored_verdicts(store.uri, current_run_of(store))
     evidence = [verdict.evidence for verdict in verdicts if verdict.evidence is not None]
     reading = read_run(store, evidence, limits, on_start=on_start, on_read=on_read)
-    judged = {each.name: not each.is_not_judged for each in verdicts}
+    judged = {each.name: each.needs_more or not each.is_not_judged for each in verdicts}
     coverage = coverage_of(store, judged)
     if coverage is not None:
         reading.notes.insert(0, str(coverage))
