@@ -46,16 +46,15 @@ class ClassImbalance(Rule):
         threshold_imbalance: Largest ratio of the counts of two classes.
         threshold_misprediction: Largest share of wrong predictions of a class.
         samples: Labels that must have been counted.
-        unlike_validation: True to ignore an imbalance that validation has as well, unless 90 % of
-            the rows are of one class and the rare one has less than 30 labels. The median class
-            stands for the largest one if that has less than half of the labels.
+        unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
+            the rows are of one class and the rare one has less than 30 labels.
         argmax: True to use the index of the largest number along the last axis of predictions.
         labels_regex: Regular expression of the labels.
         predictions_regex: Regular expression of the predictions.
 
     What to try:
         Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often,
-        or get more data of them; judge by a metric that rare classes count in.
+        or get more data of them.
     """
 
     threshold_imbalance: Annotated[float, AtLeast(1)] = 10.0

@@ -68,12 +68,11 @@ class LearningRateTooLow(Rule):
           not grow as in a warm-up.
         * No loss has fallen by `max_fall_percent`, or may have within its noise.
         * Less than half of the gradients are zero, and no weight moves 10 times faster than the
-          median one: the learning rate is the same for all.
-        * The loss is not yet at its floor, a tenth of the loss of a constant predictor.
+          median one.
+        * The loss is above a tenth of the loss of a constant predictor.
 
         Boosted trees are reported if no loss has fallen after 20 rounds, and leaves have less than
-        0.001 of the values that fit their rows best: `eta` is too low, or the weight decay
-        (`reg_lambda`, `reg_alpha`) too large.
+        0.001 of the values that fit their rows best, by `eta` or weight decay.
 
     Parameters:
         min_update_ratio: Movement in a step, relative to the weight's root mean square.
@@ -81,8 +80,8 @@ class LearningRateTooLow(Rule):
         max_fall_percent: Fall of the loss from which the run counts as learning.
 
     What to try:
-        Raise the learning rate tenfold, unless a schedule has lowered it on purpose. Check whether
-        gradients vanish on their way to the first layers.
+        Raise the learning rate tenfold, unless a schedule has lowered it. Check whether gradients
+        vanish on their way to the first layers.
     """
 
     min_update_ratio: Annotated[float, GreaterThan(0), Unit("of the rms per step")] = 1e-4
