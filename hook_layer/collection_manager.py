@@ -199,6 +199,7 @@ class CollectionManager(CollectionSet):
         return CollectionsFile(
             collections={name: self._entry(c) for name, c in self.collections.items()},
             num_workers=self.num_workers,
+            saved=sorted(self.include),
         )
 
     def _is_of_parameter(self, name: str) -> bool:

@@ -39,10 +39,18 @@ class CollectionEntry:
 
 @dataclass(frozen=True)
 class CollectionsFile:
-    """Content of a collections file; `num_workers` is the number of workers that write."""
+    """Content of a collections file.
+
+    Attributes:
+        collections: All collections of the hook by name, also those that it does not save.
+        num_workers: Number of workers that write.
+        saved: Names of the saved collections, even if they have no tensor; None if unknown, as in
+            files of the original client.
+    """
 
     collections: dict[str, CollectionEntry]
     num_workers: int = 1
+    saved: Sequence[str] | None = None
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
@@ -50,7 +58,10 @@ class CollectionsFile:
             name: {**vars(entry), "tensor_names": sorted(entry.tensor_names)}
             for name, entry in self.collections.items()
         }
-        content = {"collections": collections, "_meta": {"num_workers": self.num_workers}}
+        meta: dict[str, Any] = {"num_workers": self.num_workers}
+        if self.saved is not None:
+            meta["saved"] = sorted(self.saved)
+        content = {"collections": collections, "_meta": meta}
         return json.dumps(content).encode()
 
 
@@ -74,7 +85,8 @@ def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
         name: _entry(name, document.members(entry, f"collections.{name}"), document)
         for name, entry in entries.items()
     }
-    return CollectionsFile(collections, max(num_workers, 1))
+    saved = None if "saved" not in meta else document.texts(meta["saved"], "_meta.saved")
+    return CollectionsFile(collections, max(num_workers, 1), saved)
 
 
 def _entry(name: str, members: dict[str, Any], document: Document) -> CollectionEntry:

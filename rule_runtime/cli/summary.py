@@ -30,11 +30,14 @@ def has_problem(state: EvaluationState) -> bool:
 
 
 def coverage_line(runs: Sequence[RunVerdicts]) -> str:
-    """Return how many rules had data, in the run with the fewest; empty if that is unknown."""
+    """Return how many rules had data; empty if that is unknown.
+
+    Of several runs, it is one whose hook saved too little, or the one with the smallest share.
+    """
     known = [(run.name, run.coverage) for run in runs if run.coverage is not None]
     if not known:
         return ""
-    name, least = min(known, key=lambda each: len(each[1].with_data) / len(each[1].applying or "-"))
+    name, least = min(known, key=lambda each: (not each[1].is_blind, each[1].share))
     return harmless(f"{name}: {least}" if len(runs) > 1 else str(least))
 
 

@@ -47,13 +47,14 @@ _GRADIENTS: Final = "gradients"
 _OWNERS: Final = "the parameter of each gradient"
 _LOSS_INPUTS: Final = "inputs of the loss"
 _LABELS: Final = "labels"
+_OUTPUTS: Final = "predictions, or inputs of the loss"
 
 _LACKING: Final[Mapping[Framework, frozenset[str]]] = {
     Framework.TORCH: frozenset(),
     Framework.KERAS: frozenset({_RANKS, _STEPS, _LAYERS}),
     Framework.MXNET: frozenset({_RANKS, _STEPS}),
     Framework.TENSORFLOW: frozenset(
-        {_RANKS, _STEPS, _LAYERS, _ACTIVATIONS, _INPUTS, _OWNERS, _LOSS_INPUTS, _LABELS}
+        {_RANKS, _STEPS, _LAYERS, _ACTIVATIONS, _INPUTS, _OWNERS, _LOSS_INPUTS, _LABELS, _OUTPUTS}
     ),
     Framework.XGBOOST: frozenset(
         {_RANKS, _LAYERS, _ACTIVATIONS, _INPUTS, _GRADIENTS, _OWNERS, _LOSS_INPUTS}
@@ -74,11 +75,11 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
             "DoubleActivation",
             "InitialLossMismatch",
             "LossInputMismatch",
-            "OutputContract",
             "TrainingLoop",
             "WorseThanGuessing",
         }
     ),
+    _OUTPUTS: frozenset({"OutputContract"}),
     _LABELS: frozenset({"ClassImbalance", "LabelDegenerate", "SuspiciouslyGood"}),
 }
 """Classes of the rules that cannot evaluate any step without a fact."""
@@ -105,6 +106,11 @@ class Coverage:
     not_configured: Sequence[str] = ()
     unsaved: Sequence[str] = ()
     pack: str = ""
+
+    @property
+    def share(self) -> float:
+        """Share of the applying rules that had data; 1 if none applies."""
+        return len(self.with_data) / len(self.applying) if self.applying else 1.0
 
     @property
     def is_blind(self) -> bool:

@@ -1,7 +1,7 @@
 """Decides from the files of a run which collections its hook saved.
 
-A collections file lists a framework's own collections even if they are not saved. Those count as
-saved if a saved tensor belongs to them.
+A collections file lists a framework's own collections even if they are not saved. It names the
+saved ones; in files that do not, a framework's own ones count as saved if they have a saved tensor.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from hook_layer.collections import CollectionKeys
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.storage.base import Store
 from rule_runtime.configuration.collection_config import CollectionConfig
@@ -87,8 +88,11 @@ class SavedCollections:
         )
 
     def _is_in(self, file: CollectionsFile, name: str) -> bool:
-        is_listed = name in file.collections and name not in _OWN[self.framework]
-        return is_listed or bool(members(file, name, self._names, self._matcher))
+        if file.saved is None:
+            is_saved = name in file.collections and name not in _OWN[self.framework]
+        else:
+            is_saved = not {name, CollectionKeys.ALL}.isdisjoint(file.saved)
+        return is_saved or bool(members(file, name, self._names, self._matcher))
 
 
 def _names_in_steps(store: Store) -> set[str]:

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xgboost
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.cli.summary import coverage_line
 from rule_runtime.facts.framework import Framework
 from rule_runtime.reporting.coverage import Coverage, coverage_of
 from rule_runtime.reporting.html_report import job_report
+from rule_runtime.reporting.run_verdicts import RunVerdicts
 from stepwatch import LocalStore, collections_for
+from stepwatch.xgboost import Hook
 from tests.rule_runtime.cli.invoking import invoke, trial_in
 
 LINE = "rules that apply to PyTorch had data"
@@ -65,7 +69,36 @@ def test_rules_for_networks_do_not_apply_to_boosted_trees(tmp_path: Path) -> Non
         trial.step(step, {"train-rmse": np.float64(1 - step / 10)}, mode=ModeKeys.GLOBAL)
     trial.end()
     _, words = words_of("evaluate", tmp_path / "run")
-    assert "of 12 rules that apply to XGBoost had data" in words
+    assert "of 14 rules that apply to XGBoost had data" in words
+
+
+def test_a_hook_that_saves_all_is_not_blamed_for_data_that_the_script_lacks(
+    tmp_path: Path,
+) -> None:
+    inputs = np.random.default_rng(0).normal(size=(300, 5))
+    data = xgboost.DMatrix(inputs, inputs[:, 0] > 0)
+    run = tmp_path / "run"
+    xgboost.train({"objective": "binary:logistic"}, data, 12, callbacks=[Hook(str(run))])
+    status, words = words_of("evaluate", run)
+    assert status == 0
+    assert "rules that apply to XGBoost had data" in words
+    assert "not configured" not in words
+
+
+def test_of_several_runs_the_one_whose_hook_saved_too_little_is_named() -> None:
+    names = ["A", "B", "C", "D", "E"]
+    runs = [
+        RunVerdicts("short", "short", {}, Coverage(Framework.TORCH, names, [])),
+        RunVerdicts("blind", "blind", {}, Coverage(Framework.TORCH, names, names[:2], names[2:])),
+    ]
+    assert coverage_line(runs).startswith("blind: 2 of 5 rules")
+
+
+def test_a_run_in_which_no_rule_decided_is_not_green(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", PACK)
+    status, words = words_of("evaluate", run, "--rule", "VanishingGradient:patience=10")
+    assert status == 2
+    assert "not evaluated yet" in words
 
 
 def test_an_issue_has_priority(tmp_path: Path) -> None:
