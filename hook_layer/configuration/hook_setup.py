@@ -132,7 +132,8 @@ class HookSetup:
         job: Its job; None: as described by the environment.
         dry_run: Whether it decides everything but stores nothing.
         include_workers: Which ranks write, one of `WHO_WRITES`.
-        is_unconfigured: Whether it has the collections of `FrameworkDefaults.unconfigured`.
+        is_unconfigured: Whether the arguments leave the collections to the framework's default
+            or to the file in `STEPWATCH_CONFIG`.
     """
 
     targets: HookTargets

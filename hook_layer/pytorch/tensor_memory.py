@@ -190,7 +190,13 @@ def _holds_several(tensor: Tensor) -> bool:
     first, *others = [each for each in inner if each.shape == shape and each.dtype == dtype] or [
         None
     ]
-    return any(not torch.equal(first, each) for each in others)
+    return any(not _are_equal(first, each) for each in others)
+
+
+def _are_equal(first: Tensor, second: Tensor) -> bool:
+    """Return whether tensors are equal; NaN equals NaN."""
+    same = torch.equal(first.isnan(), second.isnan())
+    return same and torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
 def _copied(tensor: Tensor) -> Tensor:

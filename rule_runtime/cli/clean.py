@@ -30,6 +30,8 @@ __all__ = ["clean"]
 _REMOVE: Final = "remove"
 _RUNNING: Final = "keep: may still run"
 _RECENT: Final = "keep: recent"
+_MOST_DAYS: Final = 36_500
+"""Maximum of `--older-than`, a century: longer times than `timedelta` holds are mistakes."""
 _UNITS: Final = ("kB", "MB", "GB", "TB")
 
 
@@ -62,7 +64,8 @@ def clean(
     folder: Annotated[Path, typer.Argument(help="Folder that holds the sessions.")] = Path("runs"),
     keep: Annotated[int, typer.Option(min=0, help="Keep this number of newest sessions.")] = 0,
     older_than: Annotated[
-        float, typer.Option(min=0, help="Remove only sessions that ended more days ago.")
+        float,
+        typer.Option(min=0, max=_MOST_DAYS, help="Remove only sessions that ended more days ago."),
     ] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -155,7 +158,7 @@ def _remove(chosen: Sequence[_Plan]) -> list[_Plan]:
             kept = remove_session(plan.stored)
         except (OSError, ValueError) as error:
             failed.append(plan)
-            typer.echo(f"stepwatch: {path} was not removed: {harmless(str(error))}", err=True)
+            typer.echo(harmless(f"stepwatch: {path} was not removed: {error}"), err=True)
             continue
         typer.echo(harmless(f"removed {path}"), err=True)
         if kept:

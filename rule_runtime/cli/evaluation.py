@@ -8,7 +8,12 @@ from enum import IntEnum
 from pathlib import Path
 
 from hook_layer.storage.base import open_store
-from rule_runtime.engine.outcome import NOT_EVALUATED, RuleStatus, status_text
+from rule_runtime.engine.outcome import (
+    NOT_EVALUATED,
+    NOT_EVALUATED_YET,
+    RuleStatus,
+    status_text,
+)
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import UnknownRuleError, available_rules, create_rule
 from rule_runtime.engine.rule import Rule, snake_case
@@ -150,7 +155,7 @@ def exit_status_of_statuses(statuses: Collection[str]) -> ExitStatus:
     if RuleStatus.ISSUES_FOUND.value in statuses:
         return ExitStatus.ISSUE_FOUND
     has_failed = RuleStatus.ERROR.value in statuses
-    is_judged = not statuses or any(status != NOT_EVALUATED for status in statuses)
+    is_judged = not statuses or not {NOT_EVALUATED, NOT_EVALUATED_YET}.issuperset(statuses)
     return ExitStatus.NO_ISSUE if is_judged and not has_failed else ExitStatus.NOT_JUDGED
 
 

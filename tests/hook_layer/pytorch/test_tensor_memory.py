@@ -314,3 +314,11 @@ def test_tensors_within_a_transform_are_left_out_with_the_reason() -> None:
     torch.func.functionalize(lambda rows: (step.capture(rows=rows), rows)[1])(torch.ones(2, 3))
     assert step.values() == {}
     assert set(step.failures.not_captured) == {"row", "rows"}
+
+
+def test_wrapped_tensors_that_are_nan_are_read() -> None:
+    values = VALUES.clone()
+    values[1, 2] = torch.nan
+    plain = readable(two_tensor(values, values.clone()))
+    assert torch.equal(plain.isnan(), values.isnan())
+    assert torch.equal(plain.nan_to_num(), values.nan_to_num())

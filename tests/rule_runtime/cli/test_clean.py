@@ -163,6 +163,12 @@ def test_a_damaged_session_is_reported_and_kept(runs: Path) -> None:
     assert (session / "run-1").is_dir()
 
 
+def test_an_age_that_is_no_age_is_a_mistake(runs: Path) -> None:
+    status, said = invoke("clean", runs, "--older-than", "1e10")
+    assert status == 2
+    assert "36500" in said
+
+
 def test_a_folder_without_sessions_and_a_missing_one(tmp_path: Path) -> None:
     assert invoke("clean", tmp_path) == (0, f"{tmp_path}: no session is stored here\n")
     status, said = invoke("clean", tmp_path / "missing")
