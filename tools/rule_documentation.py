@@ -268,12 +268,12 @@ def _needs(rule: type[Rule]) -> str:
 
 
 def _first_steps(name: str) -> str:
-    """Return from which step a rule judges, as the benchmark measured it."""
+    """Return from which step a rule evaluates, as the benchmark measured it."""
     measured = json.loads(FIRST_STEPS.read_text()).get(name, {})
     if not measured:
         return "**First steps.** Not measured: no run of the benchmark has what the rule needs.\n"
     found = f"; its earliest finding is at step {measured['finds']}" if "finds" in measured else ""
-    return f"**First steps.** The rule judges from training step {measured['judges']}{found}.\n"
+    return f"**First steps.** The rule evaluates from training step {measured['judges']}{found}.\n"
 
 
 def _in_packs(rule: type[Rule]) -> str:
