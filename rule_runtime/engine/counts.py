@@ -98,9 +98,8 @@ class Counts(JsonRecord):
         begin = step if self.begin < 0 else min(self.begin, step)
         is_ready = step - begin >= needs.steps and not (reason and needs.validation_passes)
         counts = replace(self, begin=begin, ready=self.ready + is_ready)
-        unmet = "" if is_decision else needs.unmet(counts.ready, step - begin)
-        if unmet and not (reason and needs.validation_passes):
-            reason = unmet
+        if not (reason or is_decision):
+            reason = needs.unmet(counts.ready, step - begin)
         if reason:
             return replace(counts, lacking=reason[:MAX_TEXT])
         return replace(counts, evaluated=self.evaluated + 1)

@@ -6,7 +6,14 @@ from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import (
+    IssueFound,
+    Missing,
+    NotApplicable,
+    NotEnough,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.facts.selection import is_training, saved_every
@@ -99,7 +106,10 @@ class IneffectiveSteps(Rule):
             raise Missing(_NO_COUNTS)
         cause, limit = self._cause(step, memory)
         if cause is None:
-            return Passed()
+            num_trees = largest_count(step, "without_split")
+            if num_trees:
+                raise NotEnough(_SPLITLESS, "tree", int(num_trees), "none has a split so far")
+            return Passed(has_decided=num_trees is not None)
         value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
         return IssueFound(
             f"optimizer_steps/{cause}: {message.format(value)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from rule_runtime.engine.needs import Needs
@@ -103,9 +104,7 @@ class LabelDegenerate(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         for numbers in others.values():
             numbers[-1] = True
-        if not labels and memory["knows_all"]:
-            return Passed()
-        if not labels:
+        if not labels and not memory["knows_all"]:
             raise Missing("no finite labels were saved", how_to_save_loss_inputs(step))
         known: dict[str, list[Any]] = memory.setdefault("series", {})
         found = []
@@ -118,25 +117,33 @@ class LabelDegenerate(Rule):
             is_one = self._is_one_label(series, each, OtherLabels(*others.get(each.key, ())))
             if is_one or series.is_sorted:
                 found.append(self._found(step, rows, each, series, is_one=is_one))
-        return found[0] if found else self._passed([LabelSeries(*of) for of in known.values()])
+        if found or memory["knows_all"]:
+            return found[0] if found else Passed(has_decided=True)
+        return self._passed([LabelSeries(*of) for of in known.values()])
 
     def _passed(self, known: list[LabelSeries]) -> Passed:
         """Return that there is no issue, unless equal labels are too few to decide."""
-        few = [int(of.rows) for of in known if of.low == of.high and of.rows < self.samples]
-        if few:
-            raise self.needs().too_few(max(few), "all labels are equal so far")
+        equal = [(self._needed(of.low), int(of.rows)) for of in known if of.low == of.high]
+        for needed, had in sorted(equal):
+            if had < needed:
+                needs = replace(self.needs(), elements=needed)
+                raise needs.too_few(had, "all labels are equal so far")
         return Passed()
+
+    def _needed(self, label: float) -> int:
+        """Return the number of rows after which labels that are all equal are an issue."""
+        return self.samples * (_RARE if label in (0, 1) else 1)
 
     def _is_one_label(self, series: LabelSeries, labels: Labels, others: OtherLabels) -> bool:
         """Return whether labels are all equal, in more rows than chance explains."""
         if series.low != series.high or series.steps < self.patience:
             return False
         has_others = others.share_of_others(labels.statistics.low) >= _NOT_RARE
-        may_be_rare = labels.statistics.low in (0, 1) and not has_others
+        needed = self.samples if has_others else self._needed(labels.statistics.low)
         loss = labels.loss_value
         is_learned = loss is None or loss <= _LEARNED * (series.loss or 0.0)
         is_data = has_others or (labels.are_data and is_learned)
-        return is_data and series.rows >= self.samples * (_RARE if may_be_rare else 1)
+        return is_data and series.rows >= needed
 
     def _found(
         self, step: StepView, rows: TensorRows, labels: Labels, series: LabelSeries, *, is_one: bool

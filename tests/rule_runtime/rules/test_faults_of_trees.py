@@ -63,6 +63,13 @@ def test_trees_that_stop_to_split_once_they_have_learned(tmp_path: Path) -> None
     assert not found(trial, LearningRateTooLow())
 
 
+def test_a_few_rounds_decide_on_labels_and_splits(tmp_path: Path) -> None:
+    trial = boost(tmp_path, *SAVED, data=data(0), validation=data(1), rounds=12)
+    for name in ("LabelDegenerate", "IneffectiveSteps"):
+        state = judged(trial, recommended(name))
+        assert state.counts.evaluated == 12, state.reason
+
+
 @pytest.mark.parametrize("parameters", [{"reg_lambda": 1e6}, {"eta": 1e-4}])
 def test_steps_that_are_too_small(tmp_path: Path, parameters: dict[str, Any]) -> None:
     state = judged(trained(tmp_path, **parameters), LearningRateTooLow())

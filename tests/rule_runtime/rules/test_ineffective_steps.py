@@ -72,6 +72,25 @@ def test_skipped_steps_count_once_the_loss_scale_is_low_or_for_very_many(
     assert bool(found_at(IneffectiveSteps(), trial)) is fires
 
 
+@pytest.mark.parametrize(
+    ("without_split", "evaluated", "reason"),
+    [
+        ([0, 0, 0], 3, ""),
+        ([1, 2, 0], 1, ""),
+        ([1, 2, 3, 4], 0, "needs 5 trees, had 4: none has a split so far"),
+    ],
+)
+def test_trees_are_judged_from_the_first_split_on(
+    without_split: list[int], evaluated: int, reason: str
+) -> None:
+    trial = TrialBuilder()
+    for step, count in enumerate(without_split):
+        trial.step(step, {"optimizer_steps/without_split": np.float32(count)})
+    state = trial.evaluate(IneffectiveSteps())
+    assert (state.counts.evaluated, state.needs_more) == (evaluated, bool(reason))
+    assert not reason or state.reason == reason
+
+
 def test_without_counts_nothing_is_judged() -> None:
     outcomes = run_of(lambda _: {}).outcomes(IneffectiveSteps())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

@@ -64,6 +64,32 @@ def test_beside_the_class_0_or_1_others_may_be_rare(
     assert fires(outcomes)[0] == first  # 79 * 64 = 5,056 rows
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (0, "needs 5000 rows, had 3840: all labels are equal so far"),
+        (1, "needs 5000 rows, had 3840: all labels are equal so far"),
+    ],
+)
+def test_equal_labels_that_may_be_rare_are_not_evaluated_yet(value: int, reason: str) -> None:
+    trial = TrialBuilder()
+    trial.collections(labels=("^labels$",))
+    for step in range(60):
+        trial.step(step, {"labels": np.full(64, value)})
+    state = trial.evaluate(LabelDegenerate())
+    assert (state.needs_more, state.reason) == (True, reason)
+
+
+def test_all_training_labels_decide_at_once() -> None:
+    """As boosted trees save them, once, beside the labels of validation."""
+    trial = TrialBuilder()
+    trial.collections(labels=("^labels$",))
+    for step in range(12):
+        labels = {"training_data/Label": np.arange(600) % 2} if step == 0 else {}
+        trial.step(step, {**labels, "labels": np.arange(64) % 2, "loss": [0.5]})
+    assert trial.evaluate(LabelDegenerate()).counts.evaluated == 12
+
+
 def test_two_values_are_enough_for_ever() -> None:
     assert not fires(outcomes_of(np.zeros(100), np.ones(100), *[np.zeros(1000)] * 40))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
@@ -121,9 +122,8 @@ def test_a_validation_may_be_sorted() -> None:
 
 
 def test_its_memory_does_not_grow() -> None:
-    rule, sizes = LabelDegenerate(), []
-    memory = dict[str, Any]()
+    evaluation, sizes = Evaluation.fresh(LabelDegenerate()), list[int]()
     for view in run(of_one_class(*range(300))).views():
-        rule.check(view, memory)
-        sizes.append(len(str(memory)))
+        evaluation.feed(view)
+        sizes.append(len(str(evaluation.memory)))
     assert max(sizes[100:]) - sizes[50] < 20
