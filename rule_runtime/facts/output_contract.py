@@ -95,14 +95,13 @@ def _softmax_of_one(loss: Loss, o: Input, t: Input) -> float | None:
 def _softmax_over_rows(loss: Loss, o: Input, _: Input) -> float | None:
     rows = (o.shape or (0,))[0]
     is_column = loss.kind is LossKind.CLASSES and _are_shares(o) and rows != _width(o, loss)
-    column = o.mean * rows
-    return column if is_column and abs(column - 1) < _EPSILON else None
+    return 1.0 if is_column and abs(o.mean * rows - 1) < _EPSILON else None
 
 
 def _softmax_twice(loss: Loss, o: Input, _: Input) -> float | None:
     total = _row_sum(o, loss)
     is_twice = loss.kind is LossKind.CLASSES and loss.takes is Takes.LOGITS and _are_shares(o)
-    return total if is_twice and _width(o, loss) > 1 and abs(total - 1) < _EPSILON else None
+    return 1.0 if is_twice and _width(o, loss) > 1 and abs(total - 1) < _EPSILON else None
 
 
 def _logits(loss: Loss, o: Input, _: Input) -> float | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.needs import saved_steps_of_patience
+from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.losses import Input, Loss, Losses
@@ -47,7 +47,9 @@ class OutputContract(Rule):
 
     collections = saved_every(10, "losses", "loss_inputs", "predictions", "labels")
 
-    needs = saved_steps_of_patience
+    def needs(self) -> Needs:
+        """Return the saved steps after which each broken requirement is reported."""
+        return Needs(saved_steps=max(self.patience, self.range_patience))
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare outputs and targets of each loss with the table.

@@ -234,6 +234,16 @@ def test_the_remedy_is_to_do_as_in_training_if_that_is_right() -> None:
         assert last.remedy.startswith("In training it gets others") is begins
 
 
+def test_no_issue_is_decided_once_constant_outputs_could_be_found() -> None:
+    """Constant outputs, and ranges, need more steps than the other requirements."""
+    for num_steps, decided in ((9, 0), (10, 1)):
+        trial = run_of("CrossEntropyLoss", scores, classes, num_steps)
+        state = trial.evaluate(OutputContract())
+        assert state.counts.evaluated == decided
+    state = trial.evaluate(OutputContract(patience=12))
+    assert state.reason == "needs 12 saved steps, had 10"
+
+
 def test_one_validation_pass_is_one_chance() -> None:
     """Its steps have the same weights, so they are no independent evidence."""
 
