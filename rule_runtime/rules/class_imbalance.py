@@ -136,10 +136,11 @@ class ClassImbalance(Rule):
             # Many classes, such as words, naturally have very different counts.
             most = int([at for at in np.argsort(counts) if at != least][(len(counts) - 1) // 2])
         pair = int(tally.classes[most]), int(tally.classes[least])
-        ratio = min(float(counts[most] / counts[least]), of.weighted_ratio(*pair))
+        of_weights = of.weighted_ratio(*pair)
+        ratio = min(float(counts[most] / counts[least]), of_weights)
         message = f"class {tally.classes[most]} has {counts[most]} labels, and "
-        message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}, "
-        message += f"more than {limit:g}"
+        message += f"class {tally.classes[least]} has {counts[least]}, a ratio of {ratio:.4g}"
+        message += f"{' by weight' if ratio == of_weights else ''}, more than {limit:g}"
         return Finding(ratio, limit, message, "imbalance") if ratio > limit else None
 
     def _misprediction(self, tally: LabelTally) -> Finding | None:

@@ -56,6 +56,23 @@ def test_the_original_s_test_of_2019() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("weight", "ratio"), [(None, "99"), (5.0, "19.8 by weight"), (0.5, "99"), (10.0, "")]
+)
+def test_the_ratio_of_weighted_rows_is_that_of_their_weights(
+    weight: float | None, ratio: str
+) -> None:
+    labels, trial = np.repeat([0, 1], [1980, 20]), TrialBuilder()
+    tensors = {"training_data/Label": labels}
+    if weight is not None:
+        tensors["training_data/Weight"] = np.where(labels == 1, weight, 1).astype(np.float32)
+    trial.step(0, tensors)
+    (outcome,) = trial.outcomes(ClassImbalance())
+    words = outcome.evidence.sentence if isinstance(outcome, IssueFound) else ""
+    expected = f"class 0 has 1980 labels, and class 1 has 20, a ratio of {ratio}, more than 10"
+    assert words == (f"training_data/Label: {expected}" if ratio else "")
+
+
 def test_the_ratio_must_be_larger_than_the_threshold() -> None:
     rule = ClassImbalance(samples=1)
     assert isinstance(outcomes(rule, {"labels": labels_of(100, 10)})[0], Passed)
