@@ -104,17 +104,21 @@ def _cross_entropies(
     losses = rows.cross_entropies.reshape(*tokens.shape, -1)
     classes = rows.classes.reshape(tokens.shape)
     own = np.take_along_axis(losses, classes[..., None], axis=-1)[..., 0]
-    return own, _of_twins(losses, classes, tokens)
+    return own, _of_twins(losses, classes, own, tokens)
 
 
 def _of_twins(
-    losses: npt.NDArray[np.float64], classes: npt.NDArray[np.int64], tokens: npt.NDArray[Any]
+    losses: npt.NDArray[np.float64],
+    classes: npt.NDArray[np.int64],
+    own: npt.NDArray[np.float64],
+    tokens: npt.NDArray[Any],
 ) -> npt.NDArray[np.float64]:
     """Return the mean losses [B, L] of classes by the scores of sequences with an equal start.
 
     Args:
         losses: Cross entropy of each class [B, L, V].
         classes: The targets [B, L].
+        own: Cross entropy of the targets [B, L].
         tokens: The sequences [B, L].
     """
     found = np.full(classes.shape, np.nan)
@@ -122,14 +126,13 @@ def _of_twins(
     for place in range(tokens.shape[1]):
         pairs = np.stack([starts, tokens[:, place]], axis=1)
         _, starts, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-        starts = starts.reshape(-1)
-        for start in np.flatnonzero(counts > 1).tolist():
-            twins = np.flatnonzero(starts == start)
-            table = losses[twins, place][:, classes[twins, place]]  # [scores of, target of]
-            others = table.sum(0) - np.diagonal(table)
-            found[twins, place] = others / (len(twins) - 1)
         if counts.max() == 1:
             break
+        starts = starts.reshape(-1)
+        begins = np.cumsum(counts) - counts
+        sums = np.add.reduceat(losses[np.argsort(starts), place], begins)  # [starts, V]
+        others, num = sums[starts, classes[:, place]] - own[:, place], counts[starts] - 1
+        np.divide(others, num, out=found[:, place], where=num > 0)
     return found
 
 

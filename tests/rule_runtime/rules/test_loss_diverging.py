@@ -105,7 +105,7 @@ def test_what_says_nothing_of_training_is_not_judged() -> None:
 
 def test_the_first_losses_are_not_enough() -> None:
     outcome = run_of_losses([1.0]).outcomes(LossDiverging())[0]
-    assert outcome == NotEvaluated("only 1 of the 10 losses needed were saved so far")
+    assert outcome == NotEvaluated("needs 12 losses, had 1", needs_more=True)
 
 
 def test_a_loss_that_begins_at_zero_has_no_scale() -> None:

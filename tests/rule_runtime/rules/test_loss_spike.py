@@ -55,7 +55,7 @@ def test_noise_widens_the_limit() -> None:
 def test_a_quarter_of_the_window_is_enough() -> None:
     outcomes = run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 9.0, 9.0, 9.0]).outcomes(LossSpike())
     assert isinstance(outcomes[-1], IssueFound)
-    assert outcomes[-2] == NotEvaluated("only 7 of the 8 losses needed were saved so far")
+    assert outcomes[-2] == NotEvaluated("needs 8 losses, had 7", needs_more=True)
 
 
 def test_a_new_level_is_a_spike_once() -> None:

@@ -52,7 +52,7 @@ def test_a_low_loss_may_scatter() -> None:
 
 def test_it_waits_for_a_full_window() -> None:
     outcomes = run_of_losses(CALM).outcomes(OscillatingLoss())
-    assert outcomes[-1] == NotEvaluated("only 10 of the 25 losses needed were saved so far")
+    assert outcomes[-1] == NotEvaluated("needs 27 losses, had 10", needs_more=True)
     assert found_at(
         OscillatingLoss(num_points=10, patience=1), run_of_losses(CALM + [2.0, 4.0] * 5)
     )
