@@ -121,7 +121,7 @@ def factor_of_chance(rows: float) -> float:
     return math.exp(_UNUSUAL * _SCATTER_OF_ROW / math.sqrt(max(rows, 1.0))) if rows > 0 else 1.0
 
 
-def first_jump(first: _Series, rows: float = _FEW_ROWS) -> int:
+def first_jump(first: _Series, rows: float) -> int:
     """Return how many of the first numbers [N] precede a jump; 0 without a jump.
 
     The first number is the loss before training. A jump is a multiple of it. Batches with few rows,

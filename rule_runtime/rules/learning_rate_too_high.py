@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final
 
 from rule_runtime.detectors.curves import first_jump
@@ -9,6 +10,7 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.labels import rows_of_batch
 from rule_runtime.facts.loss_curves import training_points
 from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
@@ -66,7 +68,8 @@ class LearningRateTooHigh(Rule):
         """Measure the movement of the weights.
 
         Memory: The state of `weight_movement`; `streak`: findings in a row; `longest`: ratio and
-        limit of the longest of the first steps; `losses`: numbers of at most 32 losses.
+        limit of the longest of the first steps; `losses`: numbers of at most 32 losses; `rows` of a
+        batch.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -112,11 +115,12 @@ class LearningRateTooHigh(Rule):
         except Missing:
             return False
         memory["losses"] = history.to_json()
-        return all(_stays_high(history.of(names)) for names in added)
+        rows = memory["rows"] = step.fact(rows_of_batch) or memory.get("rows")
+        return all(_stays_high(history.of(names), rows or math.nan) for names in added)
 
 
-def _stays_high(series: NumberSeries) -> bool:
+def _stays_high(series: NumberSeries, rows: float) -> bool:
     """Return whether a loss jumped at the beginning and is no better than before the jump."""
-    num = first_jump(series.first)
+    num = first_jump(series.first, rows)
     is_known = series.count >= _NUM_FIRST + _NUM_LATEST
     return bool(num and is_known and series.latest.min() > _BETTER * series.first[:num].min())
