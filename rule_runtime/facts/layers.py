@@ -121,15 +121,22 @@ class Layers:
         names: Iterable[str] = self._parameters.get((module, worker), ())
         return [self._shapes.get((name, worker)) or () for name in names]
 
-    def inputs_of(self, parameter: str, worker: str) -> list[tuple[int, ...]] | None:
-        """Return the shapes of all inputs of a parameter's layer, call by call; None if unknown.
+    def shapes_at(
+        self, parameter: str, worker: str, kind: str = "input"
+    ) -> list[tuple[int, ...]] | None:
+        """Return the shapes of all inputs, or outputs, of a parameter's layer, call by call.
 
-        There are none if other layers were called, and this one was not.
+        There are none if other layers were called, and this one was not. None if unknown.
         """
+        layer, is_of_keras, _ = parameter.partition("/weights/")
+        if is_of_keras:
+            rows = self._step.tensors(regex=(f"^{re.escape(layer)}/{kind}s(_[0-9]+)?$",))
+            named = sorted(zip(rows.names, rows.workers, rows.shapes, strict=True))
+            return [shape or () for _, of, shape in named if of == worker] or None
         module = self._module_of(parameter, worker)
         if module is None:
             return [] if self.in_order.get(worker) else None
-        calls = (self._signals.at(module, "input", worker, number) for number in count())
+        calls = (self._signals.at(module, kind, worker, number) for number in count())
         known = takewhile(lambda at: at is not None, calls)
         return [self._signals.rows.shapes[at or 0] or () for at in known] or None
 

@@ -111,15 +111,16 @@ def test_gradients_that_are_accumulated_beside_a_normalisation(tmp_path: Path) -
     assert not told(folder, MissingGradient())
 
 
+@pytest.mark.parametrize("units", [4, FEATURES])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
-def test_one_time_step_has_no_state_before_it(tmp_path: Path, kind: str) -> None:
+def test_one_time_step_has_no_state_before_it(tmp_path: Path, kind: str, units: int) -> None:
     keras.utils.set_random_seed(0)
-    layers = [getattr(keras.layers, kind)(8), keras.layers.Dense(1)]
+    layers = [getattr(keras.layers, kind)(units), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((1, FEATURES)), *layers])
     model.compile(keras.optimizers.Adam(0.01), "mse")
     hook = KerasHook(
         tmp_path / "run",
-        include_collections=["weights", "biases", "gradients"],
+        include_collections=["weights", "biases", "gradients", "layers"],
         save_config=SaveConfig(save_interval=1),
     )
     data = np.random.default_rng(0).normal(size=(12 * BATCH, 1, FEATURES)).astype(np.float32)

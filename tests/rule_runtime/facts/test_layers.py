@@ -125,9 +125,10 @@ def test_a_part_of_its_own_is_bypassed(constant: bool, shared: tuple[str, str], 
 
 def test_the_inputs_of_a_layer_are_known_once_it_is_called() -> None:
     called = chain("a")
-    assert called.inputs_of("Net_a.weight", WORKER) == [(8, 4)]
-    assert called.inputs_of("Net_b.weight", WORKER) == []
-    assert layers_of({"Net_a.weight": np.ones(3)}).inputs_of("Net_a.weight", WORKER) is None
+    assert called.shapes_at("Net_a.weight", WORKER) == [(8, 4)]
+    assert called.shapes_at("Net_a.weight", WORKER, "output") == [(8, 4)]
+    assert called.shapes_at("Net_b.weight", WORKER) == []
+    assert layers_of({"Net_a.weight": np.ones(3)}).shapes_at("Net_a.weight", WORKER) is None
 
 
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:

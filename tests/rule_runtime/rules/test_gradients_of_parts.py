@@ -77,6 +77,39 @@ def adapted_at_the_end(parts: Any, x: Tensor) -> Tensor:
     return parts["head"](parts["adapted"](parts["stem"](x).relu()).relu())
 
 
+class Gated(nn.Module):
+    """A value and a gate of the same input; nothing reaches the gate's gradient."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.randn(outputs, inputs) / inputs**0.5)
+        self.gate = nn.Parameter(torch.randn(outputs, inputs) / inputs**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x @ self.value.T) * ((x @ self.gate.T) * 0.0).sigmoid()
+
+
+def recurrent(
+    kind: Callable[..., nn.Module], inputs: int, outputs: int = COLUMNS, **given: Any
+) -> Callable[[], nn.Module]:
+    """Return a model with a recurrent layer that gets one time step."""
+    return lambda: Parts(
+        lambda parts, x: one_step(parts, x[:, :inputs].contiguous()),
+        rnn=kind(inputs, COLUMNS, batch_first=True, **given),
+        head=linear(outputs, 4),
+    )
+
+
+def cell(kind: Callable[..., nn.Module]) -> Callable[[], nn.Module]:
+    """Return a model with a recurrent cell that is called once."""
+
+    def forward(parts: Any, x: Tensor) -> Tensor:
+        state = parts["cell"](x)
+        return parts["head"](state[0] if isinstance(state, tuple) else state)
+
+    return lambda: Parts(forward, cell=kind(COLUMNS, COLUMNS), head=linear(COLUMNS, 4))
+
+
 HEALTHY: dict[str, Callable[[], nn.Module]] = {
     "adapters": lambda: nn.Sequential(Adapted(COLUMNS, 32), nn.ReLU(), Adapted(32, 4, 0.1)),
     "an adapter that is the whole model": lambda: Adapted(COLUMNS, 32),
@@ -92,6 +125,15 @@ HEALTHY: dict[str, Callable[[], nn.Module]] = {
     "one time step": lambda: Parts(
         one_step, rnn=nn.LSTM(COLUMNS, 32, 2, batch_first=True), head=linear(32, 4)
     ),
+    **{
+        f"one time step of {kind.__name__} with {inputs} inputs": recurrent(kind, inputs)
+        for kind in (nn.RNN, nn.LSTM, nn.GRU)
+        for inputs in (12, COLUMNS)
+    },
+    "one time step in two directions": recurrent(nn.LSTM, 12, 2 * COLUMNS, bidirectional=True),
+    "one time step without biases": recurrent(nn.GRU, COLUMNS, bias=False),
+    "one step of a cell": cell(nn.RNNCell),
+    "one step of a cell with a state of its own": cell(nn.LSTMCell),
     "an expert without tokens": lambda: Parts(
         of_expert, idle=linear(COLUMNS, 32), busy=linear(COLUMNS, 32), head=linear(32, 4)
     ),
@@ -154,3 +196,10 @@ def test_what_needs_no_gradient(tmp_path: Path, make: Callable[[], nn.Module]) -
 def test_what_needs_a_gradient(tmp_path: Path, make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     assert "MissingGradient" in found_in(tmp_path / "run", make())
+
+
+@pytest.mark.parametrize("units", [COLUMNS, 2 * COLUMNS, 4 * COLUMNS])
+def test_a_gate_is_no_matrix_of_a_state(tmp_path: Path, units: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(Gated(COLUMNS, units), linear(units, 4))
+    assert "VanishingGradient" in found_in(tmp_path / "run", model)
