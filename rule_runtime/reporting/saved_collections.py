@@ -7,6 +7,7 @@ saved ones; in files that do not, a framework's own ones count as saved if they 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Final
 
 from hook_layer.collections import CollectionKeys
@@ -70,8 +71,13 @@ class SavedCollections:
         self.are_known = bool(self._files)
         self.framework = framework_of_collections(self._files[0].collections if self._files else {})
         entries = (entry for file in self._files for entry in file.collections.values())
-        listed = {name for entry in entries for name in entry.tensor_names}
-        self._names = sorted(listed | _names_in_steps(store))
+        self._listed = {name for entry in entries for name in entry.tensor_names}
+        self._store = store
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Names of the saved tensors."""
+        return sorted(self._listed | _names_in_steps(self._store))
 
     def missing(self, needs: Iterable[CollectionConfig]) -> frozenset[str]:
         """Return the needed collections that the framework can fill and the hook did not save."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_rules_for_networks_are_named_in_one_line(tmp_path: Path, file: str | No
     assert "not evaluated: DeadOptimizer" not in words
     # What boosted trees are judged by, too, is told with what it lacks.
     for rule in ("OscillatingLoss", "GeneralisationGap", "LearningRateTooLow"):
-        assert f"not evaluated: {rule}: " in words
+        assert re.search(f"not evaluated(?: yet)?: {rule}: ", words)
 
 
 def test_a_rule_that_is_named_is_told_with_what_it_lacks(tmp_path: Path) -> None:

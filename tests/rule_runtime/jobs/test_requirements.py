@@ -48,7 +48,7 @@ class TestWhatIsAdded:
     @pytest.mark.parametrize(
         ("config", "collections"),
         [
-            (rule_configs.class_imbalance, {"labels", "predictions"}),
+            (rule_configs.class_imbalance, {"labels", "predictions", "training_data"}),
             (rule_configs.confusion, {"labels", "predictions"}),
             (rule_configs.overfit, {"losses"}),
             (rule_configs.overtraining, {"losses"}),
@@ -84,7 +84,7 @@ class TestWhatIsAdded:
             # The first step is one of every tenth.
             assert found["hyperparameters"]["save_interval"] == "10"
             assert "save_steps" not in found["hyperparameters"]
-        assert list(found) == ["weights", "hyperparameters", "trees", "losses"]
+        assert list(found) == ["weights", "losses", "hyperparameters", "trees"]
 
     def test_parameters_decide_what_a_rule_needs(self, tmp_path: Path) -> None:
         rule = Rule.sagemaker(

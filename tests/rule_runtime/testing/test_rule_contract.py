@@ -91,6 +91,11 @@ class Blind(Sound):
         return Passed() if len(rows) else NotEvaluated("nothing was saved")
 
 
+class ComparesWithAnotherLimit(Sound):
+    def found(self, step: StepView, names: Names, memory: Memory) -> Outcome:
+        return finding(step, *names[0], threshold=float(step.step % 2) - 0.5)
+
+
 class DislikesConstants(Sound):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         rows = step.tensors()
@@ -232,6 +237,7 @@ BROKEN = [
     ("test_evidence_names_what_was_found", NamesNoRemedy),
     ("test_evidence_names_what_was_found", NamesAnotherStep),
     ("test_evidence_counts_the_findings", CountsByItself),
+    ("test_values_are_beyond_their_threshold", ComparesWithAnotherLimit),
     ("test_a_verdict_never_turns_back", FiresOnce),
     ("test_memory_does_not_grow", KeepsAll),
     ("test_memory_is_bounded_however_many_tensors_there_are", KeepsEachTensor),
