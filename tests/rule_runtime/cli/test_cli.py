@@ -80,7 +80,7 @@ def test_of_many_rules_only_those_that_found_something_have_a_row(trial: TrialBu
     rows = [line for line in output.splitlines() if line.startswith("│") and line[2].isupper()]
     assert [row.split()[1] for row in rows] == ["NonFinite"]
     words = " ".join(output.split())
-    assert "not evaluated yet: DeadOptimizer: needs 6 saved steps, had 1" in words
+    assert "not evaluated yet: DeadOptimizer: needs 2 saved steps, had 1" in words
     assert "not evaluated: DeadRelu: no output of a ReLU layer was saved" in words
 
 
