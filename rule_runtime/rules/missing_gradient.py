@@ -56,7 +56,9 @@ class MissingGradient(Rule):
     absent_percent: Annotated[float, AtLeast(0), AtMost(100), Unit("% of the weights")] = 50.0
     ignore_regex: Annotated[tuple[str, ...], Regex()] = ()
 
-    collections = saved_every(10, "weights", "gradients", "module_io", "optimizer_steps")
+    collections = saved_every(
+        10, "weights", "gradients", "module_io", "layer_inputs", "optimizer_steps"
+    )
 
     needs = saved_steps_of_patience
 

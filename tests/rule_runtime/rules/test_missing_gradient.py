@@ -345,3 +345,9 @@ def test_what_is_called_after_a_layer_that_learns_may_be_trained_later(
 
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
     assert found_at(MissingGradient(), run_of_parts(("x", "b", "c", "my_x"), {"x": None}))
+
+
+def test_the_inputs_of_all_layers_are_saved_as_often_as_gradients() -> None:
+    """They show that a recurrent layer gets one time step."""
+    every = {each.name: each.parameters["save_interval"] for each in MissingGradient().requires()}
+    assert every["gradients"] == every["module_io"] == every["layer_inputs"] == "10"
