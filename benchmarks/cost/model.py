@@ -28,7 +28,7 @@ ENTRY_BYTES: Final = 190
 QUERY_BYTES: Final = 1 << 20
 REPORTED_STEPS: Final = 400
 """Of how many steps, evenly over the run, a report is made."""
-REPORT: Final = {"dynamodb.Query": 1, "s3.ListObjectsV2": 2, "s3.GetObject": 3, "s3.PutObject": 1}
+REPORT: Final = {"dynamodb.Query": 1, "s3.ListObjectsV2": 3, "s3.GetObject": 4, "s3.PutObject": 1}
 """What a report takes besides files of steps and of collections."""
 NEWS: Final = {"lambda.Invoke": 1, "dynamodb.Query": 2}
 """What a verdict leads to that is not the run's last: there is no report to be made yet."""
