@@ -85,4 +85,5 @@ class TestDefaultHookOfMxnet(DefaultHookContract):
 
     hook_type = Hook
     default_type = stepwatch.mxnet.Hook
+    hybridized: ClassVar[bool] = False
     train = TestMxnet.train
