@@ -20,6 +20,7 @@ from transformers import (
     TrainingArguments,
 )
 
+import stepwatch
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
@@ -331,7 +332,7 @@ def test_the_examples_in_the_documentation(
     for number in range(2):
         given = {
             "Trainer": Trainer,
-            "StepwatchCallback": StepwatchCallback,
+            "StepwatchCallback": stepwatch.huggingface.StepwatchCallback,
             "model": BertForSequenceClassification(TINY),
             "arguments": TrainingArguments(str(folder), max_steps=1, report_to=[], use_cpu=True),
             "data": examples(8),
