@@ -183,7 +183,7 @@ def _is_model(name: str, weights: Sequence[str]) -> bool:
 
 
 def _only_part(owners: Sequence[str], weights: Sequence[str]) -> str:
-    """Return the part of a model that a script calls in place of the model; "" if none or several.
+    """Return the part of a model that a script calls instead of the model; "" if none or several.
 
     An example is `self.net` of a LightningModule. It must have layers of its own, and no other part
     may be called, so its input is no output of another one.

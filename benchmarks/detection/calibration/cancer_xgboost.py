@@ -41,7 +41,7 @@ PROGRAM = Program(
         "lr_too_low": "eta 1e-4 in place of 0.2",
         "labels_shuffled": "training labels are permuted",
         "labels_constant": "all training labels are that of the first row",
-        "weight_decay": "lambda 1e6 in place of 1",
+        "weight_decay": "lambda 1e6 instead of 1",
         "class_imbalance": "one in 50 rows of one of the two classes, but not where it is tested",
         "data_leak": "the label is one of the columns",
     },

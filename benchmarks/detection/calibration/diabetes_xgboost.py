@@ -40,7 +40,7 @@ PROGRAM = Program(
         "overfit": "depth 10, eta 0.5, no regularisation",
         "lr_too_low": "eta 1e-4 in place of 0.08",
         "labels_constant": "all training targets are that of the first row",
-        "weight_decay": "alpha 1e6 in place of 0",
+        "weight_decay": "alpha 1e6 instead of 0",
         "without_split": "the least weight of a leaf is 1e6, more than that of all rows",
         "data_leak": "the target is one of the columns",
         "stalled": "hangs after 60 % of the rounds",

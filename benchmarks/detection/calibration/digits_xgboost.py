@@ -34,6 +34,6 @@ PROGRAM = Program(
     faults={
         "labels_constant": "all training labels are that of the first row",
         "class_imbalance": "one in 40 of every digit but 0, in training alone",
-        "weight_decay": "lambda 1e7 in place of 1",
+        "weight_decay": "lambda 1e7 instead of 1",
     },
 )

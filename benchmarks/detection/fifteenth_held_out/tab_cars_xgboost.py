@@ -84,7 +84,7 @@ PROGRAM = Program(
         "wrong_loss": "the hinge loss of two classes, for prices",
         "labels_shuffled": "training targets are permuted",
         "labels_constant": "all training targets are that of the first row",
-        "weight_decay": "lambda 1e8 in place of 1",
+        "weight_decay": "lambda 1e8 instead of 1",
         "without_split": "the least weight of a leaf is 1e6, more than that of all rows",
         "data_leak": "the tax on the price is one of the columns",
         "overfit": "60 rows, depth 12, no regularisation",
