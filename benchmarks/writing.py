@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 
 from benchmarks.measuring import Scale, empty, in_turns, seconds, touch_memory
 from benchmarks.result import Measured, Result
-from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord, TensorStatistics
+from hook_layer.capture.captured_step import (
+    ArraySnapshot,
+    CapturedTensor,
+    StepRecord,
+    TensorStatistics,
+)
+from hook_layer.capture.statistics import array_statistics
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.delivery.writer import StepWriter
 from hook_layer.format.modes import ModeKeys
-from hook_layer.statistics import array_statistics
 from hook_layer.storage.local import LocalStore
-from hook_layer.writer import StepWriter
 
 __all__ = ["arrays_of", "large", "small", "write_trial"]
 

@@ -11,10 +11,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from hook_layer.collections import CollectionKeys
+    from hook_layer.capture.reductions import ReductionConfig
+    from hook_layer.configuration.collections import CollectionKeys
+    from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
     from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-    from hook_layer.reductions import ReductionConfig
-    from hook_layer.save_config import SaveConfig, SaveConfigMode
 
     __version__: str
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "CollectionKeys": ("hook_layer.collections", "CollectionKeys"),
-    "ReductionConfig": ("hook_layer.reductions", "ReductionConfig"),
-    "SaveConfig": ("hook_layer.save_config", "SaveConfig"),
-    "SaveConfigMode": ("hook_layer.save_config", "SaveConfigMode"),
+    "CollectionKeys": ("hook_layer.configuration.collections", "CollectionKeys"),
+    "ReductionConfig": ("hook_layer.capture.reductions", "ReductionConfig"),
+    "SaveConfig": ("hook_layer.configuration.save_config", "SaveConfig"),
+    "SaveConfigMode": ("hook_layer.configuration.save_config", "SaveConfigMode"),
     "modes": ("hook_layer.format.modes", "ModeKeys"),
 }
 

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any, ClassVar, Generic, TypeVar
 
-from hook_layer.config import hook_enabled
+from hook_layer.configuration.job import hook_enabled
 from hook_layer.core.hook import BaseHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.capture.patched_functions import patch
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.install_hint import install_hint
-from hook_layer.patched_functions import patch
 from hook_layer.pytorch import Hook
 from hook_layer.pytorch.callbacks import CallbackWithHook
 

@@ -73,11 +73,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from hook_layer import __version__
-    from hook_layer.collections import CollectionKeys
+    from hook_layer.capture.reductions import ReductionConfig
+    from hook_layer.configuration.collections import CollectionKeys
+    from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
     from hook_layer.errors import HookConfigurationError, TrainingStoppedError
     from hook_layer.format.modes import ModeKeys
-    from hook_layer.reductions import ReductionConfig
-    from hook_layer.save_config import SaveConfig, SaveConfigMode
     from hook_layer.storage.local import LocalStore
     from rule_runtime.configuration import rule_configs
     from rule_runtime.configuration.actions import StopTraining
@@ -136,13 +136,13 @@ else:
         __name__,
         {
             "__version__": "hook_layer",
-            "CollectionKeys": "hook_layer.collections",
+            "CollectionKeys": "hook_layer.configuration.collections",
             "HookConfigurationError": "hook_layer.errors",
             "TrainingStoppedError": "hook_layer.errors",
             "ModeKeys": "hook_layer.format.modes",
-            "ReductionConfig": "hook_layer.reductions",
-            "SaveConfig": "hook_layer.save_config",
-            "SaveConfigMode": "hook_layer.save_config",
+            "ReductionConfig": "hook_layer.capture.reductions",
+            "SaveConfig": "hook_layer.configuration.save_config",
+            "SaveConfigMode": "hook_layer.configuration.save_config",
             "LocalStore": "hook_layer.storage.local",
             "StopTraining": "rule_runtime.configuration.actions",
             "CollectionConfig": "rule_runtime.configuration.collection_config",

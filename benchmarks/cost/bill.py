@@ -11,7 +11,7 @@ from benchmarks.cost.deployment import HOURS_A_MONTH, Deployment
 from benchmarks.cost.model import ENTRY_BYTES, MESSAGES_A_REQUEST, Flow, requests_of
 from benchmarks.cost.prices import Prices
 from benchmarks.cost.workload import FEWEST_POLLERS, POLLERS, Timing, Workload
-from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
+from hook_layer.run.stop_signal import DEFAULT_STOP_POLL_S
 from lambdas.shared.state_item import RETENTION_S
 
 __all__ = [

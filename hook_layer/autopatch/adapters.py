@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 
 from hook_layer.autopatch.hook_source import HookSource
-from hook_layer.session_notes import SessionNotes
-from hook_layer.uncaught_errors import end_with_a_line_when_stopped
+from hook_layer.process.uncaught_errors import end_with_a_line_when_stopped
+from hook_layer.run.session_log import SessionLog
 
 __all__ = ["watch_trainings"]
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("stepwatch")
 
 def watch_trainings(imported: str, adapter: str) -> None:
     """Look by an adapter for trainings of an imported framework, if hooks are wanted."""
-    notes = SessionNotes.of_environment()
+    notes = SessionLog.of_environment()
     if notes is not None:
         notes.imported(imported.partition(".")[0])
     source = _source()

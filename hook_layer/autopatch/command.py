@@ -11,8 +11,8 @@ from typing import Final
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.child_processes import become_python, prepared_environment, unprepared_switch
 from hook_layer.errors import ConfigurationFileNotFoundError
+from hook_layer.process.uncaught_errors import STOPPED
 from hook_layer.storage.base import StorageError, StoreRefusedError
-from hook_layer.uncaught_errors import STOPPED
 
 __all__ = ["MISTAKE", "STARTUP", "main"]
 

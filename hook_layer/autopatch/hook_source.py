@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import (
     OWN_VARIABLE,
     names_file_elsewhere,
     read_configuration_file,
 )
 from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.configuration.job import hook_enabled
 from hook_layer.core.hook import BaseHook
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
-from hook_layer.inactive_copy import InactiveCopy
-from hook_layer.session_notes import SessionNotes
+from hook_layer.process.inactive_copy import InactiveCopy
+from hook_layer.run.session_log import SessionLog
 from hook_layer.storage.write_check import check_writable
 
 __all__ = ["HookSource", "has_hook"]
@@ -113,7 +113,7 @@ class HookSource:
         if not (is_ours and is_another):
             logger.info("this process already has a hook (%s); no other is made", hook)
             return False
-        if SessionNotes.of_environment() is not None:
+        if SessionLog.of_environment() is not None:
             return True
         if _ONLY_FIRST not in self._warnings:
             self._warnings.add(_ONLY_FIRST)

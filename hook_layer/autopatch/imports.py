@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from hook_layer.tracebacks import hide_frame
+from hook_layer.process.tracebacks import hide_frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

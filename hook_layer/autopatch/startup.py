@@ -28,7 +28,7 @@ class _OriginalsFinder:
 
     def find_spec(self, name: str, *_: object) -> None:
         if name in _ORIGINALS:
-            from hook_layer.uncaught_errors import name_the_alias  # noqa: PLC0415 - seldom needed
+            from hook_layer.process.uncaught_errors import name_the_alias  # noqa: PLC0415 - seldom needed
 
             name_the_alias(_ORIGINALS)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from hook_layer.autopatch import UNWATCHED
 from hook_layer.current_hook import CurrentHook
-from hook_layer.session_notes import SessionNotes
+from hook_layer.run.session_log import SessionLog
 
 __all__ = ["note_unwatched", "say_why", "without_hook"]
 
@@ -34,7 +34,7 @@ def say_why(reason: str) -> None:
     """Say why nothing is captured of this process: to who watches the command, and to the log."""
     if CurrentHook.of_any_framework() is not None:
         return
-    notes = SessionNotes.of_environment()
+    notes = SessionLog.of_environment()
     if notes is None:
         logger.warning("nothing is captured yet: %s", reason)
     else:  # who watches prints it once
@@ -43,7 +43,7 @@ def say_why(reason: str) -> None:
 
 def note_unwatched(name: str) -> None:
     """Note that a framework without a hook was imported."""
-    notes = SessionNotes.of_environment()
+    notes = SessionLog.of_environment()
     if notes is not None:
         notes.imported(name)
     elif not _imported:

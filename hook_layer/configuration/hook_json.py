@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.config import JobConfiguration
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collection_manager import CollectionManager
 from hook_layer.configuration.configuration_file import ConfigurationFile, read_configuration_file
+from hook_layer.configuration.hook_options import HookOptions, OptionArguments
+from hook_layer.configuration.job import JobConfiguration
 from hook_layer.configuration.job_json import parse_job
 from hook_layer.configuration.json_values import (
     as_choice,
@@ -36,11 +38,9 @@ from hook_layer.configuration.parameters_json import (
     read_reduction_config,
     read_save_parameters,
 )
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.errors import HookConfigurationError, nearest
-from hook_layer.hook_options import HookOptions, OptionArguments
-from hook_layer.ranks import WHO_WRITES
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig
+from hook_layer.run.ranks import WHO_WRITES
 
 __all__ = [
     "CollectionParameters",

@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import Collection, CollectionKeys
-from hook_layer.config import HookTargets, JobConfiguration, JobEnvironment, hook_enabled
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collection_manager import CollectionManager
+from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from hook_layer.configuration.hook_json import (
     CollectionParameters,
     HookConfiguration,
     load_hook_configuration,
 )
+from hook_layer.configuration.hook_options import HookOptions, OptionArguments
+from hook_layer.configuration.job import HookTargets, JobConfiguration, JobEnvironment, hook_enabled
 from hook_layer.configuration.json_values import as_choice, refuse
 from hook_layer.configuration.places import Outputs, resolve_targets
+from hook_layer.configuration.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
 from hook_layer.errors import HookConfigurationError, misspelled, nearest
+from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from hook_layer.format.modes import ModeKeys
-from hook_layer.hook_options import HookOptions, OptionArguments
-from hook_layer.known_collections import KNOWN_COLLECTIONS
-from hook_layer.log_settings import apply_log_settings
-from hook_layer.ranks import WHO_WRITES
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
+from hook_layer.process.log_settings import apply_log_settings
+from hook_layer.run.ranks import WHO_WRITES
 from hook_layer.storage.base import open_store
 
 __all__ = [

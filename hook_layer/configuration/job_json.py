@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hook_layer.config import JobConfiguration, OutputPaths
 from hook_layer.configuration.configuration_file import ConfigurationFile
+from hook_layer.configuration.job import JobConfiguration, OutputPaths
 from hook_layer.configuration.json_values import as_flag, as_object, as_text, known_keys, refuse
 from hook_layer.configuration.places import output_paths
 from hook_layer.errors import HookConfigurationError, close_match

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from hook_layer.collections import checked_pattern
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import checked_pattern
 from hook_layer.configuration.json_values import as_integer, as_texts
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 __all__ = [
     "REDUCTION_KEYS",

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hook_layer.config import (
+from hook_layer.configuration.configuration_file import read_json_object
+from hook_layer.configuration.job import (
     CheckpointConfig,
     HookTargets,
     JobConfiguration,
@@ -22,7 +23,6 @@ from hook_layer.config import (
     is_training_job,
     job_name,
 )
-from hook_layer.configuration.configuration_file import read_json_object
 from hook_layer.configuration.json_values import as_text, refuse
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.format.paths import job_name_of

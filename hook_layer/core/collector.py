@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from hook_layer.collection_manager import CollectionManager, OnMistake, TensorPlan
-from hook_layer.collections import Collection
+from hook_layer.configuration.collection_manager import CollectionManager, OnMistake, TensorPlan
+from hook_layer.configuration.collections import Collection
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
 from hook_layer.weak_method import WeakMethod

@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from hook_layer.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES, ByteBudget
-from hook_layer.collections import Collection, CollectionKeys
-from hook_layer.config import hook_enabled
+from hook_layer.capture.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES, ByteBudget
+from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.configuration.hook_setup import FrameworkDefaults, HookSetup
+from hook_layer.configuration.job import hook_enabled
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import AlsoDue, Collector
 from hook_layer.core.earlier_hooks import EarlierHooks
@@ -41,10 +41,10 @@ from hook_layer.errors import HookConfigurationError, TrainingStoppedError, near
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog, guarded
-from hook_layer.inactive_copy import InactiveCopy
-from hook_layer.process_end import ProcessEnd
+from hook_layer.process.inactive_copy import InactiveCopy
+from hook_layer.process.process_end import ProcessEnd
+from hook_layer.process.uncaught_errors import about_to_stop
 from hook_layer.report import HookReport
-from hook_layer.uncaught_errors import about_to_stop
 
 __all__ = ["BaseHook"]
 
@@ -332,8 +332,8 @@ class BaseHook(Part):
     def should_stop(self) -> bool:
         """Whether a stop of this run was requested and is possible now.
 
-        If several ranks agree on stopping (`hook_layer.stop_agreement`), this turns True in all of
-        them in the same training step. A rank that gets False must begin another step.
+        If several ranks agree on stopping (`hook_layer.run.stop_agreement`), this turns True in all
+        of them in the same training step. A rank that gets False must begin another step.
         """
         return self.stop_listener.request is not None
 

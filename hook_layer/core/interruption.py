@@ -11,7 +11,7 @@ from hook_layer.core.clock import StepClock
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.session import Session
 from hook_layer.core.trial_session import TrialSession
-from hook_layer.termination import HANDLERS
+from hook_layer.process.termination import HANDLERS
 
 __all__ = ["Interruption"]
 
@@ -21,7 +21,7 @@ _LOCK_TIMEOUT_S: Final = 1.0
 
 
 class Interruption:
-    """Stores captured tensors when a signal interrupts training, see `hook_layer.termination`.
+    """Stores captured tensors when a signal interrupts training.
 
     A later exception or `close` in this process does not count as the end of training.
 

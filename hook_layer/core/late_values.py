@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.session import Session
 from hook_layer.core.tensor_capture import PlannedTensors
-from hook_layer.process_end import at_process_end
+from hook_layer.process.process_end import at_process_end
 
 __all__ = ["LateValues"]
 

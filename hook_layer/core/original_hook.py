@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 from typing_extensions import Unpack
 
+from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.hook_json import HookConfiguration
+from hook_layer.configuration.hook_options import OptionArguments
 from hook_layer.configuration.hook_setup import HookArguments, IncludedCollections, set_up
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.hook import BaseHook
 from hook_layer.current_hook import CurrentHook
 from hook_layer.format.modes import ModeKeys
-from hook_layer.hook_options import OptionArguments
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 __all__ = ["OriginalHook", "missing_name"]
 
@@ -50,9 +50,9 @@ class OriginalHook(BaseHook):
         include_workers: Which ranks of a distributed run write: `one`, `all` or `auto`.
         configuration: Content of a configuration file, from `create_from_json_file`; excludes all
             arguments before it.
-        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
-            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            max_step_bytes max_run_bytes termination_timeout_s`.
+        **options: Further options, see `HookOptions`: `statistics stop stop_poll_s on_full
+            queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir max_step_bytes
+            max_run_bytes termination_timeout_s`.
 
     Raises:
         HookConfigurationError: An argument is invalid.

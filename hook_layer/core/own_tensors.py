@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from hook_layer.capture import checked_name
-from hook_layer.collection_manager import CollectionManager, SummaryPlan, TensorPlan
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.captured_step import checked_name
+from hook_layer.configuration.collection_manager import CollectionManager, SummaryPlan, TensorPlan
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.core.late_values import LateValues
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part

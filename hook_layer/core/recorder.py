@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from hook_layer.capture import CapturedTensor, StepRecord
+from hook_layer.capture.captured_step import CapturedTensor, StepRecord
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
 from hook_layer.core.tensor_capture import PlannedTensors, TensorCapture

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from hook_layer.config import CheckpointConfig
+from hook_layer.configuration.job import CheckpointConfig
 from hook_layer.core.clock import StepClock
 from hook_layer.core.state import HookState, Part
 from hook_layer.core.trial_session import TrialSession
@@ -16,7 +16,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
 from hook_layer.resuming.resume import is_same_run
-from hook_layer.run_folder import RunPlace
+from hook_layer.run.run_folder import RunPlace
 
 __all__ = ["Resumption"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from hook_layer.capture import StepRecord
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.config import JobEnvironment
+from hook_layer.capture.captured_step import StepRecord
+from hook_layer.configuration.collection_manager import CollectionManager
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.configuration.job import JobEnvironment
 from hook_layer.core.clock import StepClock
 from hook_layer.core.resumption import Resumption
 from hook_layer.core.state import HookState, Part
@@ -22,11 +22,11 @@ from hook_layer.core.workers import Workers
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.job_file import StopFile
 from hook_layer.guard import guarded
-from hook_layer.process_end import ProcessEnd
-from hook_layer.ranks import writing_ranks
+from hook_layer.process.process_end import ProcessEnd
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resume import run_in
-from hook_layer.run_folder import RunPlace
+from hook_layer.run.ranks import writing_ranks
+from hook_layer.run.run_folder import RunPlace
 from hook_layer.storage.base import Store
 
 __all__ = ["Session"]

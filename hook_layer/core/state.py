@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hook_layer.config import hook_enabled
+from hook_layer.configuration.job import hook_enabled
 from hook_layer.guard import FailureLog, Stopwatch
-from hook_layer.this_process import this_process
+from hook_layer.process.this_process import this_process
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["HookState", "Part"]

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from hook_layer.configuration.hook_options import OnStop
 from hook_layer.core.workers import Workers
 from hook_layer.format.job_file import StopFile
-from hook_layer.hook_options import OnStop
 
 __all__ = ["Agreement", "StopListener"]
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("stepwatch")
 
 
 class Agreement(Protocol):
-    """Ranks that stop before the same step, as in `hook_layer.stop_agreement`."""
+    """Ranks that stop before the same step, as in `hook_layer.run.stop_agreement`."""
 
     def begin_step(self) -> StopFile | None:
         """Begin a training step; return the stop request if the step must not begin."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from hook_layer.byte_budget import ByteBudget
-from hook_layer.capture import (
+from hook_layer.capture.byte_budget import ByteBudget
+from hook_layer.capture.captured_step import (
     CapturedBatch,
     CapturedTensor,
     NumpyBackend,
@@ -17,10 +17,10 @@ from hook_layer.capture import (
     TensorBackend,
     checked_name,
 )
-from hook_layer.collection_manager import TensorPlan
+from hook_layer.capture.reductions import Reduction
+from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.guard import FailureLog
-from hook_layer.reductions import Reduction
 
 __all__ = ["CaptureTensors", "PlannedTensors", "TensorCapture", "TensorSource"]
 

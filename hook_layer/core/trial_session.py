@@ -8,24 +8,24 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from hook_layer.capture import StepRecord
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.capture.captured_step import StepRecord
+from hook_layer.configuration.hook_options import HookOptions
+from hook_layer.configuration.job import HookTargets, JobEnvironment
 from hook_layer.delivery.spool_folder import SpoolTarget
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.delivery.tensorboard import TensorBoardExporter
+from hook_layer.delivery.writer import StepWriter
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import parse_index
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, collections_key
-from hook_layer.hook_options import HookOptions
-from hook_layer.old_spools import report_old_spools
+from hook_layer.process.time_limit import within
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resume import numbering, run_in
-from hook_layer.stop_signal import StopSignal
-from hook_layer.tensorboard import TensorBoardExporter
-from hook_layer.time_limit import within
-from hook_layer.writer import StepWriter
+from hook_layer.run.old_spools import report_old_spools
+from hook_layer.run.stop_signal import StopSignal
 
 __all__ = ["TrialSession"]
 

@@ -23,10 +23,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Final, NamedTuple
 
-from hook_layer.file_lock import FileLock
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.index import parse_index
 from hook_layer.format.json_document import Document, load_object
+from hook_layer.process.file_lock import FileLock
 from hook_layer.storage.base import Buffers, Store, check_key
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.untrusted_folder import check_owner, read_plain_file

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hook_layer.capture import StepRecord
+from hook_layer.capture.captured_step import StepRecord
 from hook_layer.delivery.backlog import Backlog, WaitingStep
 from hook_layer.delivery.counters import WriterCounters
 from hook_layer.delivery.small_files import SmallFiles

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import (
+from hook_layer.capture.captured_step import (
     CapturedTensor,
     Snapshot,
     StatisticsBatch,

@@ -20,7 +20,9 @@ except ImportError as error:
         name="keras",
     ) from error
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
@@ -29,9 +31,7 @@ from hook_layer.guard import guarded
 from hook_layer.keras.collections import DEFAULTS, Collection
 from hook_layer.keras.events import KerasEvents
 from hook_layer.keras.names import gradient_name, variable_tail
-from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 __all__ = [
     "Collection",

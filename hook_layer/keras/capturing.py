@@ -8,8 +8,8 @@ from typing import Any, Final
 import keras
 import numpy as np
 
-from hook_layer.capture import CapturedTensor, OwnedArray
-from hook_layer.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
+from hook_layer.capture.captured_step import CapturedTensor, OwnedArray
+from hook_layer.configuration.collections import OPTIMIZER_STEPS, Collection, CollectionKeys
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part

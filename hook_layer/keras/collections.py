@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import keras
 
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collection_manager import CollectionManager
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
+from hook_layer.configuration.layer_collections import LayerCollection
 from hook_layer.errors import HookConfigurationError
-from hook_layer.layer_collections import LayerCollection
 
 __all__ = ["DEFAULTS", "Collection", "find_layers"]
 

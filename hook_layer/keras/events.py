@@ -10,7 +10,7 @@ from weakref import WeakSet, ref
 
 import keras
 
-from hook_layer.collections import LOSS_INPUTS, CollectionKeys
+from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.workers import Workers

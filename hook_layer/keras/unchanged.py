@@ -18,8 +18,8 @@ from weakref import ref
 import keras
 
 from hook_layer.autopatch.hook_source import HookSource, has_hook
+from hook_layer.capture.patched_functions import patch, replacing
 from hook_layer.keras import KerasHook
-from hook_layer.patched_functions import patch, replacing
 
 __all__ = ["watch_unchanged"]
 

@@ -20,7 +20,9 @@ except ImportError as error:
         name="mxnet",
     ) from error
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
@@ -28,9 +30,7 @@ from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the origin
 from hook_layer.mxnet.blocks import is_loss
 from hook_layer.mxnet.collections import DEFAULTS, Collection
 from hook_layer.mxnet.events import MxnetEvents
-from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 if TYPE_CHECKING:
     from hook_layer.mxnet.unchanged import ModelSearch

@@ -19,8 +19,8 @@ from mxnet.ndarray import NDArray
 from mxnet.util import np_shape
 from numpy.typing import NDArray as NumpyArray
 
-from hook_layer.capture import Snapshot, StatisticsBatch, TensorStatistics
-from hook_layer.reductions import Reduction, reduce_array
+from hook_layer.capture.captured_step import Snapshot, StatisticsBatch, TensorStatistics
+from hook_layer.capture.reductions import Reduction, reduce_array
 
 __all__ = ["ArrayBackend"]
 

@@ -11,19 +11,19 @@ from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock, Parameter
 from mxnet.ndarray import NDArray
 
-from hook_layer.capture import CapturedTensor, TensorBackend
+from hook_layer.capture.captured_step import CapturedTensor, TensorBackend
+from hook_layer.configuration.layer_collections import may_match, resolve_layers
+from hook_layer.configuration.optimizer_collection import keep_apart
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
 from hook_layer.core.workers import Workers
 from hook_layer.guard import FailureLog, guarded
-from hook_layer.layer_collections import may_match, resolve_layers
 from hook_layer.mxnet.blocks import RegisteredBlocks, name_of, parts_of
 from hook_layer.mxnet.calls import BlockWatch, arrays_in
 from hook_layer.mxnet.capture import ArrayBackend
 from hook_layer.mxnet.graphs import GraphWatch, Numbering
-from hook_layer.optimizer_collection import keep_apart
 
 __all__ = ["BlockCapture", "MxnetTensors", "MxnetWorkers"]
 

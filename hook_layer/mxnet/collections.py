@@ -12,10 +12,10 @@ from typing import Final
 
 from mxnet.gluon import Block, nn
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
+from hook_layer.configuration.layer_collections import LayerCollection
 from hook_layer.errors import HookConfigurationError
-from hook_layer.layer_collections import LayerCollection
 from hook_layer.mxnet.blocks import name_of
 
 __all__ = ["DEFAULTS", "Collection"]

@@ -13,7 +13,7 @@ from mxnet import autograd
 from mxnet.gluon import Block, Parameter, Trainer
 from mxnet.ndarray import NDArray
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.guard import guarded

@@ -13,7 +13,7 @@ from mxnet import cpu
 from mxnet.gluon import Parameter, Trainer
 from mxnet.ndarray import NDArray
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.mxnet.calls import arrays_in
 
 __all__ = ["own_gradient", "state_arrays", "updated_gradient"]

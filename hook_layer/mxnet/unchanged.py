@@ -16,11 +16,11 @@ from mxnet import autograd
 from mxnet.gluon import Block
 
 from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.capture.patched_functions import patch
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.mxnet import Hook, modes
 from hook_layer.mxnet.blocks import is_loss, is_trained, parts_of
 from hook_layer.mxnet.calls import BlockCall, arrays_in
-from hook_layer.patched_functions import patch
 
 __all__ = ["ModelSearch", "watch_unchanged"]
 

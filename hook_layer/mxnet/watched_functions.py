@@ -8,7 +8,7 @@ from mxnet import autograd
 from mxnet.gluon import Trainer
 from mxnet.ndarray import NDArray
 
-from hook_layer.watched_functions import WatchedFunction
+from hook_layer.capture.watched_functions import WatchedFunction
 
 __all__ = ["ARRAY_BACKWARD", "BACKWARD", "TRAINER_STEP", "TRAINER_UPDATE", "TRAINER_UPDATES"]
 

@@ -19,7 +19,9 @@ except ModuleNotFoundError as error:
         f"hook_layer.pytorch needs PyTorch: {install_hint('torch')}", name="torch"
     ) from error
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
@@ -29,9 +31,7 @@ from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.followed_steps import FollowedSteps
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.torch_hook import TorchHook
-from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 __all__ = [
     "Collection",

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.collections import is_layer
 from hook_layer.pytorch.modules import is_a_key
-from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["ActivationFunctions", "FunctionCallback"]

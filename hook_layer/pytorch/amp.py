@@ -19,10 +19,10 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from hook_layer.capture.watched_functions import Listening
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.tensor_memory import readable_if_possible
 from hook_layer.pytorch.watched_functions import SCALER_SCALE
-from hook_layer.watched_functions import Listening
 
 __all__ = ["LossScaling", "parameters_of", "unscaled"]
 

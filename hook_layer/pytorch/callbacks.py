@@ -7,7 +7,7 @@ import os
 from typing import Any, ClassVar
 
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
-from hook_layer.inactive_copy import InactiveCopy
+from hook_layer.process.inactive_copy import InactiveCopy
 from hook_layer.pytorch import Hook
 
 __all__ = ["CallbackWithHook"]

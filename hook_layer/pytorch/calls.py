@@ -25,9 +25,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.values import own_shard
-from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = [

@@ -8,12 +8,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from hook_layer.capture import Snapshot, StatisticsBatch
+from hook_layer.capture.captured_step import Snapshot, StatisticsBatch
+from hook_layer.capture.reductions import Reduction
 from hook_layer.pytorch.copies import BufferPool, LargeCopy, copied, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import torch_statistics
 from hook_layer.pytorch.values import plain, type_name
-from hook_layer.reductions import Reduction
 
 __all__ = ["TorchBackend"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch._utils import _flatten_dense_tensors
 
-from hook_layer.capture import Snapshot
+from hook_layer.capture.captured_step import Snapshot
 from hook_layer.pytorch.host_copy import HostCopy, new_buffer
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, WHOLE, plain
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hook_layer.capture.statistics import NO_STATISTICS
 from hook_layer.pytorch.fused_statistics import fused_partials
 from hook_layer.pytorch.host_copy import HostCopy, not_disturbing_recordings
 from hook_layer.pytorch.partial_results import combined
-from hook_layer.statistics import NO_STATISTICS
 
 __all__ = ["ROW", "DeviceBatches", "DeviceStatistics", "device_statistics"]
 

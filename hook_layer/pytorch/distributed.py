@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from hook_layer.stop_agreement import StopGroup
+from hook_layer.run.stop_agreement import StopGroup
 
 __all__ = ["HookGroup", "let_reductions_end", "rank_and_size"]
 

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
-from hook_layer.collection_manager import TensorPlan
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collection_manager import TensorPlan
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.core.collector import Collector
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.tensor_memory import is_uninitialized

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from hook_layer.collections import LOSS_INPUTS, CollectionKeys
+from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.core.own_tensors import OwnTensors
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded

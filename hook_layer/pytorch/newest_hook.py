@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from torch import nn
 
-from hook_layer.process_end import ProcessEnd
+from hook_layer.process.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.statistics import statistics_row
+from hook_layer.capture.statistics import statistics_row
 
 __all__ = ["combined"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from hook_layer.patched_functions import patch
-from hook_layer.tracebacks import hide_frame
+from hook_layer.capture.patched_functions import patch
+from hook_layer.process.tracebacks import hide_frame
 
 __all__ = ["call_after", "call_before_compiled"]
 

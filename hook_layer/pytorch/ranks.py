@@ -11,7 +11,7 @@ from hook_layer.pytorch.distributed import HookGroup, let_reductions_end, rank_a
 from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.resuming.checkpoint import RunStart
-from hook_layer.stop_agreement import StopAgreement
+from hook_layer.run.stop_agreement import StopAgreement
 
 __all__ = ["TorchRanks"]
 

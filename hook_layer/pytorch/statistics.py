@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hook_layer.capture import Snapshot, TensorStatistics
+from hook_layer.capture.captured_step import Snapshot, TensorStatistics
+from hook_layer.capture.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 from hook_layer.pytorch.copies import copied_together, is_small, storable
 from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
-from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
 __all__ = ["DeviceRows", "TorchStatistics", "torch_statistics"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 
-from hook_layer.collection_manager import TensorPlan
+from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.pytorch.calls import tensors_in

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hook_layer.capture import CapturedTensor, StatisticsBatch
-from hook_layer.collection_manager import TensorPlan
+from hook_layer.capture.captured_step import CapturedTensor, StatisticsBatch
+from hook_layer.capture.statistics import segment_statistics
+from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.pytorch.copies import PLAIN_TYPES, SMALL_BYTES, FlatCopy
 from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.statistics import DeviceRows
 from hook_layer.pytorch.tensor_memory import owns_memory
 from hook_layer.pytorch.values import WHOLE, type_name
-from hook_layer.statistics import segment_statistics
 
 __all__ = ["TorchBatch", "join"]
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from hook_layer.capture import CapturedBatch, CapturedTensor, TensorBackend
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.captured_step import CapturedBatch, CapturedTensor, TensorBackend
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
 from hook_layer.format.statistics_block import Shard
 from hook_layer.guard import FailureLog

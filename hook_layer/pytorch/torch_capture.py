@@ -10,15 +10,15 @@ from typing import Any, Final
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.collection_manager import CollectionManager, OnMistake
-from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.configuration.collection_manager import CollectionManager, OnMistake
+from hook_layer.configuration.collections import Collection, CollectionKeys
+from hook_layer.configuration.layer_collections import may_match, resolve_layers
+from hook_layer.configuration.optimizer_collection import keep_apart
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
-from hook_layer.layer_collections import may_match, resolve_layers
-from hook_layer.optimizer_collection import keep_apart
 from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.loss import _Loss
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.format.modes import ModeKeys

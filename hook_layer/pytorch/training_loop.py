@@ -13,7 +13,7 @@ from torch.optim.optimizer import (
     Optimizer,
 )
 
-from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
+from hook_layer.configuration.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.core.earlier_hooks import IDLE_STEPS
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part

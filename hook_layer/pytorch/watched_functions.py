@@ -8,8 +8,8 @@ from typing import Any, Final
 import torch
 from torch.amp.grad_scaler import GradScaler
 
+from hook_layer.capture.watched_functions import WatchedFunction
 from hook_layer.pytorch.calls import uncompiled
-from hook_layer.watched_functions import WatchedFunction
 
 __all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP"]
 

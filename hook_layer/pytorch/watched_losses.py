@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from hook_layer.capture.watched_functions import Watched
+from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch.calls import uncompiled
-from hook_layer.tracebacks import hide_frame
-from hook_layer.watched_functions import Watched
 
 __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 

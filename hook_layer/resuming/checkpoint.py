@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, NamedTuple
 
-from hook_layer.config import CheckpointConfig
+from hook_layer.configuration.job import CheckpointConfig
 from hook_layer.format.job_file import new_run_id
 from hook_layer.resuming.checkpoint_files import CheckpointFiles, FileMark, open_inodes
 from hook_layer.resuming.checkpoint_state import SavedRun, SavedState

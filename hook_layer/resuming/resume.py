@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from hook_layer.config import JobEnvironment
+from hook_layer.configuration.job import JobEnvironment
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import parse_index
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
 from hook_layer.format.paths import JOB_FILE, index_key, parse_index_key
+from hook_layer.process.time_limit import within
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.checkpoint_state import SavedRun
 from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.time_limit import within
 
 __all__ = ["Numbering", "is_same_run", "numbering", "run_in"]
 

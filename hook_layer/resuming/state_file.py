@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hook_layer.config import CheckpointConfig
+from hook_layer.configuration.job import CheckpointConfig
 from hook_layer.delivery.circuit_breaker import CircuitBreaker
+from hook_layer.process.time_limit import within
 from hook_layer.resuming.checkpoint_state import (
     MAX_STATE_FILE_BYTES,
     STATE_FILE,
@@ -23,7 +24,6 @@ from hook_layer.resuming.checkpoint_state import (
 )
 from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, open_store
 from hook_layer.storage.local import LocalStore
-from hook_layer.time_limit import within
 
 __all__ = ["Housekeep", "StateFile"]
 

@@ -20,14 +20,14 @@ except ImportError as error:
         name="tensorflow",
     ) from error
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.tensorflow.collections import DEFAULTS, Collection
 from hook_layer.tensorflow.session import SessionEvents
 

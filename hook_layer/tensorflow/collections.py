@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hook_layer.collections import Collection as BaseCollection
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import Collection as BaseCollection
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.errors import HookConfigurationError
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from hook_layer.collections import OF_TRAINING, CollectionKeys
+from hook_layer.configuration.collections import OF_TRAINING, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.errors import HookConfigurationError

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 from hook_layer.autopatch.hook_source import HookSource, has_hook
-from hook_layer.patched_functions import patch, replacing
+from hook_layer.capture.patched_functions import patch, replacing
 from hook_layer.tensorflow import SessionHook, modes
 
 __all__ = ["watch_unchanged"]

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hook_layer.capture.reductions import Reduction
 from hook_layer.format.reductions import reduction_tensor_name
-from hook_layer.reductions import Reduction
 
 __all__ = ["expected_reductions", "expected_statistics"]
 

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.core.hook import BaseHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
-from hook_layer.save_config import SaveConfig
 from hook_layer.testing.training_under_test import PROPERTIES, OnStep, TrainingUnderTest
 from hook_layer.testing.written_trial import WrittenTrial
 

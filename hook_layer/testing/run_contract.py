@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.format.job_file import new_run_id
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig
 from hook_layer.testing.contract_training import (
     EVERY_STEP,
     REASON,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.format.modes import ModeKeys
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.testing.captured_values import expected_reductions, expected_statistics
 from hook_layer.testing.contract_training import ContractTraining, contract_property
 from hook_layer.testing.written_trial import WrittenTrial

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pytest
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.core.hook import BaseHook
 from hook_layer.format.modes import ModeKeys
 

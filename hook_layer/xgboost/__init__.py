@@ -22,19 +22,19 @@ except ImportError as error:
 
 from typing_extensions import Unpack
 
-from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.configuration.hook_json import HookConfiguration
+from hook_layer.configuration.hook_options import OptionArguments
 from hook_layer.configuration.hook_setup import IncludedCollections
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.hook_options import OptionArguments
-from hook_layer.inactive_copy import InactiveCopy
-from hook_layer.reductions import ReductionConfig
+from hook_layer.process.inactive_copy import InactiveCopy
 from hook_layer.report import HookReport
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.xgboost.collections import DEFAULTS
 from hook_layer.xgboost.data import as_dmatrix
 from hook_layer.xgboost.events import BoosterEvents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
 
 __all__ = ["DEFAULTS"]

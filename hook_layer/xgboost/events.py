@@ -11,8 +11,8 @@ from typing_extensions import Self
 from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
-from hook_layer.capture import OwnedArray
-from hook_layer.collection_manager import TensorPlan
+from hook_layer.capture.captured_step import OwnedArray
+from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.late_values import LateValues

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.configuration.collection_manager import CollectionManager
+from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.format.metric_names import is_known_to_fall
 from hook_layer.format.modes import ModeKeys
 

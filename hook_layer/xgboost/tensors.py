@@ -18,8 +18,8 @@ import xgboost
 from numpy.typing import NDArray
 from xgboost import Booster, DMatrix
 
-from hook_layer.capture import OwnedArray
-from hook_layer.collections import CollectionKeys
+from hook_layer.capture.captured_step import OwnedArray
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.format.records import to_array
 from hook_layer.install_hint import install_hint
 from hook_layer.xgboost.data import first_rows

@@ -16,7 +16,7 @@ import xgboost.sklearn
 import xgboost.training
 
 from hook_layer.autopatch.hook_source import HookSource, has_hook
-from hook_layer.patched_functions import patched
+from hook_layer.capture.patched_functions import patched
 from hook_layer.xgboost import Hook
 from hook_layer.xgboost.evaluated_data import data_to_predict
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from hook_layer.known_collections import KNOWN_COLLECTIONS
+from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.dense_start import add_dense_start
 from rule_runtime.configuration.merging import merged

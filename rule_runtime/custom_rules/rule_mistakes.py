@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from hook_layer.known_collections import meant_collection
+from hook_layer.format.known_collections import meant_collection
 from rule_runtime.configuration.collection_config import as_collections
 from rule_runtime.engine.failure import CHECK, failure_reason, located
 from rule_runtime.engine.parameters import ParameterError, coerce, is_supported

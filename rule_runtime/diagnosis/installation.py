@@ -9,9 +9,9 @@ from importlib import metadata
 from typing import Final
 
 from hook_layer.autopatch.startup_file import is_on
-from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import read_configuration_file
 from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.configuration.job import hook_enabled
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.install_hint import install_hint
 from rule_runtime.diagnosis.finding import Finding, Verdict

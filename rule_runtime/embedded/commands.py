@@ -15,7 +15,7 @@ from hook_layer.autopatch.command import STARTUP
 from hook_layer.autopatch.hook_source import OUT_DIR_VARIABLE
 from hook_layer.child_processes import prepared_environment, unprepared_switch
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
-from hook_layer.session_notes import NOTES_VARIABLE
+from hook_layer.run.session_log import NOTES_VARIABLE
 
 __all__ = ["checked_command", "hooked_environment", "script_name"]
 

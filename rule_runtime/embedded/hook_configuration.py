@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hook_layer.hook_options import VALUE_LIMITS
+from hook_layer.configuration.hook_options import VALUE_LIMITS
 from rule_runtime.configuration.named_rules import Rules, collections_for
 
 __all__ = ["hook_configuration"]

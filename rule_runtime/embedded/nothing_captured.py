@@ -8,7 +8,7 @@ from typing import Final
 
 from hook_layer.autopatch import UNWATCHED
 from hook_layer.autopatch.uncaptured import without_hook
-from hook_layer.session_notes import SessionNotes
+from hook_layer.run.session_log import SessionLog
 
 __all__ = ["NothingCaptured", "why_nothing"]
 
@@ -30,7 +30,7 @@ class NothingCaptured:
 
     def __init__(
         self,
-        notes: SessionNotes,
+        notes: SessionLog,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -62,7 +62,7 @@ class NothingCaptured:
         return first is not None and self._clock() - first >= _PATIENCE_S
 
 
-def why_nothing(notes: SessionNotes) -> str:
+def why_nothing(notes: SessionLog) -> str:
     """Return why nothing was captured of a command."""
     if notes.lacking is not None:
         return f"{notes.lacking} has no stepwatch installed: install it in that Python"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
-from hook_layer.session_notes import SessionNotes, now_text
+from hook_layer.run.session_log import SessionLog, now_text
 from hook_layer.storage.base import StorageError, Store, open_store
 from rule_runtime.embedded.exit_mark import mark_exit, shell_status
 from rule_runtime.embedded.live_judge import LiveJudge
@@ -64,7 +64,7 @@ class SessionJudge:
     def __init__(
         self,
         store: Store,
-        notes: SessionNotes,
+        notes: SessionLog,
         rules: Sequence[tuple[str, Rule]],
         *,
         stops: Callable[[str], bool],

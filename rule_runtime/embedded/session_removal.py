@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hook_layer.file_lock import is_locked
-from hook_layer.folder_claim import CLAIM_FILE
 from hook_layer.format.paths import (
     COLLECTIONS_PREFIX,
     END_MARKER,
@@ -20,6 +18,8 @@ from hook_layer.format.paths import (
     STOP_FILE,
 )
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, parse_session_file
+from hook_layer.process.file_lock import is_locked
+from hook_layer.run.folder_claim import CLAIM_FILE
 from rule_runtime.engine.result_file import RESULTS_PREFIX
 
 __all__ = ["StoredSession", "remove_session", "session_in", "session_paths"]

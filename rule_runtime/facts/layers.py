@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate, compress, count, takewhile
 from typing import Final, NamedTuple
 
-from hook_layer.known_collections import KNOWN_COLLECTIONS
+from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView

@@ -17,7 +17,7 @@ from hook_layer.configuration.configuration_file import (
     ConfigurationFile,
 )
 from hook_layer.configuration.hook_json import parse_hook_configuration
-from hook_layer.hook_options import VALUE_LIMITS
+from hook_layer.configuration.hook_options import VALUE_LIMITS
 from rule_runtime.configuration.actions import as_actions, listed_actions
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig

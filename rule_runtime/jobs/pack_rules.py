@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.debug_rule import Rule
 from rule_runtime.configuration.hook_config import DebuggerHookConfig

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from hook_layer.collections import CollectionKeys
-from hook_layer.known_collections import meant_collection
+from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.format.known_collections import meant_collection
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import merged, steps_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hook_layer.known_collections import KNOWN_COLLECTIONS
+from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.registry import UnknownRuleError, create_rule
 from rule_runtime.engine.step_bounds import StepBounds

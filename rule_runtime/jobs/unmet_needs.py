@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hook_layer.save_config import DEFAULT_SAVE_INTERVAL
+from hook_layer.configuration.save_config import DEFAULT_SAVE_INTERVAL
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.jobs.save_steps import MODES, SaveSteps
 from rule_runtime.jobs.validation_steps import EVAL, too_few, without_validation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from hook_layer.save_config import DEFAULT_SAVE_INTERVAL
+from hook_layer.configuration.save_config import DEFAULT_SAVE_INTERVAL
 from rule_runtime.jobs.save_steps import SaveSteps
 
 if TYPE_CHECKING:

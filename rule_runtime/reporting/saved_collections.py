@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.storage.base import Store
 from rule_runtime.configuration.collection_config import CollectionConfig

@@ -43,16 +43,16 @@ def _of(module: str, *names: str, framework: str = "", **renamed: str) -> Names:
 
 _PARTS: Final = "rule_runtime.smdebug_alias.parts"
 _FILES: Final = "rule_runtime.smdebug_alias.files"
-_COLLECTIONS: Final = "hook_layer.collections"
+_COLLECTIONS: Final = "hook_layer.configuration.collections"
 _OPENING: Final = "rule_runtime.trial.opening"
 
 _MODES: Final = _of("hook_layer.format.modes", modes="ModeKeys")
 _COMMON: Final = {
     **_MODES,
     **_of(_COLLECTIONS, "CollectionKeys"),
-    **_of("hook_layer.save_config", "SaveConfig", "SaveConfigMode"),
+    **_of("hook_layer.configuration.save_config", "SaveConfig", "SaveConfigMode"),
 }
-_REDUCTION_CONFIG: Final = _of("hook_layer.reductions", "ReductionConfig")
+_REDUCTION_CONFIG: Final = _of("hook_layer.capture.reductions", "ReductionConfig")
 _CREATE_TRIAL: Final = _of(_OPENING, "create_trial")
 _SINGLETON: Final = ("del_hook", "get_hook", "set_hook")
 _TRIAL_ERRORS: Final = _of(
@@ -172,7 +172,9 @@ MODULES: Final[Mapping[str, Names]] = {
         _PARTS, "END_OF_JOB_FILENAME", "has_training_ended", "training_has_ended"
     ),
     "smdebug.core.collection": _of(_COLLECTIONS, "Collection", "CollectionKeys"),
-    "smdebug.core.collection_manager": _of("hook_layer.collection_manager", "CollectionManager"),
+    "smdebug.core.collection_manager": _of(
+        "hook_layer.configuration.collection_manager", "CollectionManager"
+    ),
     "smdebug.core.config_constants": _of(
         _PARTS,
         "CONFIG_FILE_PATH_ENV_STR",
@@ -191,7 +193,9 @@ MODULES: Final[Mapping[str, Names]] = {
     },
     "smdebug.core.reader": _of(_FILES, "FileReader"),
     "smdebug.core.reduction_config": _REDUCTION_CONFIG,
-    "smdebug.core.save_config": _of("hook_layer.save_config", "SaveConfig", "SaveConfigMode"),
+    "smdebug.core.save_config": _of(
+        "hook_layer.configuration.save_config", "SaveConfig", "SaveConfigMode"
+    ),
     "smdebug.core.state_store": {},
     "smdebug.core.tensor": {
         **_of("rule_runtime.trial.tensor", "Tensor"),

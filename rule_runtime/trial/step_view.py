@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
+from hook_layer.format.known_collections import meant_collection
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import index_key
-from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedError
 from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, TensorUnavailableForStep

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import IndexFile
+from hook_layer.format.known_collections import meant_collection
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import base_tensor_name
-from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
 from rule_runtime.trial.modes import Mode, as_mode

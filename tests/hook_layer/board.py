@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord
-from hook_layer.collection_manager import SummaryPlan
+from hook_layer.capture.captured_step import ArraySnapshot, CapturedTensor, StepRecord
+from hook_layer.configuration.collection_manager import SummaryPlan
 from hook_layer.format.modes import ModeKeys
 
 event_accumulator = pytest.importorskip(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor, NumpyBackend, StepRecord
+from hook_layer.capture.captured_step import ArraySnapshot, CapturedTensor, NumpyBackend, StepRecord
 from hook_layer.format.index import IndexFile, parse_index
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import Buffers, StorageError

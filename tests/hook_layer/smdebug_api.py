@@ -21,7 +21,7 @@ __all__ = [
 _Check = TypeVar("_Check", bound=Callable[..., None])
 
 _PYTORCH: Final = "hook_layer.pytorch"
-_MANAGER: Final = "hook_layer.collection_manager"
+_MANAGER: Final = "hook_layer.configuration.collection_manager"
 _THEIR_MANAGER: Final = "smdebug.core.collection_manager"
 
 _SIGNATURES: Final = {

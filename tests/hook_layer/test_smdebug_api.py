@@ -24,7 +24,7 @@ from torch import nn
 import hook_layer
 import hook_layer.pytorch as smd
 from hook_layer.errors import HookConfigurationError
-from hook_layer.folder_claim import FolderClaim
+from hook_layer.run.folder_claim import FolderClaim
 from hook_layer.storage.local import LocalStore
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer import smdebug_api
@@ -506,7 +506,7 @@ def test_a_forked_child_gets_a_hook_of_its_own(
     path.write_text(json.dumps({"LocalPath": new_uri()}))
     monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(path))
     hook = smd.Hook.create_from_json_file()
-    monkeypatch.setattr("hook_layer.this_process.this_process.pid", -1)
+    monkeypatch.setattr("hook_layer.process.this_process.this_process.pid", -1)
     assert smd.get_hook() is hook, "which does nothing in the child"
     own = smd.get_hook(create_if_not_exists=True)
     assert own is not None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import hook_layer.pytorch as smd
-from hook_layer.collection_manager import CollectionManager
+from hook_layer.configuration.collection_manager import CollectionManager
 from hook_layer.errors import HookConfigurationError
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.smdebug_api import Checks

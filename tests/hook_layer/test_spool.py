@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.delivery.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.delivery.writer import StepWriter
 from hook_layer.format.job_file import JobFile
-from hook_layer.hook_options import HookOptions
-from hook_layer.old_spools import report_old_spools
+from hook_layer.run.old_spools import report_old_spools
 from hook_layer.spool import main
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.writer import StepWriter
 from tests.hook_layer.doubles import Switchable, make_record
 from tests.hook_layer.tiny_hook import W, make_hook
 
@@ -174,7 +174,7 @@ def test_where_there_are_no_locks_a_spool_is_made_without(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("hook_layer.file_lock.fcntl.flock", refuse)
+    monkeypatch.setattr("hook_layer.process.file_lock.fcntl.flock", refuse)
     spool = SpoolFolder.create(str(tmp_path), SpoolTarget("file:///x/", RUN, "w"))
     assert SpoolFolder.open(spool.path).target.run_id == RUN
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import Collection
-from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collection_manager import CollectionManager
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.configuration.job import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.workers import Workers
-from hook_layer.hook_options import HookOptions
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.fixed_workers import FixedWorkers
 

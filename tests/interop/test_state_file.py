@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.config import CheckpointConfig
+from hook_layer.configuration.job import CheckpointConfig
 from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress
 
 pytestmark = pytest.mark.interop

@@ -7,7 +7,12 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord, TensorStatistics
+from hook_layer.capture.captured_step import (
+    ArraySnapshot,
+    CapturedTensor,
+    StepRecord,
+    TensorStatistics,
+)
 from hook_layer.format.modes import ModeKeys
 from tests.soak.plan import RunPlan, Sickness, StepPlan
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.delivery.writer import StepWriter
 from hook_layer.format.paths import index_key
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.writer import StepWriter
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files

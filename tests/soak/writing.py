@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_options import HookOptions
+from hook_layer.configuration.job import HookTargets, JobEnvironment
 from hook_layer.core.trial_session import TrialSession
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
-from hook_layer.hook_options import HookOptions
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget

@@ -17,7 +17,7 @@ from torch import nn
 import hook_layer.pytorch
 import hook_layer.xgboost
 import stepwatch.xgboost
-from hook_layer.collection_manager import CollectionManager
+from hook_layer.configuration.collection_manager import CollectionManager
 from stepwatch.torch import Hook, ReductionConfig, SaveConfig, get_hook
 
 SCRIPT = """

@@ -13,7 +13,7 @@ import pytest
 
 from hook_layer.autopatch.command import MISTAKE
 from hook_layer.format.modes import ModeKeys
-from hook_layer.uncaught_errors import STOPPED
+from hook_layer.process.uncaught_errors import STOPPED
 from rule_runtime import create_trial
 from tests.hook_layer.autopatch.plain_runs import PlainRuns
 

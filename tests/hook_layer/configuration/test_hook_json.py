@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.configuration.hook_setup import HookArguments, set_up
+from hook_layer.configuration.save_config import SaveConfigMode
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.hook_options import HookOptions
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfigMode
 from tests.hook_layer.hook_setups import (
     DEFAULTS,
     XGBOOST_LIKE,

@@ -12,14 +12,14 @@ import boto3
 import moto
 import pytest
 
-from hook_layer.config import (
+from hook_layer.configuration import places
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.configuration.job import (
     CheckpointConfig,
     JobConfiguration,
     JobEnvironment,
     OutputPaths,
 )
-from hook_layer.configuration import places
-from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.configuration.places import Outputs, resolve_targets
 from hook_layer.errors import HookConfigurationError
 from hook_layer.storage.mirror import MirrorStore

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hook_layer.collection_manager import CollectionManager, TensorPlan
-from hook_layer.collections import Collection
+from hook_layer.configuration.collection_manager import CollectionManager, TensorPlan
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.collector import Collector
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 

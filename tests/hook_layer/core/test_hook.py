@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hook_layer.collections import Collection
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.format.index import IndexFile, TensorShape
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import JOB_FILE, index_key
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.storage.base import StorageError
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import W, make_hook
@@ -93,7 +93,7 @@ def test_modes_that_a_save_configuration_lacks_take_the_default(
 ) -> None:
     partial = SaveConfig({ModeKeys.TRAIN: SaveConfigMode(save_interval=2)})
     if of_hook:
-        monkeypatch.setattr("hook_layer.save_config.DEFAULT_SAVE_INTERVAL", 4)
+        monkeypatch.setattr("hook_layer.configuration.save_config.DEFAULT_SAVE_INTERVAL", 4)
         hook = make_hook(trial, save_config=partial)
     else:
         other = Collection("other", ["w"], save_config=partial)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
-from hook_layer.save_config import SaveConfig
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import W, make_hook
 

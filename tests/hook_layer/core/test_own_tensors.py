@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hook_layer.save_config import SaveConfig
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.fixed_workers import FixedWorkers
 from tests.hook_layer.tiny_hook import W, make_hook

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hook_layer.capture import StepRecord
-from hook_layer.collection_manager import CollectionManager, TensorPlan
-from hook_layer.collections import Collection
+from hook_layer.capture.captured_step import StepRecord
+from hook_layer.configuration.collection_manager import CollectionManager, TensorPlan
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.tensor_capture import TensorCapture, TensorSource
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
-from hook_layer.save_config import SaveConfig
 
 RAW = TensorPlan(raw=True)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.configuration.job import CheckpointConfig, HookTargets, JobEnvironment
 from hook_layer.core.clock import StepClock
 from hook_layer.core.resumption import Resumption
 from hook_layer.core.state import HookState
 from hook_layer.format.modes import ModeKeys
 from hook_layer.resuming.checkpoint import CheckpointKeeper, RunStart
-from hook_layer.run_folder import RunPlace
+from hook_layer.run.run_folder import RunPlace
 from hook_layer.testing.written_trial import WrittenTrial
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import Collection
-from hook_layer.config import HookTargets
+from hook_layer.capture.captured_step import ArraySnapshot, CapturedTensor, StepRecord
+from hook_layer.configuration.collection_manager import CollectionManager
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.configuration.job import HookTargets
 from hook_layer.core.clock import StepClock
 from hook_layer.core.session import Session
 from hook_layer.core.state import HookState
 from hook_layer.core.workers import Workers
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import JOB_FILE
-from hook_layer.hook_options import HookOptions
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.fixed_workers import FixedWorkers
 

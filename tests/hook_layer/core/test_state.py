@@ -42,7 +42,7 @@ def test_what_is_to_be_released_is_not_kept_alive() -> None:
 def test_a_forked_child_has_no_active_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     state = HookState()
     assert Part(state).is_active
-    monkeypatch.setattr("hook_layer.this_process.this_process.pid", -1)
+    monkeypatch.setattr("hook_layer.process.this_process.this_process.pid", -1)
     assert state.is_forked
     assert not Part(state).is_active
 

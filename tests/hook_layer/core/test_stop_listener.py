@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hook_layer.configuration.hook_options import OnStop
 from hook_layer.core.stop_listener import StopListener
 from hook_layer.core.workers import Workers
 from hook_layer.format.job_file import StopFile
-from hook_layer.hook_options import OnStop
 from tests.hook_layer.fixed_workers import FixedWorkers
 
 REQUEST = StopFile("the loss grows", "2026-01-01T00:00:00Z")

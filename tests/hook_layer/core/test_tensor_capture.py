@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hook_layer.byte_budget import ByteBudget
-from hook_layer.capture import CapturedTensor, NumpyBackend, StatisticsBatch
-from hook_layer.collection_manager import SummaryPlan, TensorPlan
+from hook_layer.capture.byte_budget import ByteBudget
+from hook_layer.capture.captured_step import CapturedTensor, NumpyBackend, StatisticsBatch
+from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan
 from hook_layer.core.tensor_capture import (
     CaptureTensors,
     PlannedTensors,

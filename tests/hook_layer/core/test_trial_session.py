@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.configuration.job import CheckpointConfig, HookTargets, JobEnvironment
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import TinyHook, W, make_hook

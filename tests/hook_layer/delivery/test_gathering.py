@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.delivery.step_files import RunIdentity
-from hook_layer.hook_options import HookOptions
+from hook_layer.delivery.writer import StepWriter
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.writer import StepWriter
 from tests.hook_layer.doubles import TIMEOUT_S, make_record
 
 NEVER_S = 600.0

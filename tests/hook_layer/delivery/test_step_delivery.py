@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord
+from hook_layer.capture.captured_step import ArraySnapshot, CapturedTensor, StepRecord
 from hook_layer.delivery.step_delivery import StepDelivery
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.modes import ModeKeys

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hook_layer.capture.statistics import array_statistics
 from hook_layer.format import index as index_module
 from hook_layer.format.index import (
     STATISTICS_COLUMNS,
@@ -19,7 +20,6 @@ from hook_layer.format.index import (
 )
 from hook_layer.format.merged_calls import shortened
 from hook_layer.format.modes import ModeKeys
-from hook_layer.statistics import array_statistics
 
 Arrays = dict[str, npt.NDArray[np.float64]]
 

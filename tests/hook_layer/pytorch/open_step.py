@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from hook_layer.capture import StepRecord
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.collections import Collection
+from hook_layer.capture.captured_step import StepRecord
+from hook_layer.configuration.collection_manager import CollectionManager
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
@@ -17,7 +18,6 @@ from hook_layer.core.tensor_capture import TensorCapture
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.tensor_source import TorchSource
-from hook_layer.save_config import SaveConfig
 
 __all__ = ["OpenStep"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hook_layer.collection_manager import TensorPlan
+from hook_layer.configuration.collection_manager import TensorPlan
 
 __all__ = ["RecordingSink"]
 

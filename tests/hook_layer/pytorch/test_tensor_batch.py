@@ -14,8 +14,8 @@ torch.set_num_threads(1)
 
 from torch import Tensor, nn  # noqa: E402
 
-from hook_layer.capture import CapturedTensor  # noqa: E402
-from hook_layer.collection_manager import SummaryPlan, TensorPlan  # noqa: E402
+from hook_layer.capture.captured_step import CapturedTensor  # noqa: E402
+from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan  # noqa: E402
 from hook_layer.pytorch.copies import SMALL_BYTES  # noqa: E402
 from hook_layer.pytorch.device_statistics import DeviceBatches  # noqa: E402
 from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402

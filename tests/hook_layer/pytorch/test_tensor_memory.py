@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 from torch import Tensor, nn  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
-from hook_layer.capture import CapturedTensor  # noqa: E402
+from hook_layer.capture.captured_step import CapturedTensor  # noqa: E402
 from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable  # noqa: E402
 from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hook_layer.capture.statistics import array_statistics
 from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig
-from hook_layer.statistics import array_statistics
 from rule_runtime import create_trial
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.rules.non_finite import NonFinite

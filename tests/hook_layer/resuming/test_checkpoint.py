@@ -17,17 +17,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from hook_layer.config import CheckpointConfig, JobEnvironment
+from hook_layer.configuration.job import CheckpointConfig, JobEnvironment
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.format.index import IndexFile
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, index_key
+from hook_layer.process.termination import HANDLERS
 from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
 from hook_layer.resuming.checkpoint_state import STATE_FILE, SavedState, encode_states, parse_states
-from hook_layer.save_config import SaveConfig
 from hook_layer.storage.base import StorageError, open_store
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.termination import HANDLERS
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.doubles import Clock
 from tests.hook_layer.fixed_workers import FixedWorkers

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from hook_layer.config import JobEnvironment
+from hook_layer.configuration.job import JobEnvironment
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.index import IndexFile, TensorShape
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import JOB_FILE, index_key
+from hook_layer.process.time_limit import within
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.checkpoint_state import SavedRun
 from hook_layer.resuming.resume import Numbering, is_same_run, numbering
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.time_limit import within
 
 JOB = JobEnvironment("job-1")
 SAVED = SavedRun("RUN", "job-1", "", 5)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hook_layer.capture import NumpyBackend
+from hook_layer.capture.captured_step import NumpyBackend
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.tensor_capture import TensorSource
 from hook_layer.errors import TrainingStoppedError

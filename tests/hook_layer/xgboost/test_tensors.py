@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import xgboost
 
-from hook_layer.capture import StepRecord
+from hook_layer.capture.captured_step import StepRecord
+from hook_layer.delivery.writer import StepWriter
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.writer import StepWriter
 from hook_layer.xgboost import Hook, ReductionConfig, SaveConfig
 from tests.hook_layer.xgboost.boosting import (
     COMPUTED,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hook_layer.folder_claim import FolderClaim
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
+from hook_layer.run.folder_claim import FolderClaim
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, train

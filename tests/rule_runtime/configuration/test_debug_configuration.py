@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hook_layer.configuration.parameters_json import make_save_config, read_save_parameters
+from hook_layer.configuration.save_config import DEFAULT_SAVE_INTERVAL
 from hook_layer.format.modes import ModeKeys
-from hook_layer.save_config import DEFAULT_SAVE_INTERVAL
 from rule_runtime.configuration import (
     CollectionConfig,
     DebugConfiguration,

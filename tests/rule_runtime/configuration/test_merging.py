@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hook_layer.configuration.hook_json import load_hook_configuration
-from hook_layer.save_config import SaveConfigMode
+from hook_layer.configuration.save_config import SaveConfigMode
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.merging import merged
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.session_notes import SessionNotes
+from hook_layer.run.session_log import SessionLog
 from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> SessionNotes:
-    return SessionNotes.make(tmp_path / "notes", ["torch", "xgboost"])
+def notes(tmp_path: Path) -> SessionLog:
+    return SessionLog.make(tmp_path / "notes", ["torch", "xgboost"])
 
 
-def test_it_is_told_why_nothing_was_captured(notes: SessionNotes, tmp_path: Path) -> None:
+def test_it_is_told_why_nothing_was_captured(notes: SessionLog, tmp_path: Path) -> None:
     assert "no Python that it started imported a framework" in why_nothing(notes)
     notes.imported("torch")
     assert "torch was imported, and nothing was trained" in why_nothing(notes)
@@ -27,7 +27,7 @@ def test_it_is_told_why_nothing_was_captured(notes: SessionNotes, tmp_path: Path
     assert "/a/python has no stepwatch installed" in why_nothing(notes)
 
 
-def test_of_xgboost_it_is_told_what_is_watched(notes: SessionNotes) -> None:
+def test_of_xgboost_it_is_told_what_is_watched(notes: SessionLog) -> None:
     notes.imported("torch")
     assert "xgboost" not in why_nothing(notes)
     notes.imported("xgboost")
@@ -36,7 +36,7 @@ def test_of_xgboost_it_is_told_what_is_watched(notes: SessionNotes) -> None:
     assert "`xgboost.cv` only with a hook among its callbacks" in told
 
 
-def test_frameworks_without_a_hook_are_named(notes: SessionNotes) -> None:
+def test_frameworks_without_a_hook_are_named(notes: SessionLog) -> None:
     notes.imported("lightgbm")
     assert why_nothing(notes).startswith("LightGBM has no hook: Stepwatch captures PyTorch")
     notes.imported("sklearn")
@@ -46,7 +46,7 @@ def test_frameworks_without_a_hook_are_named(notes: SessionNotes) -> None:
     assert "torch was imported, and nothing was trained" in told
 
 
-def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionNotes) -> None:
+def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionLog) -> None:
     said: list[str] = []
     now = 0.0
     early = NothingCaptured(notes, said.append, lambda: now)
@@ -63,7 +63,7 @@ def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionNotes)
     assert "keeps looking: LightGBM has no hook" in line
 
 
-def test_a_reason_is_said_at_once_and_once(notes: SessionNotes) -> None:
+def test_a_reason_is_said_at_once_and_once(notes: SessionLog) -> None:
     said: list[str] = []
     early = NothingCaptured(notes, said.append)
     notes.imported("torch")
@@ -75,7 +75,7 @@ def test_a_reason_is_said_at_once_and_once(notes: SessionNotes) -> None:
     assert said == ["nothing is captured yet: no torch module"]
 
 
-def test_nothing_is_said_where_a_training_began(notes: SessionNotes) -> None:
+def test_nothing_is_said_where_a_training_began(notes: SessionLog) -> None:
     said: list[str] = []
     early = NothingCaptured(notes, said.append, lambda: 1e12)
     notes.imported("torch")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hook_layer.configuration.configuration_file import ConfigurationFile
 from hook_layer.configuration.hook_json import parse_hook_configuration
+from hook_layer.configuration.save_config import SaveConfigMode
 from hook_layer.pytorch import Hook
-from hook_layer.save_config import SaveConfigMode
 from rule_runtime import create_trial
 from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
 from rule_runtime.engine.parameters import ParameterError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.capture import StepRecord
+from hook_layer.capture.captured_step import StepRecord
 from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hook_layer.capture.statistics import array_statistics
 from hook_layer.format.index import (
     STATISTICS_COLUMNS,
     IndexFile,
@@ -17,7 +18,6 @@ from hook_layer.format.index import (
 )
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.statistics_block import Shard
-from hook_layer.statistics import array_statistics
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.step_view import StepReader, StepView

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hook_layer.collections import Collection as HookCollection
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collections import Collection as HookCollection
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig, SaveConfigMode
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.refreshing import no_refresh
 from rule_runtime.trial.stored_settings import (

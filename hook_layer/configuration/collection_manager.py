@@ -1,0 +1,338 @@
+"""Manages the collections of a hook: which are due, and what is stored of each tensor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, TypeAlias
+
+from hook_layer.capture.reductions import Reduction, ReductionConfig
+from hook_layer.configuration.collection_set import CollectionSet
+from hook_layer.configuration.collections import (
+    OF_TRAINING,
+    SCALARS,
+    Collection,
+    CollectionKeys,
+    save_config_changes,
+)
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
+from hook_layer.errors import (
+    HookConfigurationError,
+    InvalidCollectionConfigurationError,
+    close_match,
+)
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.format.known_collections import KNOWN_COLLECTIONS
+from hook_layer.format.modes import ModeKeys
+
+__all__ = ["CollectionManager", "OnMistake", "SummaryPlan", "TensorPlan"]
+
+logger = logging.getLogger("stepwatch")
+
+OnMistake: TypeAlias = Callable[[HookConfigurationError], None]
+
+_AS_THEY_ARE: Final = ReductionConfig(save_raw_tensor=True)
+_OF_PARAMETERS: Final = (
+    CollectionKeys.WEIGHTS,
+    CollectionKeys.BIASES,
+    CollectionKeys.GRADIENTS,
+    CollectionKeys.OPTIMIZER_VARIABLES,
+)
+_WITHOUT_HISTOGRAMS: Final = SCALARS | {CollectionKeys.TENSORFLOW_SUMMARIES}
+
+
+@dataclass(frozen=True)
+class SummaryPlan:
+    """Plan of what TensorBoard shows of one tensor in a step.
+
+    Attributes:
+        scalar: Whether it is shown as a number, if it is one.
+        histograms: Names of the collections that show its histogram.
+    """
+
+    scalar: bool = False
+    histograms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """Plan of what is stored of one tensor in a step.
+
+    Attributes:
+        raw: Whether its value is stored.
+        raw_max_elements: Limit of the elements in its stored first rows; None: no limit.
+        is_of_parameter: Whether it is a parameter, or belongs to one, like a gradient.
+        reductions: The stored reductions.
+        shape: Whether its shape is stored.
+        summaries: What TensorBoard shows of it; None: nothing.
+    """
+
+    raw: bool
+    raw_max_elements: int | None = None
+    is_of_parameter: bool = False
+    reductions: tuple[Reduction, ...] = ()
+    shape: bool = False
+    summaries: SummaryPlan | None = None
+
+    @cached_property
+    def is_statistics(self) -> bool:
+        """Whether only statistics and the shape are stored."""
+        return not (self.raw or self.reductions or self.summaries)
+
+    @cached_property
+    def is_whole_parameter(self) -> bool:
+        """Whether only the whole value of a parameter or gradient is stored."""
+        is_whole = self.raw and self.raw_max_elements is None and self.is_of_parameter
+        return is_whole and not (self.reductions or self.summaries)
+
+
+@dataclass
+class CollectionManager(CollectionSet):
+    """Manages the collections of a hook: which are saved, and what is stored of each tensor.
+
+    Attributes:
+        collections: By name.
+        include: Names of the saved collections.
+        built_in: Names of collections that may stay empty.
+        save_config: Default for when collections are saved.
+        reduction_config: Default for what is stored.
+        collection_type: Class of the collections that `get` creates.
+        has_summaries: Whether TensorBoard files are written.
+        num_workers: Number of workers that write.
+        statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
+        version: Increases whenever changed collections are detected.
+    """
+
+    collections: dict[str, Collection] = field(default_factory=dict)
+    include: set[str] = field(default_factory=set)
+    save_config: SaveConfig = field(default_factory=SaveConfig)
+    reduction_config: ReductionConfig = field(
+        default_factory=lambda: ReductionConfig(save_raw_tensor=True)
+    )
+    built_in: frozenset[str] = frozenset()
+    collection_type: type[Collection] = Collection
+    has_summaries: bool = False
+    num_workers: int = 1
+    statistics_only: bool = False
+    version: int = 0
+    _prepared_for: list[int] | None = None
+    _saved: list[Collection] = field(default_factory=list)
+    _configured_for: tuple[int, int, int] | None = None
+    _save_configs: dict[ModeKeys, tuple[SaveConfigMode, ...]] = field(default_factory=dict)
+
+    def fill_known(self) -> None:
+        """Give the known collections their tensors if they are saved and otherwise empty."""
+        for name in (self.include | self.collections.keys()) & KNOWN_COLLECTIONS.keys():
+            if self._is_empty(self.get(name)):
+                self.collections[name].include(KNOWN_COLLECTIONS[name])
+
+    def due(
+        self, mode: ModeKeys, mode_step: int, on_mistake: OnMistake | None = None
+    ) -> tuple[Collection, ...]:
+        """Return the collections that are saved in this step.
+
+        Args:
+            mode: Its mode.
+            mode_step: Its number in this mode.
+            on_mistake: Called for each empty included collection after a change; empty collections
+                are skipped. None: raise an error for the first one.
+
+        Raises:
+            HookConfigurationError: An included collection is empty.
+        """
+        self._prepare(on_mistake)
+        self._note_save_configs()
+        skip = OF_TRAINING if mode in (ModeKeys.EVAL, ModeKeys.PREDICT) else ()
+        return tuple(
+            collection
+            for collection in self._saved
+            if collection.name not in skip
+            and self._save_config_of(collection, mode).should_save_step(mode_step)
+        )
+
+    def is_unsaved(self, mode: ModeKeys, mode_step: int) -> bool:
+        """Return True if no collection can be saved in a step; otherwise `due` decides.
+
+        It costs a few attribute reads, and does not detect new patterns or tensor names.
+        """
+        default = self.save_config.mode_save_configs[mode]
+        if default is None or default.should_save_step(mode_step):
+            return False
+        if self._configured_for != self._configuration():
+            return False
+        return not any(c.should_save_step(mode_step) for c in self._save_configs[mode])
+
+    def plan(
+        self, name: str, due: tuple[Collection, ...], *, member_of: Sequence[str] = ()
+    ) -> TensorPlan | None:
+        """Return what is stored of tensor `name` while `due` are saved; None for nothing.
+
+        The name becomes part of every saved collection that it matches, due or not.
+
+        Args:
+            name: Name of the tensor.
+            due: Result of `due()` for this step.
+            member_of: Collections that contain the tensor, regardless of its name.
+        """
+        for collection in self._saved:
+            if collection.name in member_of or collection.matches(name):
+                collection.tensor_names.add(name)
+        plan = self._plan_for([c for c in due if c.has_tensor_name(name)])
+        if plan is not None and plan.raw:
+            plan = replace(plan, is_of_parameter=self._is_of_parameter(name))
+        return plan
+
+    def plan_in(self, collections: Sequence[Collection]) -> TensorPlan:
+        """Return what is stored of a tensor of these collections, whenever they are due."""
+        return self._plan_for(collections) or TensorPlan(raw=not self.statistics_only)
+
+    def note(self, name: str) -> None:
+        """Add a tensor to every saved collection that its name matches."""
+        for collection in self._saved:
+            if collection.matches(name):
+                collection.tensor_names.add(name)
+
+    def to_file(self) -> CollectionsFile:
+        """Return the collections in the form of the file beside the tensors."""
+        return CollectionsFile(
+            collections={name: self._entry(c) for name, c in self.collections.items()},
+            num_workers=self.num_workers,
+            saved=sorted(self.include),
+        )
+
+    def _is_of_parameter(self, name: str) -> bool:
+        known = (self.collections.get(key) for key in _OF_PARAMETERS)
+        return any(c is not None and (c.has_tensor_name(name) or c.matches(name)) for c in known)
+
+    def _prepare(self, on_mistake: OnMistake | None) -> None:
+        state: list[int] = [len(self.include)]
+        for collection in self.collections.values():  # in every step
+            num_patterns = len(collection.include_regex)
+            is_empty = not num_patterns and self._is_empty(collection)
+            state += (id(collection), num_patterns, is_empty, id(collection.reduction_config))
+            state.append(collection.num_name_changes)
+        if state == self._prepared_for:
+            return
+        self.fill_known()
+        self._create_unknown()
+        for mistake in self._mistakes():
+            if on_mistake is None:
+                raise mistake
+            on_mistake(mistake)
+        everything = CollectionKeys.ALL in self.include
+        self._saved = [
+            collection
+            for name, collection in self.collections.items()
+            if (everything or name in self.include) and not self._is_empty(collection)
+        ]
+        self._prepared_for = state
+        self.version += 1
+
+    def _create_unknown(self) -> None:
+        """Create the included collections that do not exist; these may stay empty."""
+        valid = self.built_in | KNOWN_COLLECTIONS.keys() | self.collections.keys()
+        for name in sorted(self.include - self.collections.keys()):
+            close = close_match(name, valid)
+            logger.warning(
+                "include_collections has %r, which is unknown, so it is created without tensors."
+                "%s Fill it with hook.get_collection(%r).include('relu').",
+                name,
+                f" Did you mean {close!r}?" if close else "",
+                name,
+            )
+            self.create_collection(name)
+            self.built_in |= {name}
+
+    def _configuration(self) -> tuple[int, int, int]:
+        return save_config_changes.number, len(self.include), len(self.collections)
+
+    def _note_save_configs(self) -> None:
+        """Cache the save configurations of included collections, for `is_unsaved`."""
+        if self._configured_for == self._configuration():
+            return
+        self._configured_for = self._configuration()
+        everything = CollectionKeys.ALL in self.include
+        own = [
+            c.save_config for n, c in self.collections.items() if everything or n in self.include
+        ]
+        for mode in ModeKeys:
+            configs = {c.mode_save_configs[mode] for c in own if c is not None}
+            self._save_configs[mode] = tuple(c for c in configs if c is not None)
+
+    def _mistakes(self) -> Iterator[HookConfigurationError]:
+        valid = self.built_in | KNOWN_COLLECTIONS.keys()
+        for name in sorted(self.include):
+            if self._is_empty(self.collections[name]):
+                yield InvalidCollectionConfigurationError(name, valid)
+
+    def _is_empty(self, collection: Collection) -> bool:
+        """Return whether a collection cannot contain tensors; a built-in one is never empty."""
+        is_filled = collection.include_regex or collection.tensor_names
+        return not is_filled and collection.name not in self.built_in
+
+    # A collection stores only its user's settings; defaults are looked up. So it may be changed
+    # later, and belong to several hooks with different defaults.
+
+    def _save_config_of(self, collection: Collection, mode: ModeKeys) -> SaveConfigMode:
+        """Return when a collection is saved in a mode: its own setting, or else the hook's."""
+        for config in (collection.save_config, self.save_config):
+            of_mode = None if config is None else config.mode_save_configs[mode]
+            if of_mode is not None:
+                return of_mode
+        return SaveConfigMode()
+
+    def _reduction_config_of(self, collection: Collection) -> ReductionConfig:
+        """Return what is stored of a collection's tensors; scalars are stored unchanged."""
+        if collection.name in SCALARS:
+            return _AS_THEY_ARE
+        return collection.reduction_config or self.reduction_config
+
+    def _plan_for(self, collections: Sequence[Collection]) -> TensorPlan | None:
+        """Return the combined plan of the collections that contain a tensor; None without any."""
+        if not collections:
+            return None
+        if self.statistics_only:
+            return TensorPlan(raw=False)
+        configs = [self._reduction_config_of(collection) for collection in collections]
+        reductions: dict[Reduction, None] = {}
+        for config in configs:
+            reductions.update(dict.fromkeys(config.requested()))
+        limits = [config.raw_max_elements for config in configs if config.save_raw_tensor]
+        return TensorPlan(
+            raw=bool(limits),
+            raw_max_elements=_largest(limits),
+            reductions=tuple(reductions),
+            shape=any(config.save_shape for config in configs),
+            summaries=_summaries_for(collections) if self.has_summaries else None,
+        )
+
+    def _entry(self, collection: Collection) -> CollectionEntry:
+        """Return a collection in the form of the file, with defaults filled in."""
+        configs = {mode: self._save_config_of(collection, mode) for mode in ModeKeys}
+        return replace(
+            CollectionEntry(**collection.to_json_dict()),
+            reduction_config=self._reduction_config_of(collection).to_file_dict(),
+            save_config=SaveConfig(configs).to_json_dict(),
+            save_histogram=_has_histograms(collection),
+        )
+
+
+def _largest(limits: Sequence[int | None]) -> int | None:
+    """Return the largest limit; None if one is unlimited, or there are none."""
+    numbers = [limit for limit in limits if limit is not None]
+    return max(numbers) if numbers and len(numbers) == len(limits) else None
+
+
+def _has_histograms(collection: Collection) -> bool:
+    return collection.save_histogram and collection.name not in _WITHOUT_HISTOGRAMS
+
+
+def _summaries_for(collections: Sequence[Collection]) -> SummaryPlan | None:
+    """Return the combined plan of the collections that contain a tensor; None for nothing."""
+    names = [collection.name for collection in collections if _has_histograms(collection)]
+    # `all` contains everything, so it is only shown if no other collection is.
+    histograms = tuple(name for name in names if name != CollectionKeys.ALL) or tuple(names)
+    scalar = any(collection.name in SCALARS for collection in collections)
+    return SummaryPlan(scalar, histograms) if scalar or histograms else None

@@ -1,0 +1,3 @@
+"""The process that trains: its end, its signals, its locks and its log."""
+
+from __future__ import annotations

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+
+from hook_layer.capture.reductions import ReductionConfig
+from hook_layer.configuration.collection_manager import CollectionManager, TensorPlan
+from hook_layer.configuration.collections import Collection, CollectionKeys
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
+from hook_layer.format.collections_file import parse_collections
+from hook_layer.format.modes import ModeKeys
+
+
+def manager(*collections: Collection, include: tuple[str, ...] | None = None) -> CollectionManager:
+    names = tuple(c.name for c in collections)
+    return CollectionManager(
+        collections={c.name: c for c in collections},
+        include=set(names if include is None else include),
+        save_config=SaveConfig(save_interval=10),
+        reduction_config=ReductionConfig(save_raw_tensor=True),
+        built_in=frozenset((CollectionKeys.GRADIENTS, CollectionKeys.LOSSES, CollectionKeys.ALL)),
+    )
+
+
+def test_only_included_collections_are_due_at_their_steps() -> None:
+    colls = manager(
+        Collection("often", ["a"], save_config=SaveConfig(save_interval=2)),
+        Collection("rare", ["b"]),
+        Collection("never", ["c"]),
+        include=("often", "rare"),
+    )
+    due = {step: [c.name for c in colls.due(ModeKeys.TRAIN, step)] for step in (0, 1, 2, 10)}
+    assert due == {0: ["often", "rare"], 1: [], 2: ["often"], 10: ["often", "rare"]}
+
+
+def test_all_means_every_collection() -> None:
+    colls = manager(Collection("all", [".*"]), Collection("x", ["x"]), include=("all",))
+    assert len(colls.due(ModeKeys.TRAIN, 0)) == 2
+
+
+def test_gradients_are_not_due_outside_of_training() -> None:
+    colls = manager(Collection("gradients", ["^gradient"]), Collection("losses", ["loss"]))
+    for mode in (ModeKeys.EVAL, ModeKeys.PREDICT):
+        assert [c.name for c in colls.due(mode, 0)] == ["losses"]
+    for mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
+        assert len(colls.due(mode, 0)) == 2
+
+
+def test_a_mode_of_a_collection_may_have_its_own_interval() -> None:
+    config = SaveConfig({ModeKeys.EVAL: SaveConfigMode(save_interval=1)})
+    colls = manager(Collection("x", ["x"], save_config=config))
+    assert colls.due(ModeKeys.EVAL, 3)
+    assert not colls.due(ModeKeys.TRAIN, 3)
+    assert colls.due(ModeKeys.TRAIN, 10)
+
+
+def test_a_tensors_plan_is_the_union_of_its_due_collections() -> None:
+    colls = manager(
+        Collection("means", ["w"], reduction_config=ReductionConfig(["mean"], abs_norms=["l1"])),
+        Collection("more", ["w"], reduction_config=ReductionConfig(["mean", "max"])),
+        Collection("raw", tensor_names=["w2"]),
+    )
+    due = colls.due(ModeKeys.TRAIN, 0)
+    reductions = (("mean", False), ("l1", True), ("max", False))
+    assert colls.plan("w1", due) == TensorPlan(raw=False, reductions=reductions)
+    assert colls.plan("w2", due) == TensorPlan(raw=True, reductions=reductions)
+    assert colls.plan("v", due) is None
+    assert colls.plan("v2", due, member_of=("raw",)) == TensorPlan(raw=True)
+
+
+def test_losses_are_saved_as_they_are() -> None:
+    losses = Collection("losses", ["loss"], reduction_config=ReductionConfig(["mean"]))
+    colls = manager(losses)
+    assert colls.plan("loss", colls.due(ModeKeys.TRAIN, 0)) == TensorPlan(raw=True)
+
+
+def test_seen_names_are_in_the_file_also_of_collections_that_are_not_due() -> None:
+    colls = manager(
+        Collection("often", ["w"], save_config=SaveConfig(save_interval=1)),
+        Collection("rare", ["w"]),
+    )
+    colls.plan("w1", colls.due(ModeKeys.TRAIN, 1))
+    colls.set_num_workers(3)
+    file = parse_collections(colls.to_file().encode(), file="test")
+    assert file.num_workers == 3
+    assert file.collections["often"].tensor_names == ("w1",)
+    assert file.collections["rare"].tensor_names == ("w1",)
+    save_config = file.collections["rare"].save_config
+    assert save_config is not None
+    assert save_config["TRAIN"]["save_interval"] == 10
+
+
+def test_collections_added_later_count_from_then_on() -> None:
+    colls = manager(Collection("losses", ["loss"]), include=("losses", "x"))
+    colls.get("x")
+    with pytest.raises(ValueError, match="Collection x has not been configured"):
+        colls.due(ModeKeys.TRAIN, 0)
+    colls.get("x").include("x")
+    assert len(colls.due(ModeKeys.TRAIN, 0)) == 2
+    colls.get("losses").include("metric")
+    assert colls.plan("my_metric", colls.due(ModeKeys.TRAIN, 0)) is not None
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="Collection mine has not been configured"):
+        manager(Collection("mine")).due(ModeKeys.TRAIN, 0)
+    with pytest.raises(ValueError, match="not a regular expression"):
+        Collection("x", ["("])
+    with pytest.raises(ValueError, match="did you mean 'losses'"):
+        manager(Collection("losses")).get("loses", create=False)
+    with pytest.raises(ValueError, match="reduction_config=3"):
+        Collection("x", reduction_config=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="save_config=3"):
+        Collection("x", save_config=3)  # type: ignore[arg-type]
+
+
+def test_json_round_trip() -> None:
+    collection = Collection(
+        "x", ["a", "b"], ["t"], ReductionConfig(["mean"]), SaveConfig(save_interval=2), False
+    )
+    assert Collection.from_json(collection.to_json()) == collection
+    assert collection.has_tensor_name("t")
+    collection.remove_tensor_name("t")
+    assert not collection.matches("t")
