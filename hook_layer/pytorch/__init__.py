@@ -28,8 +28,8 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
 from hook_layer.pytorch.collections import DEFAULTS, Collection
-from hook_layer.pytorch.followed_steps import FollowedSteps
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
+from hook_layer.pytorch.steps import FollowedSteps
 from hook_layer.pytorch.torch_hook import TorchHook
 from hook_layer.report import HookReport
 

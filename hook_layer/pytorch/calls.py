@@ -11,11 +11,12 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache, wraps
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec
-from weakref import WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,7 @@ __all__ = [
     "CompiledInputs",
     "ModuleCall",
     "ModuleCallback",
+    "ModuleHooks",
     "OptimizerCall",
     "WatchedSteps",
     "prepare_scripting",
@@ -357,3 +359,57 @@ def versions_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:
     """Return the number of writes to each tensor; inference tensors do not count them."""
     known = (tensor for tensor in tensors if not tensor.is_inference())
     return tuple(tensor._version for tensor in known)  # noqa: SLF001 - no public way
+
+
+class ModuleHooks:
+    """Calls back after the forward pass of chosen modules.
+
+    Compiled code neither notices new hooks nor is recompiled when they are removed. So a hook that
+    torch.compile has seen stays.
+
+    Args:
+        callback: The method. Its owner is referenced weakly.
+        always_call: Whether to call it, with outputs None, after passes that raise.
+    """
+
+    def __init__(self, callback: ModuleCallback, *, always_call: bool = False) -> None:
+        self._callback = WeakMethod(callback)  # its owner owns this
+        self._always_call = always_call
+        self._numbers: dict[nn.Module, int] = {}
+        self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
+        self._compiled: set[nn.Module] = set()
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether any module is watched."""
+        return bool(self._numbers)
+
+    def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
+        """Watch exactly these modules, and the compiled ones."""
+        for module in self._numbers.keys() - modules - self._compiled:
+            own_hooks.take(module, self._numbers.pop(module))
+        self._watch(modules)
+
+    def keep(self, modules: AbstractSet[nn.Module]) -> None:
+        """Watch these modules until `stop`, because torch.compile is about to see them."""
+        self._compiled |= modules
+        self._watch(modules)
+
+    def stop(self) -> None:
+        """Remove all hooks."""
+        self._compiled.clear()
+        self.watch_only(frozenset())
+
+    def _watch(self, modules: AbstractSet[nn.Module]) -> None:
+        callback = self._callback()
+        if callback is None:
+            return
+        for module in modules - self._numbers.keys():
+            call = self._calls.get(module)
+            if call is None:
+                call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
+            always_call = self._always_call and module not in self._compiled
+            self._numbers[module] = own_hooks.put(module, call, always_call=always_call)
+
+    def _keep_one(self, module: nn.Module) -> None:
+        self.keep({module})

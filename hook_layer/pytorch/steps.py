@@ -1,24 +1,39 @@
-"""Decides which forward passes make a step."""
+"""Decides which forward passes make a step: by passes, by optimizers, or as a trainer says."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import ReferenceType, WeakSet, ref
 
 import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from hook_layer.core.clock import StepClock
+from hook_layer.core.collector import Collector
+from hook_layer.core.recorder import Recorder
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 
-__all__ = ["WITHOUT_TRAINING", "Pass", "StepBounds", "is_recomputing"]
+__all__ = [
+    "WITHOUT_TRAINING",
+    "FollowedSteps",
+    "ModeOfPass",
+    "ModeTracker",
+    "Pass",
+    "StepBounds",
+    "StepSize",
+    "TrainerSteps",
+    "is_recomputing",
+]
 
 logger = logging.getLogger("stepwatch")
+
 
 WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 """Modes in which no optimizer steps."""
@@ -239,3 +254,210 @@ def _unwrapped(optimizer: object) -> object:
             break
         optimizer = inner
     return optimizer
+
+
+_AT_FIRST: Final = 4
+_LOST_AFTER: Final = 8
+"""Factor of the longest earlier step's passes after which the optimizers count as lost."""
+
+
+class FollowedSteps(StepBounds):
+    """Decides where steps begin and end by the optimizers that train the models.
+
+    A step begins with the first forward pass after the previous step. It is complete when all
+    optimizers of the previous step have stepped, or one of them steps a second time. So optimizers
+    may alternate, start later and disappear.
+
+    If only optimizers of other models stepped since a pass, such as those of an adversary, the next
+    pass begins the step anew. If no optimizer steps for `_LOST_AFTER` times the passes of the
+    longest step (4 at least), each pass is a step until one does: a script may update its
+    parameters without torch's optimizers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._longest = _AT_FIRST
+        self._num_since = 0  # passes since an optimizer completed a step
+        self._stepped_at: dict[int, int] = {}  # number of passes by optimizer, in the open step
+        self._were_for_others = False
+        self.by_optimizer = True  # until the optimizers are lost
+
+    @property
+    def knows_optimizers(self) -> bool:
+        """Whether it knows which optimizers count, so that the caller need not check parameters."""
+        return False
+
+    def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
+        """Return the role of the forward pass that is about to begin."""
+        self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
+        self.is_outside_steps = False
+        if mode in WITHOUT_TRAINING:
+            return Pass.BEGINS
+        if not self.is_training and self.by_optimizer:
+            self.is_outside_steps = True
+            return Pass.OUTSIDE_STEPS
+        were_for_others, self._were_for_others = self._were_for_others, False
+        if were_for_others and self.is_open and self.by_optimizer and not self._stepped_at:
+            self._num_since = 1
+            return Pass.BEGINS_ANEW
+        self._num_since += 1
+        self.by_optimizer &= self._num_since <= _LOST_AFTER * self._longest
+        return Pass.CONTINUES if self.is_open and self.by_optimizer else Pass.BEGINS
+
+    def step_begins(self) -> None:
+        """Note that a step began."""
+        super().step_begins()
+        self._stepped_at.clear()
+
+    def optimizer_steps(self, optimizer: Optimizer) -> None:  # noqa: ARG002
+        """Note that an optimizer is about to step: the previous pass was for training."""
+        self._trains_in_evaluation |= self._was_in_evaluation
+
+    def others_stepped(self) -> None:
+        """Note a step of an optimizer that trains none of the hook's parameters."""
+        self._were_for_others = True
+
+    def optimizer_stepped(self, optimizer: Optimizer) -> bool:
+        """Note a step of an optimizer of our parameters; return whether it ends the step."""
+        key = id(optimizer)
+        self._stepped[key] = ref(optimizer)
+        self._were_for_others = False
+        if self.by_optimizer and not self.is_open:
+            return False
+        is_again = self._stepped_at.get(key, self._num_since) < self._num_since
+        self._stepped_at[key] = self._num_since
+        is_complete = is_again or not self.by_optimizer or self._have_all_stepped()
+        if is_complete:
+            self._longest = max(self._longest, self._num_since)
+            self._num_since = 0
+            self.by_optimizer, self.is_open = True, False
+        return is_complete
+
+
+ModeOfPass: TypeAlias = Callable[[], ModeKeys | None]
+"""Returns the mode of a step that a forward pass between two steps begins; None for no step."""
+
+
+class TrainerSteps(StepBounds):
+    """Steps that begin and end when a trainer says so.
+
+    Attributes:
+        has_stepped: Whether an optimizer has stepped since the step began.
+    """
+
+    def __init__(self, mode_of_pass: ModeOfPass) -> None:
+        super().__init__()
+        self.has_stepped = False
+        self._mode_of_pass = mode_of_pass
+        self._announced: ModeKeys | None = None
+        self.by_optimizer = self.begins_before_closure = True
+
+    def announce(self, mode: ModeKeys) -> None:
+        """Let the next pass begin a step of this mode, or continue the open one."""
+        self._announced = mode
+
+    def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:  # noqa: ARG002
+        """Return the role of a forward pass."""
+        announced, self._announced = self._announced, None
+        self.is_outside_steps = False
+        if self.is_open:
+            return Pass.CONTINUES
+        begun = announced or self._mode_of_pass()
+        self.is_outside_steps = begun is None
+        self.is_training = begun is not None and begun not in WITHOUT_TRAINING
+        return Pass.OUTSIDE_STEPS if begun is None else Pass.BEGINS
+
+    def leaves_losses_out(self, mode: ModeKeys) -> bool:
+        """Return whether a loss that is computed now belongs to no step."""
+        return not self.is_open or (mode not in WITHOUT_TRAINING and not torch.is_grad_enabled())
+
+    def step_begins(self) -> None:
+        """Note that a step began."""
+        super().step_begins()
+        self.has_stepped = False
+
+    def optimizer_stepped(self, optimizer: Optimizer) -> bool:  # noqa: ARG002
+        """Note a step of an optimizer, which does not complete the trainer's step."""
+        self.has_stepped = True
+        return False
+
+
+class ModeTracker:
+    """Tracks which forward passes belong to steps.
+
+    Args:
+        clock: Knows the mode.
+
+    Attributes:
+        steps: Decides where steps begin and end.
+    """
+
+    def __init__(self, clock: StepClock) -> None:
+        self.steps = StepBounds()
+        self._clock = clock
+
+    @property
+    def is_outside_steps(self) -> bool:
+        """Whether the newest forward pass belongs to no step."""
+        return self.steps.is_outside_steps
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the newest forward pass can be for training."""
+        return self.steps.is_training
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether the mode is one in which no optimizer steps."""
+        return self._clock.mode in WITHOUT_TRAINING
+
+    @property
+    def ignores_losses(self) -> bool:
+        """Whether a loss that is computed now belongs to no step."""
+        return self.steps.leaves_losses_out(self._clock.mode)
+
+
+_CHECKED_AGAIN: Final = 1.1
+"""Growth of the number of tensors after which their bytes are summed again, which is slow."""
+
+
+class StepSize:
+    """Detects a step that holds too much data, such as one whose optimizer never steps."""
+
+    def __init__(self, recorder: Recorder, collector: Collector, max_bytes: float) -> None:
+        self._recorder = recorder
+        self._collector = collector
+        self._max_bytes = max_bytes
+        self._num_checked = 0
+        self._has_warned = False
+
+    def begin_step(self) -> None:
+        """Note that a step begins."""
+        self._num_checked = 0
+
+    def is_full(self) -> bool:
+        """Return whether the open step holds as much as may wait for the writer; log it."""
+        record = self._recorder.record
+        if record is None or record.num_tensors <= self._num_checked * _CHECKED_AGAIN:
+            return False
+        self._num_checked = record.num_tensors
+        if record.nbytes < self._max_bytes:
+            return False
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "step %d ended before all optimizers stepped; its %d tensors fill "
+                "queue_bytes=%d. Save less, or raise queue_bytes.",
+                record.step,
+                record.num_tensors,
+                int(self._max_bytes),
+            )
+        return True
+
+    def end_if_full(self) -> bool:
+        """If the open step is full, end it and save nothing until the next; return that."""
+        if not self.is_full():
+            return False
+        self._recorder.end_step()
+        self._collector.clear()
+        return True

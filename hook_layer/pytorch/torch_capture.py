@@ -21,17 +21,15 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
 from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
-from hook_layer.pytorch.calls import CompiledInputs
+from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
 from hook_layer.pytorch.collections import included, of_functions
 from hook_layer.pytorch.due_parameters import DueParameters
 from hook_layer.pytorch.gradients import GradientReader
-from hook_layer.pytorch.mode_tracker import ModeTracker
 from hook_layer.pytorch.module_calls import ModuleCalls
-from hook_layer.pytorch.module_hooks import ModuleHooks
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.step_tensors import StepTensors
-from hook_layer.pytorch.steps import is_recomputing
+from hook_layer.pytorch.steps import ModeTracker, is_recomputing
 from hook_layer.pytorch.tensor_source import TorchSource
 from hook_layer.pytorch.transforms import outside_of_transforms
 

@@ -8,12 +8,11 @@ from typing import cast
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch.loop_counts import LoopCounts
-from hook_layer.pytorch.loss_tracer import LossTracer
-from hook_layer.pytorch.mode_tracker import ModeTracker
+from hook_layer.pytorch.losses import LossTracer
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.ranks import TorchRanks
-from hook_layer.pytorch.step_size import StepSize
+from hook_layer.pytorch.steps import ModeTracker, StepSize
 from hook_layer.pytorch.tensor_source import TorchSource
 from hook_layer.pytorch.torch_capture import TorchCapture
 from hook_layer.pytorch.trainer_driver import TrainerDriver

@@ -22,9 +22,9 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.pytorch.calls import Arguments, tensors_in
 from hook_layer.pytorch.loss_shares import mean_of_share
-from hook_layer.pytorch.loss_tracer import LossTracer
+from hook_layer.pytorch.losses import LossTracer
+from hook_layer.pytorch.steps import ModeOfPass, TrainerSteps
 from hook_layer.pytorch.torch_capture import TorchCapture
-from hook_layer.pytorch.trainer_steps import ModeOfPass, TrainerSteps
 from hook_layer.pytorch.training_loop import TrainingLoop
 from hook_layer.weak_method import WeakMethod
 

@@ -20,16 +20,19 @@ from hook_layer.core.state import Part
 from hook_layer.guard import guarded
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall, ModuleCallback
+from hook_layer.pytorch.calls import (
+    STEP_BEGINS,
+    STEP_ENDED,
+    ModuleCall,
+    ModuleCallback,
+    ModuleHooks,
+)
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, LoopCounts
-from hook_layer.pytorch.loss_tracer import LossTracer
-from hook_layer.pytorch.loss_turn import MANY_OTHERS
+from hook_layer.pytorch.losses import MANY_OTHERS, LossTracer
 from hook_layer.pytorch.meshes import is_inferring_shapes
-from hook_layer.pytorch.module_hooks import ModuleHooks
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.ranks import TorchRanks
-from hook_layer.pytorch.step_size import StepSize
-from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
+from hook_layer.pytorch.steps import Pass, StepBounds, StepSize, is_recomputing
 from hook_layer.pytorch.torch_capture import TorchCapture
 from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.loss_ratios import LossRatios  # noqa: E402
+from hook_layer.pytorch.loss_calls import LossRatios  # noqa: E402
 
 
 class Call:

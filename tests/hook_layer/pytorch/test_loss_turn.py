@@ -15,9 +15,9 @@ torch.set_num_threads(1)
 from torch import nn  # noqa: E402
 
 from hook_layer.format.modes import ModeKeys  # noqa: E402
-from hook_layer.pytorch.loss_turn import MANY_OTHERS, LossTurn  # noqa: E402
-from hook_layer.pytorch.mode_tracker import ModeTracker  # noqa: E402
+from hook_layer.pytorch.losses import MANY_OTHERS, LossTurn  # noqa: E402
 from hook_layer.pytorch.modules import RegisteredModules  # noqa: E402
+from hook_layer.pytorch.steps import ModeTracker  # noqa: E402
 from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
 
 T = TypeVar("T")

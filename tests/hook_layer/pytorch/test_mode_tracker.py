@@ -11,8 +11,7 @@ from torch import nn  # noqa: E402
 
 from hook_layer.core.clock import StepClock  # noqa: E402
 from hook_layer.format.modes import ModeKeys  # noqa: E402
-from hook_layer.pytorch.followed_steps import FollowedSteps  # noqa: E402
-from hook_layer.pytorch.mode_tracker import ModeTracker  # noqa: E402
+from hook_layer.pytorch.steps import FollowedSteps, ModeTracker  # noqa: E402
 
 
 class Passes:

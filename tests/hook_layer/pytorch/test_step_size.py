@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.step_size import StepSize  # noqa: E402
+from hook_layer.pytorch.steps import StepSize  # noqa: E402
 from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
 
 MAX_BYTES = 1 << 20

@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 import torch.nn.functional as F  # noqa: E402, N812
 
 import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS  # noqa: E402
+from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS  # noqa: E402
 from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
     CLASSES,
     NUMBERS,

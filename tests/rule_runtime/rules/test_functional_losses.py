@@ -27,7 +27,7 @@ from tests.rule_runtime.rules.runs import found_at, judged_at  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"),
-    reason="of this torch the hook asks nothing, see hook_layer.pytorch.functional_losses",
+    reason="of this torch the hook asks nothing, see hook_layer.pytorch.loss_calls",
 )
 
 RNG = np.random.default_rng(0)

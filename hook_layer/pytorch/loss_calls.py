@@ -1,35 +1,156 @@
-"""Finds the loss function call (such as `F.cross_entropy(...)`) that a model is trained by.
-
-In a saved step, calls of torch's loss functions are kept until a backward pass begins. The call is
-the loss if the backward pass starts from its value times a constant, see
-`hook_layer.pytorch.loss_graph`. A product with a reward is not a loss. If the loss is a sum with
-other terms, such as a prior, the call stands for the loss if it is the only one, was at least a
-fifth of the sum at first, and never exceeded the sum.
-
-Validation has no backward pass. There, the loss is the call with the same position among the calls
-of its function, and the same arguments except the reduction. If the model was trained by the sum of
-several calls, the loss is the sum of those. Training by a module of torch counts as training by the
-function that it calls, because validation often has a module of its own.
-"""
+"""Finds the calls of loss functions that a model is trained by."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from math import inf, isclose, isfinite, isnan
+from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 
 from hook_layer.pytorch.calls import versions_of
-from hook_layer.pytorch.loss_graph import Terms, terms_of
-from hook_layer.pytorch.loss_ratios import LossRatios
+from hook_layer.pytorch.host_copy import HostCopy
+from hook_layer.pytorch.loss_functions import WatchedLoss
 from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable
-from hook_layer.pytorch.watched_losses import WatchedLoss
 
-__all__ = ["UNNAMED", "FunctionalLosses", "LossCall", "outputs_first"]
+__all__ = [
+    "UNNAMED",
+    "FunctionalLosses",
+    "LossCall",
+    "LossRatios",
+    "Terms",
+    "outputs_first",
+    "terms_of",
+]
+
+_ROUNDING: Final = 1e-3
+_MOST_OF_PART: Final = 5.0
+"""Maximum first ratio of a loss with other terms to its call that stands for it."""
+
+
+class LossRatios:
+    """Decides from the ratio of loss and value whether a call stands for the loss."""
+
+    def __init__(self) -> None:
+        self._first: dict[Hashable, float] = {}
+        self._rejected: set[Hashable] = set()
+        self._coming: dict[Hashable, list[HostCopy]] = {}
+
+    def accepts(
+        self, key: Hashable, loss: Tensor, value: Tensor, *, is_part: bool, may_vary: bool
+    ) -> bool:
+        """Return whether the known ratios allow that a call stands for the loss.
+
+        Args:
+            key: Identifies the call.
+            loss: Start of the backward pass, one element.
+            value: Value that the call returned, one element.
+            is_part: Whether the loss has other terms.
+            may_vary: Whether a factor from 0 to 1 may change between steps.
+        """
+        with torch.no_grad():
+            whole, part = loss.detach().double().reshape(()), value.detach().double().reshape(())
+            # NaN then means 0 / 0, or a value that is NaN itself.
+            ratio = whole.nan_to_num(inf, inf, -inf) / part
+        coming = self._coming.setdefault(key, [])
+        coming.append(HostCopy(ratio) if ratio.is_cuda else HostCopy.of_host(ratio.cpu()))
+        while coming and coming[0].has_arrived():
+            number = float(coming.pop(0).array())
+            if not self._is_of_loss(key, number, is_part=is_part, may_vary=may_vary):
+                self._rejected.add(key)
+        return key not in self._rejected
+
+    def first(self, key: Hashable) -> float:
+        """Return the first ratio of a call; 1 if none is known."""
+        return self._first.get(key, 1.0)
+
+    def _is_of_loss(self, key: Hashable, ratio: float, *, is_part: bool, may_vary: bool) -> bool:
+        if isnan(ratio):
+            return True
+        first = self._first.setdefault(key, ratio)
+        if not isfinite(ratio) or not isfinite(first) or not ratio:
+            return False
+        if is_part:
+            # A negative other term, such as a policy's gain, may outweigh the call: reject it.
+            return ratio >= 1 - _ROUNDING and first <= _MOST_OF_PART
+        if may_vary and 0 < first <= 1 and 0 < ratio <= 1:
+            return True
+        return isclose(first, ratio, rel_tol=_ROUNDING)
+
+
+_RESHAPES: Final = frozenset(
+    f"{name}Backward{number}"
+    for name, numbers in (
+        *((name, (0,)) for name in ("View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Alias")),
+        *((name, (0,)) for name in ("Clone", "ToCopy")),
+        ("Squeeze", (0, 1, 2)),
+    )
+    for number in numbers
+)
+"""Nodes that keep the elements and their order."""
+_REDUCTIONS: Final = frozenset(f"{name}Backward{n}" for name in ("Mean", "Sum") for n in (0, 1))
+_PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
+_SUMS: Final = frozenset(f"{n}Backward0" for n in ("Neg", "Add", "Sub")) | {"RsubBackward1"}
+_LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _SUMS
+"""Nodes that are linear in a term of the loss."""
+_MOST_NODES: Final = 64
+
+
+class Terms(NamedTuple):
+    """The calls that a loss is the sum of.
+
+    Attributes:
+        places: Index of each call.
+        is_multiplied: Whether the script multiplies any of them.
+        is_partial: Whether the sum has other terms.
+    """
+
+    places: list[int]
+    is_multiplied: bool = False
+    is_partial: bool = False
+
+
+def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> Terms:
+    """Return the calls that a loss is a weighted sum of; no places if there are none.
+
+    Args:
+        loss: Start of a backward pass, one element.
+        nodes: Graph nodes of the calls.
+        is_scaled: Whether a gradient scaler has multiplied the loss.
+    """
+    known = {id(node): place for place, node in enumerate(nodes)}
+    places: dict[int, None] = {}
+    num_products, is_partial = -int(is_scaled), False
+    waiting = [loss.grad_fn]
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            return Terms([*places], num_products > 0, is_partial)
+        node = waiting.pop()
+        place = known.get(id(node))
+        if place is not None:
+            places[place] = None
+            continue
+        following = _linear(node)
+        is_partial |= not following
+        num_products += node is not None and node.name() in _PRODUCTS
+        waiting += reversed(following)
+    return Terms([])
+
+
+def _linear(node: Any) -> list[Any]:
+    """Return the terms of a linear node; an empty list for any other node."""
+    name = "" if node is None else node.name()
+    if name not in _LINEAR:
+        return []
+    following = [before for before, _ in node.next_functions if before is not None]
+    is_product_of_both = name in _PRODUCTS and len(following) > 1
+    is_divisor = name == "DivBackward0" and node.next_functions[0][0] is None
+    return [] if is_product_of_both or is_divisor else following
+
 
 _SYMMETRIC: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
 UNNAMED: Final = "Loss"
@@ -85,7 +206,18 @@ class _Manner:
 
 
 class FunctionalLosses:
-    """The calls of a step, and the calls that the model is trained by."""
+    """The calls of a step, and the calls that the model is trained by.
+
+    In a saved step, calls of torch's loss functions are kept until a backward pass begins. The call
+    is the loss if the backward pass starts from its value times a constant. A product with a reward
+    is not a loss. If the loss is a sum with other terms, such as a prior, the call stands for the
+    loss if it is the only one, was at least a fifth of the sum at first, and never exceeded it.
+
+    Validation has no backward pass. There, the loss is the call with the same position among the
+    calls of its function, and the same arguments except the reduction. If the model was trained by
+    the sum of several calls, the loss is the sum of those. Training by a module of torch counts as
+    training by the function that it calls, because validation often has a module of its own.
+    """
 
     def __init__(self) -> None:
         self._calls: list[_NotedCall] = []
