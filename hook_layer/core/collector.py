@@ -7,17 +7,14 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from hook_layer.configuration.collection_manager import CollectionManager, OnMistake, TensorPlan
 from hook_layer.configuration.collections import Collection
+from hook_layer.core.events import CollectionsResolve, Events
 from hook_layer.format.modes import ModeKeys
-from hook_layer.guard import FailureLog
-from hook_layer.weak_method import WeakMethod
 
-__all__ = ["AlsoDue", "Collector", "PrepareCollections"]
+__all__ = ["AlsoDue", "Collector"]
 
 AlsoDue: TypeAlias = Callable[[CollectionManager, ModeKeys, int], Iterable[Collection]]
 """Returns further collections that are saved in a step, given its mode and number in this mode."""
 
-PrepareCollections: TypeAlias = Callable[[CollectionManager, OnMistake | None], None]
-"""Resolves the collections for the model; takes `on_mistake` of `CollectionManager.due`, too."""
 _Value = TypeVar("_Value")
 _Plans: TypeAlias = "dict[str | tuple[str, ...], TensorPlan | None]"
 """Plans by tensor name, or by name and collections that the tensor belongs to."""
@@ -33,7 +30,7 @@ class Collector:
 
     Args:
         manager: The collections.
-        failures: Counts misconfigured collections.
+        events: Counts misconfigured collections, and lets parts resolve the others.
         also_due: Returns further collections of a step, which have other conditions.
 
     Attributes:
@@ -47,27 +44,18 @@ class Collector:
     def __init__(
         self,
         manager: CollectionManager,
-        failures: FailureLog,
+        events: Events,
         also_due: AlsoDue | None = None,
     ) -> None:
         self.manager = manager
         self.due: tuple[Collection, ...] = ()
         self.due_key: tuple[Any, ...] = ()
         self.only_logs_mistakes = False
-        self._failures = failures
+        self._events = events
         self._also_due = also_due
-        self._prepare: WeakMethod[PrepareCollections] | None = None
         self._plans: _Plans = {}
         self._plans_by_key: dict[tuple[Any, ...], _Plans] = {}
         self._version = 0
-
-    def before_due(self, prepare: PrepareCollections) -> None:
-        """Call a method before determining what is due in a step that may be saved.
-
-        Args:
-            prepare: The method. Its owner is referenced weakly.
-        """
-        self._prepare = WeakMethod(prepare)
 
     def begin_step(self, mode: ModeKeys, mode_step: int, *, is_first: bool = False) -> None:
         """Determine what is saved in a step.
@@ -80,9 +68,7 @@ class Collector:
                 self.clear()
             return
         on_mistake = self.on_mistake(is_first=is_first)
-        prepare = None if self._prepare is None else self._prepare()
-        if prepare is not None:
-            prepare(self.manager, on_mistake)
+        self._events.emit(CollectionsResolve(self.manager, on_mistake))
         due = self.manager.due(mode, mode_step, on_mistake)
         if self._also_due is not None:
             known = {collection.name for collection in due}
@@ -131,7 +117,7 @@ class Collector:
         Args:
             is_first: Whether this is the first step, or no step was counted yet.
         """
-        return None if is_first and not self.only_logs_mistakes else self._failures.mistaken
+        return None if is_first and not self.only_logs_mistakes else self._events.failures.mistaken
 
     def _begin(self, due: tuple[Collection, ...]) -> None:
         version = self.manager.version

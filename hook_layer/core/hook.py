@@ -91,7 +91,7 @@ class BaseHook(Part):
         super().__init__(HookState())
         state = self.state
         self.clock = StepClock()
-        self.collector = Collector(setup.manager, state.failures, also_due)
+        self.collector = Collector(setup.manager, state.events, also_due)
         self.session = Session(setup, state, self.clock, workers, self._give_way)
         tensors = source(state.failures)
         budget = ByteBudget(options.max_step_bytes, options.max_run_bytes)
@@ -99,7 +99,7 @@ class BaseHook(Part):
             tensors, state.failures, budget, with_statistics=options.statistics
         )
         self.recorder = Recorder(
-            self.clock, self.collector, self.tensor_capture, self.session.hand_over
+            self.clock, self.collector, self.tensor_capture, self.session.hand_over, state.events
         )
         self.stop_listener = StopListener(options.stop, self.session.stop_request, workers)
         self.own_tensors = OwnTensors(

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from hook_layer.capture.captured_step import CapturedTensor, StepRecord
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
+from hook_layer.core.events import Events, StepEnds
 from hook_layer.core.tensor_capture import PlannedTensors, TensorCapture
 from hook_layer.format.modes import ModeKeys
-from hook_layer.weak_method import WeakMethod
 
 __all__ = ["Recorder"]
 
@@ -44,6 +44,7 @@ class Recorder:
         collector: Collector,
         tensor_capture: TensorCapture,
         hand_over: Callable[[StepRecord], None],
+        events: Events,
     ) -> None:
         self.record: StepRecord | None = None
         self.is_captured = self.saw_late_tensors = False
@@ -53,7 +54,7 @@ class Recorder:
         self._collector = collector
         self._tensor_capture = tensor_capture
         self._hand_over = hand_over
-        self._before_end: WeakMethod[Callable[[], None]] | None = None
+        self._events = events
         self._pending: dict[str, CapturedTensor] = {}
         self._complete_modes: set[ModeKeys] = set()
 
@@ -71,14 +72,6 @@ class Recorder:
     def pending_names(self) -> list[str]:
         """Names of tensors that wait for the next saved step, sorted."""
         return sorted(self._pending)
-
-    def before_end(self, method: Callable[[], None]) -> None:
-        """Call a method before each end of a step, even without an open step.
-
-        Args:
-            method: The method. Its owner is referenced weakly.
-        """
-        self._before_end = WeakMethod(method)
 
     # A step --------------------------------------------------------------------------------------
 
@@ -159,13 +152,12 @@ class Recorder:
 
     def end_step(self) -> None:
         """Hand the open step over, if there is one."""
-        before_end = None if self._before_end is None else self._before_end()
-        if before_end is not None:
-            before_end()
+        self._events.emit(StepEnds())
         with self.lock:
             record, self.record = self.record, None
             if record is not None and record.num_tensors:
                 self._complete_modes.add(record.mode)
+                self._tensor_capture.source.send_statistics()
                 self._tensor_capture.budget.end_step(record.single_tensors)
                 self._hand_over(record)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from hook_layer.configuration.job import hook_enabled
+from hook_layer.core.events import Events, HookCloses
 from hook_layer.guard import FailureLog, Stopwatch
 from hook_layer.process.this_process import this_process
-from hook_layer.weak_method import WeakMethod
 
 __all__ = ["HookState", "Part"]
 
@@ -20,21 +19,22 @@ class HookState:
 
     Attributes:
         failures: Errors by part of the hook, and disabled parts.
+        events: The events of the training loop, and their subscribers.
         stopwatch: Time that the hook took from the training script.
         is_enabled: False if `USE_SMDEBUG` disables hooks.
         is_closed: Whether the hook was closed.
         pid: The process that created the hook.
     """
 
-    __slots__ = ("_releases", "_said", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
+    __slots__ = ("_said", "events", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
 
     def __init__(self) -> None:
         self.failures = FailureLog()
+        self.events = Events(self.failures)
         self.stopwatch = Stopwatch()
         self.is_enabled = hook_enabled()
         self.is_closed = False
         self.pid = this_process.pid
-        self._releases: list[WeakMethod[Callable[[], None]]] = []
         self._said: set[str] = set()
 
     @property
@@ -48,25 +48,10 @@ class HookState:
             self._said.add(message)
             logger.warning(message)
 
-    def when_closed(self, release: Callable[[], None]) -> None:
-        """Call a method when the hook is closed, to release objects of the framework.
-
-        Args:
-            release: The method. Its owner is referenced weakly.
-        """
-        self._releases.append(WeakMethod(release))
-
     def close(self) -> None:
         """Mark the hook as closed, and release objects of the framework."""
         self.is_closed = True
-        for known in self._releases:
-            release = known()
-            if release is None:
-                continue
-            try:
-                release()
-            except Exception as error:  # noqa: BLE001 - the training script must not fail
-                self.failures.failed("close", error)
+        self.events.emit(HookCloses())
 
 
 class Part:
@@ -75,6 +60,7 @@ class Part:
     def __init__(self, state: HookState) -> None:
         self.state = state
         self.failures = state.failures
+        self.events = state.events
         self.stopwatch = state.stopwatch
 
     @property

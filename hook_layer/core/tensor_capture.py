@@ -77,6 +77,9 @@ class TensorSource:
         """
         return capture(tensors)
 
+    def send_statistics(self) -> None:
+        """Send statistics that devices computed to the host, before the step is handed over."""
+
 
 class TensorCapture:
     """Captures tensors; a tensor that fails is counted and skipped.

@@ -12,6 +12,7 @@ import keras
 
 from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.events import HookCloses
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.workers import Workers
 from hook_layer.format.modes import ModeKeys
@@ -50,7 +51,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup, workers=KerasWorkers(self._watched_model), source=KerasTensors)
         keras.callbacks.Callback.__init__(self)
-        self.state.when_closed(self._release_models)
+        self.events.subscribe(HookCloses, self._release_models, "close")
         self.model_capture = ModelCapture(self.state, self.collector, self.recorder)
         self._backend = active_backend()
         self._functions: WeakSet[Callable[..., Any]] = WeakSet()  # those with a step runner of ours
@@ -210,7 +211,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
     def _watched_model(self) -> Any:
         return self._registered if self._model is None else self._model
 
-    def _release_models(self) -> None:
+    def _release_models(self, _: HookCloses) -> None:
         if self._registered is not None and not self.clock.num_steps:
             logger.warning(
                 "the hook saw no step of %s and wrote nothing. It sees "

@@ -15,6 +15,7 @@ from mxnet.ndarray import NDArray
 
 from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.events import HookCloses, StepEnds
 from hook_layer.core.hook import BaseHook
 from hook_layer.guard import guarded
 from hook_layer.mxnet.blocks import name_of
@@ -51,8 +52,8 @@ class MxnetEvents(BaseHook):
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup, workers=MxnetWorkers(), source=MxnetTensors)
-        self.recorder.before_end(self._before_end_step)
-        self.state.when_closed(self._release_models)
+        self.events.subscribe(StepEnds, self._on_step_end, "steps")
+        self.events.subscribe(HookCloses, self._on_close, "close")
         self._blocks = BlockCapture(self.state, self.collector, self.recorder)
         self._handles: list[Any] = []
         self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
@@ -203,7 +204,7 @@ class MxnetEvents(BaseHook):
 
     # How -----------------------------------------------------------------------------------------
 
-    def _before_end_step(self) -> None:
+    def _on_step_end(self, _: StepEnds) -> None:
         if self.recorder.record is not None and self._awaits_update:
             self._capture_accumulated()
         self._is_over = True
@@ -249,6 +250,9 @@ class MxnetEvents(BaseHook):
         for loss in losses:
             self._blocks.registered.add_loss(loss)
             self._watch_loss(loss)
+
+    def _on_close(self, _: HookCloses) -> None:
+        self._release_models()
 
     def _release_models(self) -> None:
         for handle in self._handles:

@@ -205,9 +205,8 @@ class Hook(OriginalHook, TorchHook):
 
     @guarded("modules")
     def _write(self, name: str, prefix: str, values: Any) -> None:
-        capture = self._torch_capture
-        if capture.takes_modules and name not in self._registered.losses.values():
-            capture.tensors.capture(capture.tensors.numbered(prefix, values))
+        if self._torch_capture.takes_modules and name not in self._registered.losses.values():
+            self._tensors.capture(self._tensors.numbered(prefix, values))
 
     def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
         """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""
@@ -220,7 +219,7 @@ class Hook(OriginalHook, TorchHook):
     @guarded("gradients")
     def _capture_gradient(self, name: str, gradient: Tensor) -> None:
         if self.collector.due:
-            self._torch_capture.tensors.capture({f"gradient/{name}": gradient})
+            self._tensors.capture({f"gradient/{name}": gradient})
 
 
 Hook.current = CurrentHook(Hook)

@@ -102,10 +102,10 @@ class ModuleCall:
         self._run = uncompiled(self.run)
         _calls[self._key] = self
 
-    def is_of(self, owner: object) -> bool:
-        """Return whether it calls a method of `owner`, or with None, of a deleted object."""
-        callback = self._callback()
-        return (None if callback is None else getattr(callback, "__self__", None)) is owner
+    def is_of(self, state: object) -> bool:
+        """Return whether it calls a part of the hook with this state; None: of a deleted hook."""
+        owner = getattr(self._callback(), "__self__", None)
+        return (None if owner is None else getattr(owner, "state", owner)) is state
 
     def __call__(
         self, _: nn.Module, inputs: Any, keywords: dict[str, Any], outputs: Any = None

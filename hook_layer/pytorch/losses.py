@@ -2,115 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
-from weakref import ReferenceType, ref
 
-import torch
 from torch import Tensor, nn
 
 from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
-from hook_layer.core.own_tensors import OwnTensors
-from hook_layer.core.recorder import Recorder
+from hook_layer.core.events import (
+    BackwardBegins,
+    ListeningChanges,
+    ModelCompiles,
+    ModelsRelease,
+    OptimizerBegins,
+    PassBegins,
+    StepBegins,
+)
+from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded
-from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
-from hook_layer.pytorch.loop_counts import LoopCounts
+from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
 from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS, WatchedLoss
-from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.steps import ModeTracker, StepSize, is_recomputing
-from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.steps import is_recomputing
 
-__all__ = ["MANY_OTHERS", "LossTracer", "LossTurn"]
-
-_FEW_OTHERS: Final = 3
-MANY_OTHERS: Final = 40
-"""Optimizer steps of others since the last call of a watched model, after which losses are theirs:
-few after a complete step, many in an incomplete one. A gradient scaler counts twice.
-"""
-
-
-class _Newest(threading.local):
-    """The model that was called last in a thread, among all hooks."""
-
-    model: ReferenceType[nn.Module] | None = None
-
-
-_newest = _Newest()
-
-
-class LossTurn:
-    """Decides whether a loss belongs to this hook's models, or to other code.
-
-    Args:
-        registered: The models.
-        modes: Which forward passes belong to steps.
-        recorder: Knows whether the open step is complete.
-
-    Attributes:
-        num_others: Steps of other optimizers since a model was called.
-        has_graph: Whether the newest pass computes gradients.
-    """
-
-    def __init__(
-        self, registered: RegisteredModules, modes: ModeTracker, recorder: Recorder
-    ) -> None:
-        self.num_others = 0
-        self.has_graph = False
-        self._registered = registered
-        self._modes = modes
-        self._recorder = recorder
-        self._thread = 0
-
-    def begin_pass(self, model: nn.Module) -> None:
-        """Note that a model is called: later losses in this thread belong to it."""
-        _newest.model = ref(model)
-        self._thread = threading.get_ident()
-        self.has_graph = torch.is_grad_enabled()
-
-    def others_begin(self) -> None:
-        """Note that the training of another model begins."""
-        self.num_others = max(self.num_others, _FEW_OTHERS)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the script now trains another model, which losses belong to.
-
-        After the first step of another optimizer, this model's loss may still follow: in a GAN, it
-        is computed from the other model's outputs.
-        """
-        if not self.num_others:
-            return False
-        is_complete = self._recorder.is_captured or self._modes.is_evaluating
-        return self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS)
-
-    @property
-    def is_in_thread(self) -> bool:
-        """Whether this thread called a model last; other threads may train other models."""
-        return self._thread in (0, threading.get_ident())
-
-    @property
-    def is_newest(self) -> bool:
-        """Whether this thread called a model last, and it belongs to this hook's models."""
-        if threading.get_ident() != self._thread:
-            return False
-        newest = None if _newest.model is None else _newest.model()
-        return newest in self._registered.names
-
-    def trains_another(self, outputs: Any) -> bool:
-        """Return whether a loss trains another model while this one is validated.
-
-        A loss that is computed from a pass without gradients has none. The check applies only where
-        a trainer reports the steps, which may begin without any pass.
-        """
-        if self.has_graph or not self._modes.is_evaluating or not torch.is_grad_enabled():
-            return False
-        if self._modes.steps.knows_optimizers:
-            return False
-        return any(value.requires_grad for value in tensors_in(outputs))
-
+__all__ = ["LossTracer"]
 
 _MOST_INPUTS: Final = 4
 _MANY_LOSSES: Final = 64
@@ -120,101 +35,92 @@ _MANY_LOSSES: Final = 64
 class LossTracer(Part):
     """Finds the losses of a step, and the tensors that they compare.
 
-    Args:
-        capture: Captures tensors of the models.
-        own_tensors: Knows whether the script names its losses.
-        size: Ends steps that hold too much.
-        counts: Counts faults of the training loop.
-
     Attributes:
-        scaling: Which losses are scaled, and their scale.
-        turn: Decides which losses belong to these models.
         captures_unnamed_too: Whether a function's loss is saved as `Loss_output_{i}` as well.
     """
 
-    def __init__(
-        self, capture: TorchCapture, own_tensors: OwnTensors, size: StepSize, counts: LoopCounts
-    ) -> None:
-        super().__init__(capture.state)
-        self.scaling = LossScaling()
-        self.turn = LossTurn(capture.registered, capture.modes, capture.recorder)
+    def __init__(self, hook: BaseHook, loop: LoopState) -> None:
+        super().__init__(hook.state)
         self.captures_unnamed_too = False
-        self._capture = capture
-        self._tensors = capture.tensors
-        self._modes = capture.modes
-        self._collector = capture.collector
-        self._registered = capture.registered
-        self._own_tensors = own_tensors
-        self._size = size
-        self._counts = counts
+        self._loop = loop
+        self._tensors = loop.tensors
+        self._modes = loop.modes
+        self._collector = hook.collector
+        self._registered = loop.registered
+        self._own_tensors = hook.own_tensors
         self._functional = FunctionalLosses()
         self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
         self._asked: dict[tuple[Any, ...], bool] = {}
         self._modules = ModuleHooks(self._on_loss)
+        subscribe = self.events.subscribe
+        subscribe(ModelCompiles, self._on_compile, "losses")
+        subscribe(StepBegins, self._on_step_begins, "losses")
+        subscribe(ListeningChanges, self._on_listening, "losses")
+        subscribe(PassBegins, self._on_pass_begins, "losses")
+        subscribe(BackwardBegins, self._on_backward_begins, "losses")
+        subscribe(OptimizerBegins, self._on_optimizer_begins, "losses")
+        subscribe(ModelsRelease, self._on_release, "losses")
 
-    # Steps and passes ----------------------------------------------------------------------------
+    # Events --------------------------------------------------------------------------------------
 
-    def begin_step(self) -> None:
-        """Forget the losses of the previous step."""
+    def _on_compile(self, _: ModelCompiles) -> None:
+        self.listen(is_on=bool(self._collector.due))
+
+    def _on_step_begins(self, _: StepBegins) -> None:
         self._has_loss = False
-        self.scaling.begin_step()
+        self._loop.scaling.begin_step()
         self._functional.forget()
 
-    @guarded("losses")
-    def begin_pass(self) -> None:
+    def _on_listening(self, event: ListeningChanges) -> None:
+        self.listen(is_on=event.is_on)
+
+    def _on_pass_begins(self, _: PassBegins) -> None:
         """Forget earlier calls; the following losses use a model's outputs."""
         self._functional.pass_begins()
 
-    @guarded("losses")
-    def begin_backward(self, args: tuple[Any, ...]) -> None:
+    def _on_backward_begins(self, event: BackwardBegins) -> None:
         """Capture the tensor that a backward pass starts from, unless it has a name already."""
-        self._capture_roots(args[:1])
-        self.scaling.backward_began()
+        self._capture_roots(event.roots[:1])
+        self._loop.scaling.backward_began()
+
+    def _on_optimizer_begins(self, _: OptimizerBegins) -> None:
+        self._functional.forget()  # this step has no further loss
+
+    def _on_release(self, event: ModelsRelease) -> None:
+        self._functional.forget_all()
+        self._stop_listening()
+        if event.is_final:
+            self._modules.stop()
 
     def divides_sum(self, loss: Tensor) -> bool:
         """Return whether a loss is a multiple of a sum that a function of this pass returned."""
         return self._functional.divides_sum(loss)
 
-    def end_losses(self) -> None:
-        """Forget all calls so far: this step has no further loss."""
-        self._functional.forget()
-
-    def forget(self) -> None:
-        """Forget all calls, and which calls the model is trained by."""
-        self._functional.forget_all()
-
     # Listening -----------------------------------------------------------------------------------
 
-    @guarded("losses")
     def listen(self, *, is_on: bool) -> None:
         """Start or stop listening to losses.
 
         A compiled model is recompiled if a function that it calls changes. So for compiled models,
         functions are listened to until the end.
         """
-        if not is_on and not self._capture.has_compiled:
-            self.stop_listening()
+        if not is_on and not self._loop.has_compiled:
+            self._stop_listening()
             return
         self._modules.watch_only(set(self._registered.losses) if is_on else frozenset())
         if not self._listening:
             self._listening = [LOSS_FUNCTIONS.listen(self._on_function)]
 
-    def stop_listening(self) -> None:
-        """Stop listening to losses."""
+    def _stop_listening(self) -> None:
         self._modules.watch_only(frozenset())
         while self._listening:
             self._listening.pop().remove()
 
-    def stop(self) -> None:
-        """Remove all hooks."""
-        self.forget()
-        self.stop_listening()
-        self._modules.stop()
-
     @guarded("losses")
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
-        if not self.turn.is_in_thread or self.turn.is_over or self.turn.trains_another(outputs):
+        owner = self._loop.ownership
+        if not owner.is_in_thread or owner.is_over or owner.trains_another(outputs):
             return
         if is_recomputing():
             return
@@ -229,8 +135,8 @@ class LossTracer(Part):
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
         if self._modes.is_outside_steps:
-            self._counts.loss_outside_steps()
-        if not self._collector.due or is_recomputing() or not self._is_turn(value):
+            self._loop.counts.loss_outside_steps()
+        if not self._collector.due or is_recomputing() or not self._is_ours(value):
             return
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
@@ -242,9 +148,9 @@ class LossTracer(Part):
             if found is not None:
                 self._capture_named(found.name, found.inputs, found.value)
 
-    def _is_turn(self, outputs: Any) -> bool:
-        turn = self.turn
-        return turn.is_newest and not turn.is_over and not turn.trains_another(outputs)
+    def _is_ours(self, outputs: Any) -> bool:
+        owner = self._loop.ownership
+        return owner.is_newest and not owner.is_over and not owner.trains_another(outputs)
 
     # Capturing -----------------------------------------------------------------------------------
 
@@ -258,21 +164,21 @@ class LossTracer(Part):
             outputs: Its value.
         """
         if self._modes.ignores_losses:
-            self._counts.loss_outside_steps()
+            self._loop.counts.loss_outside_steps()
             return
         self._has_loss = True
         self._functional.forget_functions()
         if not self._collector.due:
             return
         has_many = self._tensors.count(f"{name}_output_") >= _MANY_LOSSES
-        if not (has_many and self._size.end_if_full()):
+        if not (has_many and self._loop.size.end_if_full()):
             self._capture_named(name, inputs, outputs)
 
     def _capture_roots(self, roots: Any) -> None:
         has_names = self._own_tensors.has_losses and not self.captures_unnamed_too
         if not self._collector.due or has_names or self._has_loss:
             return
-        if self._modes.ignores_losses or not self._is_turn(roots):
+        if self._modes.ignores_losses or not self._is_ours(roots):
             return
         for loss in tensors_in(roots):
             if loss.numel() == 1:
@@ -280,8 +186,8 @@ class LossTracer(Part):
 
     def _capture_root(self, loss: Tensor) -> None:
         """Capture a loss under the name of its function, or as one without a name."""
-        unscaled = self.scaling.unscaled_loss(loss)
-        is_scaled = self.scaling.scale_of(loss) is not None
+        unscaled = self._loop.scaling.unscaled_loss(loss)
+        is_scaled = self._loop.scaling.scale_of(loss) is not None
         call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled)
         is_named = call is not None and call.name != UNNAMED
         if call is not None and is_named:

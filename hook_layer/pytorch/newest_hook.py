@@ -10,20 +10,21 @@ from weakref import WeakSet
 
 from torch import nn
 
+from hook_layer.core.state import HookState
 from hook_layer.process.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall
 
 if TYPE_CHECKING:
-    from hook_layer.pytorch.training_loop import TrainingLoop
+    from hook_layer.pytorch.events import TorchEvents
 
 __all__ = ["drop_calls", "watch_alone"]
 
 
-_loops: Final[WeakSet[TrainingLoop]] = WeakSet()
+_loops: Final[WeakSet[TorchEvents]] = WeakSet()
 
 
-def watch_alone(loop: TrainingLoop, module: nn.Module) -> None:
+def watch_alone(loop: TorchEvents, module: nn.Module) -> None:
     """Make older hooks release a model or loss that this one is about to watch."""
     for older in list(_loops):
         if older is not loop and older.is_active:
@@ -36,11 +37,11 @@ def watch_alone(loop: TrainingLoop, module: nn.Module) -> None:
     ProcessEnd.finish_left()
 
 
-def drop_calls(module: nn.Module, owner: object) -> None:
-    """Remove the calls of an owner, or with None of deleted owners, from a module and its parts."""
+def drop_calls(module: nn.Module, state: HookState | None) -> None:
+    """Remove the calls of a hook, or with None of deleted hooks, from a module and its parts."""
 
     def is_dropped(hook: Any) -> bool:
-        return isinstance(hook, ModuleCall) and hook.is_of(owner)
+        return isinstance(hook, ModuleCall) and hook.is_of(state)
 
     for part in module.modules():
         flags = part._forward_hooks_with_kwargs, part._forward_hooks_always_called  # noqa: SLF001

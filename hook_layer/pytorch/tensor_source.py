@@ -111,7 +111,12 @@ class TorchSource(TensorSource):
 
     def send_statistics(self) -> None:
         """Send the statistics that devices computed to the host."""
-        if not self._on_devices.send():
+        try:
+            is_sent = self._on_devices.send()
+        except Exception as error:  # noqa: BLE001 - training continues after any error
+            self.failures.failed("statistics", error)
+            return
+        if not is_sent:
             self._warn_of_recording()
 
     def forget_statistics(self) -> None:

@@ -10,26 +10,37 @@ from typing import Any, Final
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.configuration.collection_manager import CollectionManager, OnMistake
 from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.configuration.layer_collections import may_match, resolve_layers
 from hook_layer.configuration.optimizer_collection import keep_apart
-from hook_layer.core.collector import Collector
-from hook_layer.core.recorder import Recorder
-from hook_layer.core.state import HookState, Part
+from hook_layer.core.events import (
+    BackwardBegins,
+    BackwardEnds,
+    CollectionsResolve,
+    FirstPassBegins,
+    ModelCompiles,
+    ModelsChange,
+    ModelsRelease,
+    OptimizerBegins,
+    PassBegins,
+    PassEnds,
+    SavingPauses,
+    StepBegins,
+    StepEnds,
+    StepRestarts,
+)
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.state import Part
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
 from hook_layer.pytorch.activation_functions import ActivationFunctions
-from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
+from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
 from hook_layer.pytorch.collections import included, of_functions
 from hook_layer.pytorch.due_parameters import DueParameters
-from hook_layer.pytorch.gradients import GradientReader
+from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
-from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.overridden_methods import OverriddenMethods
-from hook_layer.pytorch.step_tensors import StepTensors
-from hook_layer.pytorch.steps import ModeTracker, is_recomputing
+from hook_layer.pytorch.steps import is_recomputing
 from hook_layer.pytorch.tensor_source import TorchSource
 from hook_layer.pytorch.transforms import outside_of_transforms
 
@@ -44,184 +55,178 @@ _MOST_CALLS: Final = 8
 class TorchCapture(Part):
     """Captures the tensors of registered models in a step.
 
-    Attributes:
-        registered: The models.
-        collector: Decides what is saved in the open step.
-        recorder: Records the tensors.
-        modes: Which forward passes belong to steps.
-        tensors: Names and captures the tensors.
-        gradients: The gradients of the step.
-        has_compiled: Whether torch.compile has compiled a model.
-        has_new_models: Whether a model was registered since modules got hooks.
-        overridden: Which tensors a subclass of the hook captures.
+    Args:
+        hook: The hook; it owns this part.
+        loop: What the parts share about the training loop.
+        source: Captures torch tensors.
     """
 
-    def __init__(  # noqa: PLR0917 - the parts that it uses
-        self,
-        state: HookState,
-        registered: RegisteredModules,
-        collector: Collector,
-        recorder: Recorder,
-        source: TorchSource,
-        modes: ModeTracker,
-    ) -> None:
-        super().__init__(state)
-        self.registered = registered
-        self.collector = collector
-        self.recorder = recorder
-        self.modes = modes
+    def __init__(self, hook: BaseHook, loop: LoopState, source: TorchSource) -> None:
+        super().__init__(hook.state)
+        self._loop = loop
+        self._registered = loop.registered
+        self._collector = hook.collector
+        self._recorder = hook.recorder
+        self._tensors = loop.tensors
+        self._gradients = loop.gradients
         self._source = source
-        collector.before_due(self._prepare_collections)
-        self.tensors = StepTensors(collector, recorder)
-        self.gradients = GradientReader()
-        self.has_compiled = self.has_new_models = False
-        self.overridden = OverriddenMethods()
-        self._parameters = DueParameters(registered, collector)
+        self._parameters = DueParameters(loop.registered, hook.collector)
         self._called_models: set[nn.Module] = set()
         self._with_state: set[int] = set()
         self._modules = ModuleHooks(self._on_module_forward)
-        self._calls = ModuleCalls(self.tensors, self.failures)
+        self._calls = ModuleCalls(loop.tensors, self.failures)
         self._activations = ActivationFunctions(self._on_activation)
         self._due_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
         self._has_warned_of_unseen_modules = False
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        subscribe = self.events.subscribe
+        subscribe(ModelsChange, self._on_models_change, "modules")
+        subscribe(FirstPassBegins, self._on_first_pass, "modules")
+        subscribe(ModelCompiles, self._on_compile, "modules")
+        subscribe(CollectionsResolve, self._on_collections_resolve, "collections")
+        subscribe(StepBegins, self._on_step_begins, "steps")
+        subscribe(StepBegins, self._on_step_in_closure, "optimizer variables")
+        subscribe(StepBegins, self._watch_modules, "modules")
+        subscribe(PassBegins, self._capture_parameters, "parameters")
+        subscribe(PassBegins, self._watch_gradients, "gradients")
+        subscribe(PassBegins, self._watch_functions, "functions")
+        subscribe(PassBegins, self._gather_calls, "modules")
+        subscribe(PassEnds, self._on_pass_ends, "modules")
+        subscribe(BackwardBegins, self._on_pass_ends, "modules")
+        subscribe(BackwardEnds, self._on_backward_ends, "gradients")
+        subscribe(OptimizerBegins, self._capture_gradients_of, "gradients")
+        subscribe(OptimizerBegins, self._on_optimizer_begins, "optimizer variables")
+        subscribe(StepEnds, self._on_step_ends, "gradients")
+        subscribe(StepRestarts, self._on_step_restarts, "steps")
+        subscribe(SavingPauses, self._on_saving_pauses, "modules")
+        subscribe(ModelsRelease, self._on_release, "modules")
 
     # A step --------------------------------------------------------------------------------------
 
-    def _prepare_collections(
-        self, manager: CollectionManager, on_mistake: OnMistake | None
-    ) -> None:
+    def _on_collections_resolve(self, event: CollectionsResolve) -> None:
         """Resolve the collections for the registered models."""
-        keep_apart(manager)
-        resolve_layers(manager, self.registered.names, on_mistake)
+        keep_apart(event.manager)
+        resolve_layers(event.manager, self._registered.names, event.on_mistake)
 
-    def begin_step(self) -> None:
-        """Note that a saved step begins."""
-        self.gradients.begin_step()
+    def _on_step_begins(self, _: StepBegins) -> None:
+        self._gradients.begin_step()
         self._parameters.look_again()
         self._called_models.clear()
-        self.tensors.begin_step()
+        self._tensors.begin_step()
         self._with_state.clear()
 
-    def end_step(self) -> None:
+    def _on_step_ends(self, _: StepEnds) -> None:
         """Capture the remaining tensors of the step."""
+        if self._recorder.record is None or not self._collector.due:
+            return
         self._calls.pass_ends()
-        self.gradients.backward_ends()  # of a backward pass that raised an error
+        self._gradients.backward_ends()  # of a backward pass that raised an error
         self._warn_of_unseen_modules()
+        self._capture_gradients()
 
-    def discard_step(self) -> None:
+    def _on_step_restarts(self, _: StepRestarts) -> None:
         """Release the tensors that the step collected."""
-        self.gradients.take()
+        self._gradients.take()
         self._calls.forget()
         self._source.forget_statistics()
 
-    @guarded("statistics")
-    def send_statistics(self) -> None:
-        """Send the statistics that devices computed to the host."""
-        self._source.send_statistics()
-
     # A forward pass ------------------------------------------------------------------------------
 
-    def begin_pass(self, model: nn.Module) -> None:
-        """Capture the parameters of a model whose forward pass begins, and watch the pass."""
-        with outside_of_transforms():
-            self._capture_parameters_of(model)
-        self._look_at_functions(model)
-        self._gather_calls()
-
-    @guarded("modules")
-    def _gather_calls(self) -> None:
-        if not self.has_compiled:
+    def _gather_calls(self, _: PassBegins) -> None:
+        if not self._loop.has_compiled:
             self._calls.pass_begins()
 
-    @property
-    def awaits_pass_end(self) -> bool:
-        """Whether some tensors are captured when the pass ends."""
-        is_watching = self._modules.is_watching or self._activations.is_looking
-        return is_watching and not self.has_compiled
-
-    @guarded("modules")
-    def end_pass(self) -> None:
-        """Capture the tensors of the pass that ends."""
+    def _on_pass_ends(self, _: PassEnds | BackwardBegins) -> None:
         self._calls.pass_ends()
         self._activations.stop()
 
-    @guarded("modules")
-    def watch_modules(self) -> None:
-        """Set hooks exactly on the modules that are due in this step."""
-        if self.has_new_models:
-            # Modules that torch.compile is about to see must be watched by now, due or not.
-            self.has_new_models = False
-            self._modules.watch_only(self._modules_of(included(self.collector.manager)))
-        elif self.collector.due or self._modules.is_watching:
-            self._modules.watch_only(self._current_modules())
+    def _on_first_pass(self, _: FirstPassBegins) -> None:
+        self._modules.watch_only(self._modules_of(included(self._collector.manager)))
 
-    def note_compilation(self) -> None:
+    def _watch_modules(self, _: StepBegins) -> None:
+        """Set hooks exactly on the modules that are due in this step."""
+        self._modules.watch_only(self._current_modules())
+
+    def _on_compile(self, _: ModelCompiles) -> None:
         """Keep the hooks of all modules that may become due: torch.compile is about to see them."""
-        self.has_compiled = True
+        manager = self._collector.manager
         with suppress(HookConfigurationError):  # raised again when the step begins
-            self._prepare_collections(self.collector.manager, None)
-        self._modules.keep(self._modules_of(included(self.collector.manager)))
+            self._on_collections_resolve(CollectionsResolve(manager, None))
+        self._modules.keep(self._modules_of(included(manager)))
 
     def _current_modules(self) -> set[nn.Module]:
-        key = self.collector.due_key
+        key = self._collector.due_key
         due = self._due_modules.get(key)
         if due is None:
-            due = self._due_modules[key] = self._modules_of(self.collector.due)
+            due = self._due_modules[key] = self._modules_of(self._collector.due)
         return due
 
     def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
-        if self.overridden.captures_modules:
+        if self._loop.overridden.captures_modules:
             return set()
-        return self.registered.named_like(lambda name: may_match(collections, name))
+        return self._registered.named_like(lambda name: may_match(collections, name))
 
     @property
     def takes_modules(self) -> bool:
         """Whether a module call now belongs to a saved step."""
-        return bool(self.collector.due) and not self.modes.is_outside_steps and not is_recomputing()
+        is_outside = self._loop.modes.is_outside_steps
+        return bool(self._collector.due) and not is_outside and not is_recomputing()
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         if self.takes_modules:
             is_compiled = isinstance(inputs, CompiledInputs)
-            name = self.registered.names[module]
+            name = self._registered.names[module]
             self._calls.add(name, inputs, outputs, is_compiled=is_compiled)
 
-    @guarded("functions")
-    def _look_at_functions(self, model: nn.Module) -> None:
-        if of_functions(self.collector.due_key):
-            self._activations.look(model)
+    def _watch_functions(self, event: PassBegins) -> None:
+        if of_functions(self._collector.due_key):
+            self._activations.look(event.model)
 
     @guarded("functions")
     def _on_activation(
         self, kind: str, called: list[nn.Module], given: Tensor | None, result: Tensor
     ) -> None:
-        if not self.collector.due or is_recomputing():
+        if not self._collector.due or is_recomputing():
             return
-        names = self.registered.names
+        names = self._registered.names
         module = next((names[m] for m in reversed(called) if m in names), None)
-        due = of_functions(self.collector.due_key)
+        due = of_functions(self._collector.due_key)
         for side, tensor in (("input", given), ("output", result)):
             collection = f"{kind}_{side}"
             if module is None or tensor is None or collection not in due:
                 continue
             prefix = f"{module}/{collection}/"
-            if self.tensors.count(prefix) < _MOST_CALLS:
-                named = self.tensors.numbered(prefix, tensor)
-                self.tensors.capture(named, member_of=(collection,))
+            if self._tensors.count(prefix) < _MOST_CALLS:
+                named = self._tensors.numbered(prefix, tensor)
+                self._tensors.capture(named, member_of=(collection,))
 
     # Parameters, gradients and optimizer state ---------------------------------------------------
 
-    def _capture_parameters_of(self, model: nn.Module) -> None:
-        """Capture a model's parameters and watch their gradients, once per step."""
-        if model not in self._called_models:
-            self._called_models.add(model)
-            self._adopt_unregistered(model)
-            self._capture_parameters(model)
-            self._watch_gradients(model)
+    def _capture_parameters(self, event: PassBegins) -> None:
+        """Capture a model's parameters, once per step."""
+        if event.model in self._called_models:
+            return
+        with outside_of_transforms():
+            self._adopt_unregistered(event.model)
+            self._recorder.capture(self._parameters.parameters(event.model))
+
+    def _watch_gradients(self, event: PassBegins) -> None:
+        """Watch the gradients of a model's parameters, once per step."""
+        model = event.model
+        if model in self._called_models:
+            return
+        self._called_models.add(model)
+        if not self._loop.overridden.captures_gradients:
+            with outside_of_transforms():
+                due = self._parameters.gradients(model)
+                self._gradients.watch({name: parameter for name, (parameter, _) in due.items()})
 
     @guarded("parameters")
     def _adopt_unregistered(self, model: nn.Module) -> None:
-        found = self.registered.adopt_unregistered(model)
+        found = self._registered.adopt_unregistered(model)
         if found:
             self._parameters.forget()
             logger.warning(
@@ -229,86 +234,82 @@ class TorchCapture(Part):
                 "parameters() and state_dict() lack them; use nn.ModuleList, nn.ModuleDict "
                 "or nn.ParameterList",
                 ", ".join(found),
-                self.registered.models[model],
+                self._registered.models[model],
             )
 
-    @guarded("parameters")
-    def _capture_parameters(self, model: nn.Module) -> None:
-        self.recorder.capture(self._parameters.parameters(model))
+    def _on_backward_ends(self, _: BackwardEnds) -> None:
+        self._capture_gradients()
+        self._source.send_statistics()
 
-    @guarded("gradients")
-    def _watch_gradients(self, model: nn.Module) -> None:
-        if self.overridden.captures_gradients:
-            return
-        due = self._parameters.gradients(model)
-        self.gradients.watch({name: parameter for name, (parameter, _) in due.items()})
+    def _capture_gradients_of(self, event: OptimizerBegins) -> None:
+        """Capture gradients that no backward pass announced, and unscale scaled ones."""
+        if not event.has_closure and self._recorder.record is not None:
+            self._capture_gradients(event.optimizer)
 
-    @guarded("gradients")
-    def capture_gradients(self, scaling: LossScaling, optimizer: Optimizer | None = None) -> None:
-        """Capture new gradients; unscale and capture scaled ones before the optimizer steps."""
-        if not scaling.is_scaling:
-            self.tensors.capture(self.gradients.take() | self._found_gradients(optimizer))
+    def _capture_gradients(self, optimizer: Optimizer | None = None) -> None:
+        if not self._loop.scaling.is_scaling:
+            self._tensors.capture(self._gradients.take() | self._found_gradients(optimizer))
         elif optimizer is not None:
-            arrived = self.gradients.take(parameters_of(optimizer))
+            arrived = self._gradients.take(parameters_of(optimizer))
             gradients = arrived | self._found_gradients(optimizer)
-            self.tensors.capture(unscaled(optimizer, gradients))
+            self._tensors.capture(unscaled(optimizer, gradients))
 
     def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
         """Return gradients that an optimizer is about to use and no backward pass reported."""
-        if optimizer is None or self.gradients.all_announced:
+        if optimizer is None or self._gradients.all_announced:
             return {}
         chosen = {id(parameter) for parameter in parameters_of(optimizer)}
         self._parameters.look_again()  # FSDP2 has whole parameters during the forward pass
         due = [self._parameters.gradients(model) for model in self._called_models]
         named = {name: p for each in due for name, (p, _) in each.items()}
-        return self.gradients.find({name: p for name, p in named.items() if id(p) in chosen})
+        return self._gradients.find({name: p for name, p in named.items() if id(p) in chosen})
 
-    @guarded("optimizer variables")
-    def capture_optimizer_state(self, optimizer: Optimizer) -> None:
+    def _on_optimizer_begins(self, event: OptimizerBegins) -> None:
+        # The closure may contain the forward pass that begins a step.
+        is_in_step = not event.has_closure or self._loop.modes.steps.begins_before_closure
+        if is_in_step and self._recorder.record is not None:
+            self._capture_optimizer_state(event.optimizer)
+
+    def _on_step_in_closure(self, event: StepBegins) -> None:
+        if event.optimizer is not None:
+            self._capture_optimizer_state(event.optimizer)
+
+    def _capture_optimizer_state(self, optimizer: Optimizer) -> None:
         """Capture the state of an optimizer, once per step."""
-        is_due = CollectionKeys.OPTIMIZER_VARIABLES in self.collector.due_key
+        is_due = CollectionKeys.OPTIMIZER_VARIABLES in self._collector.due_key
         if is_due and id(optimizer) not in self._with_state:
             self._with_state.add(id(optimizer))
-            named = self.registered.all_named_parameters()
-            self.tensors.capture(_state_tensors(optimizer, named))
+            named = self._registered.all_named_parameters()
+            self._tensors.capture(_state_tensors(optimizer, named))
 
     # Models --------------------------------------------------------------------------------------
 
-    def add_model(self) -> None:
-        """Note that a model was registered."""
-        self.forget_due()
-        self.has_new_models = True
-
-    def forget_due(self) -> None:
-        """Forget the due parts of all models."""
+    def _on_models_change(self, _: ModelsChange) -> None:
         self._parameters.forget()
         self._called_models.clear()
         self._due_modules.clear()
 
-    def stop_watching(self) -> None:
-        """Stop watching gradients and functions: the step is not saved."""
-        self.gradients.unwatch()
+    def _on_saving_pauses(self, _: SavingPauses) -> None:
+        self._gradients.unwatch()
         self._activations.stop()
         self._calls.forget()
-
-    def release_models(self) -> None:
-        """Release all models, and remove the hooks that torch.compile has not seen."""
-        self.stop_watching()
         self._modules.watch_only(frozenset())
-        self.forget_due()
 
-    def stop(self) -> None:
-        """Remove all hooks."""
-        self._modules.stop()
-        self.release_models()
+    def _on_release(self, event: ModelsRelease) -> None:
+        """Release all models, and remove the hooks that torch.compile has not seen."""
+        if event.is_final:
+            self._modules.stop()
+        self._on_saving_pauses(SavingPauses())
+        self._on_models_change(ModelsChange())
 
     @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:
         """Log once which parts of a compiled model the hook did not see in a step."""
-        if not self.has_compiled or not self.collector.due or self._has_warned_of_unseen_modules:
+        is_due = self._loop.has_compiled and self._collector.due
+        if not is_due or self._has_warned_of_unseen_modules:
             return
-        names = sorted(self.registered.names[module] for module in self._current_modules())
-        unseen = [name for name in names if not self.tensors.count(f"{name}_output_")]
+        names = sorted(self._registered.names[module] for module in self._current_modules())
+        unseen = [name for name in names if not self._tensors.count(f"{name}_output_")]
         if unseen:
             self._has_warned_of_unseen_modules = True
             logger.warning(

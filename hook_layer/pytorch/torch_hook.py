@@ -7,16 +7,15 @@ from typing import cast
 
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
-from hook_layer.pytorch.loop_counts import LoopCounts
+from hook_layer.pytorch.events import TorchEvents
+from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.losses import LossTracer
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.ranks import TorchRanks
-from hook_layer.pytorch.steps import ModeTracker, StepSize
 from hook_layer.pytorch.tensor_source import TorchSource
 from hook_layer.pytorch.torch_capture import TorchCapture
 from hook_layer.pytorch.trainer_driver import TrainerDriver
-from hook_layer.pytorch.training_loop import TrainingLoop
 
 __all__ = ["TorchHook"]
 
@@ -27,7 +26,8 @@ class TorchHook(BaseHook):
     """A hook with the parts for PyTorch.
 
     Attributes:
-        loop: Follows the training loop.
+        loop: Turns torch's callbacks into events.
+        loop_state: What its parts share about the training loop.
         trainer: Begins and ends steps when a trainer's callback says so.
     """
 
@@ -50,14 +50,11 @@ class TorchHook(BaseHook):
         # If only the chief writes, or if it is in a session, the URI may differ between ranks.
         has_one_name = self.session.all_write and not self.session.place.is_in_session
         ranks.form_group(self.session.store.uri if has_one_name else _ONE_WRITER)
-        self._modes = modes = ModeTracker(self.clock)
         source = cast("TorchSource", self.tensor_capture.source)
-        self._torch_capture = capture = TorchCapture(
-            self.state, registered, self.collector, self.recorder, source, modes
-        )
-        capture.overridden = self._overridden
-        size = StepSize(self.recorder, self.collector, options.queue_bytes)
-        counts = LoopCounts()
-        self._losses = losses = LossTracer(capture, self.own_tensors, size, counts)
-        self.loop = TrainingLoop(self, ranks, capture, losses, counts=counts, size=size)
-        self.trainer = TrainerDriver(self, self.loop, capture, losses)
+        self.loop_state = loop = LoopState(self, registered, self._overridden, options.queue_bytes)
+        self._modes, self._tensors = loop.modes, loop.tensors
+        # The parts subscribe to events in this order.
+        self._torch_capture = TorchCapture(self, loop, source)
+        self._losses = LossTracer(self, loop)
+        self.loop = TorchEvents(self, loop, ranks)
+        self.trainer = TrainerDriver(self, loop, self.loop, self._losses)

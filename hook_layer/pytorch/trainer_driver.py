@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from torch.nn.modules.loss import _Loss
 
 from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.core.events import HookCloses, PassEnds
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.pytorch.calls import Arguments, tensors_in
+from hook_layer.pytorch.events import TorchEvents
+from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_shares import mean_of_share
 from hook_layer.pytorch.losses import LossTracer
 from hook_layer.pytorch.steps import ModeOfPass, TrainerSteps
-from hook_layer.pytorch.torch_capture import TorchCapture
-from hook_layer.pytorch.training_loop import TrainingLoop
-from hook_layer.weak_method import WeakMethod
 
 __all__ = ["TrainerDriver"]
 
@@ -39,12 +39,12 @@ class TrainerDriver(Part):
     """Begins and ends steps when a trainer's callback says so."""
 
     def __init__(
-        self, hook: BaseHook, loop: TrainingLoop, capture: TorchCapture, losses: LossTracer
+        self, hook: BaseHook, loop: LoopState, torch_events: TorchEvents, losses: LossTracer
     ) -> None:
         super().__init__(hook.state)
         self._hook = ref(hook)  # it owns this object
         self._loop = loop
-        self._capture = capture
+        self._torch_events = torch_events
         self._losses = losses
         self._recorder = hook.recorder
         self._collector = hook.collector
@@ -55,7 +55,8 @@ class TrainerDriver(Part):
         self._mode_of_pass: ModeOfPass | None = None
         self._waiting: dict[str, Tensor] = {}
         self._has_warned_of_leaving = False
-        self.state.when_closed(self._detach)
+        self.events.subscribe(PassEnds, self._capture_returned_loss, "losses")
+        self.events.subscribe(HookCloses, self._on_close, "close")
 
     def follow(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:
         """Watch the model of a trainer, instead of earlier models.
@@ -70,25 +71,25 @@ class TrainerDriver(Part):
         """
         if not self.is_active or self._model is model:
             return
-        registered, loop = self._capture.registered, self._loop
+        registered, torch_events = self._loop.registered, self._torch_events
         self._recorder.end_step()
         losses = [loss for loss in registered.losses if loss not in registered.names]
-        loop.forget_models()
-        self._capture.modes.steps = TrainerSteps(self._begins_by_pass)
+        torch_events.forget_models()
+        self._loop.modes.steps = TrainerSteps(self._begins_by_pass)
         self._stop_listener.raises = False
         self._model, self._mode_of_pass = model, mode_of_pass
         self._losses.captures_unnamed_too = True
         self._include_metrics()
         root = registered.add_model(model)
-        loop.on_outputs = WeakMethod(self._on_outputs)
-        loop.watch_model(root)
+        torch_events.follows_outputs = True
+        torch_events.watch_model(root)
         for loss in (*losses, *(part for part in root.modules() if _is_loss(part))):
             if loss is not root and registered.add_loss(loss) is not None:
-                loop.watch_loss(loss)
+                torch_events.watch_loss(loss)
 
     @property
     def _steps(self) -> TrainerSteps | None:
-        steps = self._capture.modes.steps
+        steps = self._loop.modes.steps
         return steps if isinstance(steps, TrainerSteps) else None
 
     # Steps ---------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ class TrainerDriver(Part):
             return
         self._set_mode(mode)
         self._steps.announce(mode)
-        self._loop.on_forward(next(iter(self._capture.registered.models)), (), None)
+        self._torch_events.on_forward(next(iter(self._loop.registered.models)), (), None)
         if self._waiting:
             self._record_waiting_metrics()
 
@@ -181,8 +182,8 @@ class TrainerDriver(Part):
     def record_loss(self, loss: Any) -> None:
         """Capture the loss of a pass as `Loss_output_{i}`; ignore a value that is not a tensor."""
         if self._collector.due and isinstance(loss, Tensor):
-            named = self._capture.tensors.numbered("Loss_output_", loss.detach())
-            self._capture.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
+            named = self._loop.tensors.numbered("Loss_output_", loss.detach())
+            self._loop.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     def reports_losses(self, reports: bool) -> None:
         """Set whether the trainer calls `record_loss`; if not, backward passes show losses."""
@@ -194,7 +195,7 @@ class TrainerDriver(Part):
         if self.is_due():
             numbers = {name: _number(value) for name, value in metrics.items()}
             named = {_SCALAR + name: v for name, v in numbers.items() if v is not None}
-            self._capture.tensors.capture(named, member_of=(CollectionKeys.METRICS,))
+            self._loop.tensors.capture(named, member_of=(CollectionKeys.METRICS,))
 
     @guarded("metrics")
     def record_metrics_later(self, metrics: Mapping[str, Any]) -> None:
@@ -211,21 +212,22 @@ class TrainerDriver(Part):
             waiting, self._waiting = self._waiting, {}
             self.record_metrics(waiting)
 
-    @guarded("losses")
-    def _on_outputs(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
+    def _capture_returned_loss(self, event: PassEnds) -> None:
         """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
-        if not self._collector.due or self._capture.modes.is_outside_steps:
+        model, inputs, outputs = event.model, event.inputs, event.outputs
+        is_outside = not self._collector.due or self._loop.modes.is_outside_steps
+        if self._model is None or outputs is None or is_outside:
             return
         first = next(iter(tensors_in(outputs)), None)
         # Compiled models return outputs without names.
         has_name = not isinstance(outputs, dict) or outputs.get("loss") is not None
         if first is not None and first.ndim == 0 and has_name:
-            name = f"{self._capture.registered.models[model]}_loss_output_"
+            name = f"{self._loop.registered.models[model]}_loss_output_"
             if isinstance(inputs, Arguments):
                 divides_sum = self._losses.divides_sum(first)
                 first = mean_of_share(model, first, inputs.keywords, divides_sum=divides_sum)
-            named = self._capture.tensors.numbered(name, first)
-            self._capture.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
+            named = self._loop.tensors.numbered(name, first)
+            self._loop.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     def _include_metrics(self) -> None:
         manager = self._collector.manager
@@ -233,7 +235,7 @@ class TrainerDriver(Part):
         manager.built_in |= {CollectionKeys.METRICS}  # a trainer need not log any
         manager.include.add(CollectionKeys.METRICS)
 
-    def _detach(self) -> None:
+    def _on_close(self, _: HookCloses) -> None:
         if self._waiting:
             names = ", ".join(sorted(self._waiting))
             logger.info("values logged after the last saved step are not saved: %.500s", names)

@@ -27,6 +27,7 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import STEP_BEGINS, ModuleCall, prepare_scripting
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
+from hook_layer.pytorch.loop_state import LoopObserver
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.model_search import (
     MadeOptimizers,
@@ -42,7 +43,6 @@ from hook_layer.pytorch.model_search import (
 )
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
-from hook_layer.pytorch.training_loop import LoopObserver
 from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.unseen_training import UnseenTraining, UnwatchedModels
 from hook_layer.pytorch.watched_functions import BACKWARD
@@ -241,7 +241,7 @@ class _Search(LoopObserver):
         hook, self.hook = self.hook, None
         self._model = self._entrance = lambda: None
         if hook is not None:
-            hook.loop.observer = LoopObserver()
+            hook.loop_state.observer = LoopObserver()
 
     # Events of the script ------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class _Search(LoopObserver):
         model = whole_of(entrance, self._optimizers)
         self.hook, self._model, self._entrance = hook, ref(model), ref(entrance)
         self._kind = type(model)
-        hook.loop.observer = self
+        hook.loop_state.observer = self
         if self._step_handle is not None:
             self._step_handle.remove()
             self._step_handle = None

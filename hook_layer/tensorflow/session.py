@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from hook_layer.configuration.collections import OF_TRAINING, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.events import HookCloses
 from hook_layer.core.hook import BaseHook
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
@@ -29,7 +30,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
         self.stop_listener.raises = False  # the session is asked to end after a step
-        self.state.when_closed(self._release)
+        self.events.subscribe(HookCloses, self._release, "close")
         self._graphs = Graphs()
         self._wanted: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
         self._is_running = False
@@ -229,5 +230,5 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
     def _ends_here(self) -> bool:
         return self.is_active and self.stop_listener.ends_loop(f"step {self.step}")
 
-    def _release(self) -> None:
+    def _release(self, _: HookCloses) -> None:
         self._wanted.clear()

@@ -14,6 +14,7 @@ from xgboost.callback import TrainingCallback
 from hook_layer.capture.captured_step import OwnedArray
 from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.events import HookCloses
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.late_values import LateValues
 from hook_layer.guard import guarded
@@ -53,7 +54,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         workers = BoosterWorkers()
         super().__init__(setup, workers=workers, also_due=evaluated_metrics)
         self.stop_listener.raises = False  # boosting ends after a round, and keeps its model
-        self.state.when_closed(self._release_data)
+        self.events.subscribe(HookCloses, self._release_data, "close")
         own_request = self.stop_listener.own_request
         self._agreement = RoundAgreement(self.state, own_request, workers)
         if self.session.all_write:
@@ -250,7 +251,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         except UnavailableError:
             return False
 
-    def _release_data(self) -> None:
+    def _release_data(self, _: HookCloses) -> None:
         self._inputs.train_data = self._inputs.validation_data = None  # they may be large
         self._inputs.training_data.release()
 

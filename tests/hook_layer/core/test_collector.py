@@ -10,6 +10,7 @@ from hook_layer.configuration.collection_manager import CollectionManager, Tenso
 from hook_layer.configuration.collections import Collection
 from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.collector import Collector
+from hook_layer.core.events import Events
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
@@ -33,7 +34,7 @@ def make_collector(*collections: Collection, interval: int = 10, **options: Any)
         include={each.name for each in collections},
         save_config=SaveConfig(save_interval=interval),
     )
-    return Collector(manager, FailureLog(), **options)
+    return Collector(manager, Events(FailureLog()), **options)
 
 
 def due(collector: Collector, step: int, mode: ModeKeys = TRAIN) -> list[str]:

@@ -14,6 +14,7 @@ from hook_layer.configuration.collections import Collection
 from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
+from hook_layer.core.events import Events, StepEnds
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.tensor_capture import TensorCapture, TensorSource
 from hook_layer.format.modes import ModeKeys
@@ -31,10 +32,13 @@ class Steps:
         )
         self.failures = FailureLog()
         self.clock = StepClock()
-        self.collector = Collector(manager, self.failures)
+        self.events = Events(self.failures)
+        self.collector = Collector(manager, self.events)
         capture = TensorCapture(TensorSource(self.failures), self.failures)
         self.handed: list[StepRecord] = []
-        self.recorder = Recorder(self.clock, self.collector, capture, self.handed.append)
+        self.recorder = Recorder(
+            self.clock, self.collector, capture, self.handed.append, self.events
+        )
 
     def begin(self, *names: str) -> None:
         self.recorder.end_step()
@@ -182,11 +186,11 @@ def test_a_method_is_called_before_each_end() -> None:
     steps = Steps()
 
     class Framework:
-        def capture_rest(self) -> None:
+        def capture_rest(self, _: StepEnds) -> None:
             steps.capture("w_last")
 
     framework = Framework()
-    steps.recorder.before_end(framework.capture_rest)
+    steps.events.subscribe(StepEnds, framework.capture_rest, "steps")
     steps.begin("w")
     steps.begin("w")
     steps.recorder.step_is_captured()

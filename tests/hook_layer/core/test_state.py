@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 
+from hook_layer.core.events import HookCloses
 from hook_layer.core.state import HookState, Part
 
 
@@ -15,9 +16,9 @@ class Model:
     def __init__(self, state: HookState, *, fails: bool = False) -> None:
         self.num_released = 0
         self.fails = fails
-        state.when_closed(self.release)
+        state.events.subscribe(HookCloses, self.release, "close")
 
-    def release(self) -> None:
+    def release(self, _: HookCloses) -> None:
         self.num_released += 1
         if self.fails:
             raise ValueError("it holds on")

@@ -13,6 +13,7 @@ from hook_layer.configuration.collections import Collection
 from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
+from hook_layer.core.events import Events
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.tensor_capture import TensorCapture
 from hook_layer.guard import FailureLog
@@ -45,10 +46,15 @@ class OpenStep:
         registered = RegisteredModules()
         source = TorchSource(failures, registered, queue_bytes=1 << 20, is_only_writer=False)
         self.clock = StepClock()
-        self.collector = Collector(manager, failures)
+        events = Events(failures)
+        self.collector = Collector(manager, events)
         self.written: list[StepRecord] = []
         self.recorder = Recorder(
-            self.clock, self.collector, TensorCapture(source, failures), self.written.append
+            self.clock,
+            self.collector,
+            TensorCapture(source, failures),
+            self.written.append,
+            events,
         )
         self.begin()
 

@@ -1,4 +1,8 @@
-"""Follows a training loop: forward passes, backward passes and optimizer steps."""
+"""Turns torch's callbacks into the events of a training loop.
+
+It is the only file that does so: forward pre-hooks of the models, hooks of optimizers, and the
+functions of torch that report their calls all arrive here.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,27 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 from torch import nn
-from torch.optim.optimizer import (
-    Optimizer,
-)
+from torch.optim.optimizer import Optimizer
 
 from hook_layer.configuration.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.core.earlier_hooks import IDLE_STEPS
+from hook_layer.core.events import (
+    BackwardBegins,
+    BackwardEnds,
+    FirstPassBegins,
+    HookCloses,
+    ListeningChanges,
+    ModelCompiles,
+    ModelsChange,
+    ModelsRelease,
+    OptimizerBegins,
+    PassBegins,
+    PassEnds,
+    SavingPauses,
+    StepBegins,
+    StepEnds,
+    StepRestarts,
+)
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded
@@ -27,92 +46,61 @@ from hook_layer.pytorch.calls import (
     ModuleCallback,
     ModuleHooks,
 )
-from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, LoopCounts
-from hook_layer.pytorch.losses import MANY_OTHERS, LossTracer
+from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT
+from hook_layer.pytorch.loop_state import LoopState
+from hook_layer.pytorch.loss_ownership import MANY_OTHERS
 from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.ranks import TorchRanks
-from hook_layer.pytorch.steps import Pass, StepBounds, StepSize, is_recomputing
-from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
-from hook_layer.weak_method import WeakMethod
 
-__all__ = ["LoopObserver", "TrainingLoop"]
+__all__ = ["TorchEvents"]
 
 logger = logging.getLogger("stepwatch")
 
 
-class LoopObserver:
-    """Gets notifications about the optimizers of a script; the base class ignores them."""
-
-    def leaves_out(self, models: Iterable[nn.Module]) -> bool:  # noqa: ARG002
-        """Return whether the script's optimizers hold no parameters of any of these models."""
-        return False
-
-    def on_steps_without_effect(self) -> None:
-        """Handle several consecutive steps without a gradient, or without a call of the model."""
-
-    def on_training_in_evaluation(self) -> None:
-        """Note that an optimizer of our parameters has stepped in a mode of evaluation."""
-
-    def on_others_train(self, optimizer: Optimizer) -> None:
-        """Handle 20 steps of an optimizer of other parameters since the last forward pass."""
-
-
-class TrainingLoop(Part):
-    """Follows the training loop of registered models.
+class TorchEvents(Part):
+    """Follows the training loop of registered models, and emits its events.
 
     Attributes:
-        observer: Gets notifications about the optimizers of the script.
-        on_outputs: Is called with a model, its inputs and outputs at the end of each pass of a
-            saved step, also of compiled models.
+        follows_outputs: Whether the end of each saved pass is an event also in compiled models.
     """
 
-    def __init__(
-        self,
-        hook: BaseHook,
-        ranks: TorchRanks,
-        capture: TorchCapture,
-        losses: LossTracer,
-        *,
-        counts: LoopCounts,
-        size: StepSize,
-    ) -> None:
+    def __init__(self, hook: BaseHook, loop: LoopState, ranks: TorchRanks) -> None:
         super().__init__(hook.state)
-        self.observer = LoopObserver()
-        self.on_outputs: WeakMethod[ModuleCallback] | None = None
+        self.follows_outputs = False
         self._hook = ref(hook)  # it owns this object
         self._ranks = ranks
+        self._loop = loop
         self._clock = hook.clock
         self._session = hook.session
         self._stop_listener = hook.stop_listener
-        self._capture = capture
-        self._losses = losses
-        self._counts = counts
-        self._size = size
-        self._modes = capture.modes
-        self._registered = capture.registered
-        self._collector = capture.collector
-        self._recorder = capture.recorder
+        self._collector = hook.collector
+        self._recorder = hook.recorder
+        self._registered = loop.registered
         self._pass_end = ModuleHooks(self._on_pass_end, always_call=True)
         self._handles: list[Any] = []
         self._listening: list[Any] = []
         self._num_idle: dict[int, int] = {}  # steps of each optimizer since the model was called
         self._is_ours: dict[int, tuple[ReferenceType[Optimizer], bool]] = {}
         self._stepping: ReferenceType[Optimizer] | None = None
-        self._has_optimizer = self._has_begun = self._has_warned_of_fork = False
-        self._has_warned_of_unseen_steps = False
+        self._has_optimizer = self._has_begun = self._has_new_models = False
+        self._is_watching = False  # whether a saved step has set listeners and hooks
+        self._has_warned_of_fork = self._has_warned_of_unseen_steps = False
         self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self._recorder.before_end(self._before_end)
+        self.events.subscribe(StepEnds, self._capture_counts, "optimizer steps")
+        self.events.subscribe(StepEnds, self._end_step, "steps")
         # A closed hook may stay alive, e.g. in `get_hook`, but must release models and optimizers.
-        self.state.when_closed(self.forget_models)
+        self.events.subscribe(HookCloses, self._on_close, "close")
 
     # Models --------------------------------------------------------------------------------------
 
     def watch_model(self, model: nn.Module, on_pass: ModuleCallback | None = None) -> None:
         """Follow a registered model; call `on_pass`, by default `on_forward`, before its passes."""
-        self._capture.add_model()
+        self.events.emit(ModelsChange())
+        self._has_new_models = True
         self._is_ours.clear()
         watch_alone(self, model)
         if len(self._registered.models) == 1:
@@ -134,7 +122,7 @@ class TrainingLoop(Part):
         """Capture the output of a registered loss module."""
         watch_alone(self, loss)
         if self._listening:
-            self._losses.listen(is_on=True)
+            self.events.emit(ListeningChanges(is_on=True))
 
     def release(self, module: nn.Module) -> None:
         """Release a model or loss that a newer hook watches; close without any model left."""
@@ -153,13 +141,12 @@ class TrainingLoop(Part):
             if hook is not None:
                 hook.close()
         self._release_models()
-        for owner in (self, self._capture, self._losses):
-            drop_calls(module, owner)
+        drop_calls(module, self.state)
 
     def _watch_optimizers(self) -> None:
         self._handles += [
             # Always: `scaler.scale(model(inputs))` looks up the method before the model is called.
-            self._losses.scaling.listen(),
+            self._loop.scaling.listen(),
             SCALER_STEP.listen(self._on_scaler_step),
             STEP_BEGINS.listen(self._on_optimizer_step),
             STEP_ENDED.listen(self._on_optimizer_step_ended),
@@ -174,7 +161,7 @@ class TrainingLoop(Part):
         clock = self._clock
         is_open = self._recorder.record is not None or not self._session.is_writer
         is_first = clock.num_steps == 0 or (clock.num_steps == 1 and is_open)
-        if not self.is_active or self._modes.steps.knows_optimizers or not is_first:
+        if not self.is_active or self._loop.modes.steps.knows_optimizers or not is_first:
             return False
         if clock.num_steps:
             self._begin_anew()
@@ -193,41 +180,42 @@ class TrainingLoop(Part):
         self._recorder.end_step()
         self.forget_models()
 
+    def _on_close(self, _: HookCloses) -> None:
+        self.forget_models()
+
     def forget_models(self) -> None:
         """Forget all models and losses, and the state of their steps."""
-        self._losses.stop()
-        self._capture.stop()
+        self.events.emit(ModelsRelease(is_final=True))
         self._pass_end.stop()
         self._stop_listening()
+        self._is_watching = False
         while self._handles:
             self._handles.pop().remove()
         self._registered.forget()
         self._is_ours.clear()
-        self._modes.steps = StepBounds()
+        self._loop.modes.steps = StepBounds()
 
     def _release_models(self) -> None:
         """Release all models; a later call of one begins a step, and watches it as before."""
-        self._stop_looking()
-        self._losses.stop_listening()  # even if errors have disabled listening to losses
-        self._losses.forget()
-        self._capture.release_models()
+        self._pause_saving()
+        self.events.emit(ModelsRelease(is_final=False))
 
     # Forward passes ------------------------------------------------------------------------------
 
     def on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
-        """Begin a step if a forward pass begins one, and watch the pass."""
+        """Begin a step if a forward pass begins one, and watch the pass if the step is saved."""
         if is_recomputing() or is_transformed(model) or self._ignores_pass():
             return
-        turn, modes = self._losses.turn, self._modes
-        turn.num_others = 0
+        loop, owner = self._loop, self._loop.ownership
+        owner.num_others = 0
         self._num_idle.clear()
-        kind = modes.steps.next_pass(self._clock.mode, model, inputs)
-        self._counts.pass_begins(model)
+        kind = loop.modes.steps.next_pass(self._clock.mode, model, inputs)
+        loop.counts.pass_begins(model)
         if kind is Pass.OUTSIDE_STEPS:
-            self._listen(is_on=self._counts.may_be_validation)
+            self._listen(is_on=loop.counts.may_be_validation)
             return
-        turn.begin_pass(model)
-        if kind is Pass.CONTINUES and self._size.is_full():
+        owner.begin_pass(model)
+        if kind is Pass.CONTINUES and loop.size.is_full():
             kind = Pass.BEGINS
         if kind is Pass.BEGINS:
             self._begin_step()
@@ -235,57 +223,57 @@ class TrainingLoop(Part):
             self._begin_anew()
         if not self.is_active:
             self._warn_if_forked()
-            return
-        if kind is Pass.BEGINS or self._capture.has_new_models:
-            self._capture.watch_modules()
+        else:
+            self._watch_pass(model)
+
+    def _watch_pass(self, model: nn.Module) -> None:
+        """Emit the events of a pass that belongs to a step."""
+        if self._has_new_models:
+            self._has_new_models = False
+            self._is_watching = True
+            self.events.emit(FirstPassBegins())
+        elif not self._collector.due and (self._is_watching or self._listening):
+            self._pause_saving()
         if self._collector.due:
-            self._look_at_pass(model)
-        elif self._listening:
-            self._stop_looking()
+            self._is_watching = True
+            self._listen(is_on=True)
+            self.events.emit(PassBegins(model))
+            if self.follows_outputs or not self._loop.has_compiled:
+                self._pass_end.watch_only({model})
 
-    def _look_at_pass(self, model: nn.Module) -> None:
-        self._listen(is_on=True)
-        self._capture.begin_pass(model)
-        self._losses.begin_pass()
-        if self.on_outputs is not None or self._capture.awaits_pass_end:
-            self._pass_end.watch_only({model})
-
-    def _stop_looking(self) -> None:
+    def _pause_saving(self) -> None:
         """Remove the listeners and hooks of a saved step."""
+        self._is_watching = False
         self._listen(is_on=False)
-        self._capture.stop_watching()
+        self.events.emit(SavingPauses())
         self._pass_end.watch_only(frozenset())
 
     def _ignores_pass(self) -> bool:
         """Return whether a pass only infers shapes; it then belongs to no step."""
         is_ignored = is_inferring_shapes()
-        self._modes.steps.is_outside_steps |= is_ignored
+        self._loop.modes.steps.is_outside_steps |= is_ignored
         return is_ignored
 
     @guarded("modules")
     def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
         if is_recomputing():
             return
-        if outputs is None:  # torch also calls the hooks of a pass that raised
-            self._capture.end_pass()
-            return
-        self._pass_end.watch_only(frozenset())
-        self._capture.end_pass()
-        on_outputs = None if self.on_outputs is None else self.on_outputs()
-        if on_outputs is not None:
-            on_outputs(model, inputs, outputs)
+        if outputs is not None:  # torch also calls the hooks of a pass that raised
+            self._pass_end.watch_only(frozenset())
+        self.events.emit(PassEnds(model, inputs, outputs))
 
     @guarded("modules")
     def _on_compile(self, _: nn.Module) -> None:
-        self._capture.note_compilation()
-        self._losses.listen(is_on=bool(self._collector.due))
-        if self.on_outputs is not None:
+        self._loop.has_compiled = True
+        self.events.emit(ModelCompiles())
+        if self.follows_outputs:
             self._pass_end.keep(set(self._registered.models))
 
     @guarded("losses")
     def _listen(self, *, is_on: bool) -> None:
         """Start or stop listening to losses and backward passes."""
-        self._losses.listen(is_on=is_on)
+        if is_on or self._listening:
+            self.events.emit(ListeningChanges(is_on))
         if not is_on:
             self._stop_listening()
         elif not self._listening:
@@ -315,17 +303,14 @@ class TrainingLoop(Part):
     def _begin_step(self) -> None:
         if not self._has_begun:
             self._begin_run()
-        self._stop_listener.is_training_step = self._modes.is_training
+        self._stop_listener.is_training_step = self._loop.modes.is_training
         hook = self._hook()
         if hook is not None:
             hook.begin_step()
-        self._modes.steps.step_begins()
-        if not (self._collector.due or self._listening):
-            return  # most steps
-        self._begin_capture()
-        stepping = None if self._stepping is None else self._stepping()
-        if stepping is not None:  # a step with a closure that contains the forward pass
-            self._capture.capture_optimizer_state(stepping)
+        self._loop.modes.steps.step_begins()
+        if self._collector.due:
+            # With an optimizer, the step is in its closure, which contains the forward pass.
+            self._begin_capture(None if self._stepping is None else self._stepping())
 
     def _begin_run(self) -> None:
         self._has_begun = True
@@ -336,36 +321,28 @@ class TrainingLoop(Part):
         poll_s = self._session.options.stop_poll_s
         self._ranks.agree_on_stop(self._stop_listener, models, poll_s)
 
-    def _begin_capture(self) -> None:
-        self._counts.recording_begins()
-        self._size.begin_step()
-        self._capture.begin_step()
-        self._losses.begin_step()
+    def _begin_capture(self, optimizer: Optimizer | None = None) -> None:
+        self._loop.counts.recording_begins()
+        self._loop.size.begin_step()
+        self.events.emit(StepBegins(optimizer))
 
     @guarded("steps")
     def _begin_anew(self) -> None:
         """Release the captured tensors of this step."""
         self._recorder.release()
-        self._capture.discard_step()
+        self.events.emit(StepRestarts())
         self._begin_capture()
 
-    def _before_end(self) -> None:
-        if self._recorder.record is not None and self._collector.due:
-            self._capture.end_step()
-            self._capture.capture_gradients(self._losses.scaling)
-            self._capture_counts()
-            self._capture.send_statistics()
-        self._modes.steps.step_ends()
+    def _end_step(self, _: StepEnds) -> None:
+        self._loop.modes.steps.step_ends()
 
-    @guarded("optimizer steps")
-    def _capture_counts(self) -> None:
-        record = self._recorder.record
-        if record is None or OPTIMIZER_STEPS not in self._collector.due_key:
+    def _capture_counts(self, _: StepEnds) -> None:
+        record, modes = self._recorder.record, self._loop.modes
+        is_due = OPTIMIZER_STEPS in self._collector.due_key and bool(self._collector.due)
+        if record is None or not is_due or modes.is_evaluating:
             return
-        if self._modes.is_evaluating:
-            return
-        are_of_others = self.observer.leaves_out(self._registered.models)
-        facts = self._counts.facts(are_all_of_others=are_of_others)
+        are_of_others = self._loop.observer.leaves_out(self._registered.models)
+        facts = self._loop.counts.facts(are_all_of_others=are_of_others)
         # Counts always arrive at the end, so they need not keep steps open.
         self._recorder.capture(self._collector.planned(facts), is_late=False)
 
@@ -375,10 +352,9 @@ class TrainingLoop(Part):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
-        self._capture.end_pass()
-        self._capture.gradients.backward_begins()
-        self._counts.backward_begins(is_recorded=self._recorder.record is not None)
-        self._losses.begin_backward(args)
+        self._loop.gradients.backward_begins()
+        self._loop.counts.backward_begins(is_recorded=self._recorder.record is not None)
+        self.events.emit(BackwardBegins(args))
         if not self._awaits_backward():
             # The interpreter is idle from here on, so the writer can run undisturbed.
             self._recorder.step_is_captured()
@@ -386,9 +362,9 @@ class TrainingLoop(Part):
     def _awaits_backward(self) -> bool:
         """Return whether the step is complete only after the backward pass, or later."""
         return (
-            self._modes.steps.by_optimizer
-            or self._capture.overridden.captures_gradients
-            or self._capture.gradients.num_watched > 0
+            self._loop.modes.steps.by_optimizer
+            or self._loop.overridden.captures_gradients
+            or self._loop.gradients.num_watched > 0
             or CollectionKeys.OPTIMIZER_VARIABLES in self._collector.due_key
         )
 
@@ -396,15 +372,14 @@ class TrainingLoop(Part):
     def _on_backward_ended(self, _: tuple[Any, ...], __: Any) -> None:
         if is_recomputing():
             return
-        gradients = self._capture.gradients
+        gradients = self._loop.gradients
         gradients.backward_ends()
         if not gradients.have_arrived:
             return
         if self._has_optimizer:  # the optimizer's step follows
             self._recorder.step_continues()
-        self._capture.capture_gradients(self._losses.scaling)
-        self._capture.send_statistics()
-        if self._has_optimizer or self._modes.steps.by_optimizer:
+        self.events.emit(BackwardEnds())
+        if self._has_optimizer or self._loop.modes.steps.by_optimizer:
             return
         if gradients.all_announced:
             self._recorder.step_is_captured()
@@ -413,38 +388,32 @@ class TrainingLoop(Part):
 
     @guarded("steps")
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
-        self._counts.step_begins(optimizer)
+        self._loop.counts.step_begins(optimizer)
         if not self._trains_our_parameters(optimizer):
             return
         self._has_optimizer = True
         self._stepping = ref(optimizer)
-        self._modes.steps.optimizer_steps(optimizer)
+        self._loop.modes.steps.optimizer_steps(optimizer)
         if self._clock.num_steps == 0:
             self._warn_if_unseen(optimizer)
         if not has_closure:
             self._recorder.step_continues()  # even if other optimizers have stepped
-        if not self._collector.due:
-            return
-        self._losses.end_losses()
-        if self._recorder.record is None:
-            return
-        if not has_closure:
-            self._capture.capture_gradients(self._losses.scaling, optimizer)
-        if not has_closure or self._modes.steps.begins_before_closure:
-            self._capture.capture_optimizer_state(optimizer)
+        if self._collector.due:
+            self.events.emit(OptimizerBegins(optimizer, has_closure))
 
     @guarded("steps")
     def _on_optimizer_step_ended(self, optimizer: Optimizer, _: bool) -> None:
-        is_ours, counts = self._trains_our_parameters(optimizer), self._counts
+        loop, is_ours = self._loop, self._trains_our_parameters(optimizer)
+        counts, modes = loop.counts, loop.modes
         is_saved = bool(self._collector.due) and self._recorder.record is not None
         counts.step_ended(optimizer, is_ours=is_ours, is_recorded=is_saved)
-        self._modes.steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
+        modes.steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
         num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
         is_without_effect = MANY_WITHOUT_EFFECT in (num_idle, counts.without_gradient)
         if is_without_effect and self._has_begun:
-            self.observer.on_steps_without_effect()
-        if is_ours and self._modes.is_evaluating and not counts.without_gradient:
-            self.observer.on_training_in_evaluation()
+            loop.observer.on_steps_without_effect()
+        if is_ours and modes.is_evaluating and not counts.without_gradient:
+            loop.observer.on_training_in_evaluation()
         self._on_optimizer_stepped(optimizer, is_ours=is_ours)
 
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
@@ -452,13 +421,13 @@ class TrainingLoop(Part):
         for optimizer in args:
             if isinstance(optimizer, Optimizer):
                 is_ours = self._trains_our_parameters(optimizer)
-                self._counts.scaler_stepped(args[0], optimizer, is_ours=is_ours)
+                self._loop.counts.scaler_stepped(args[0], optimizer, is_ours=is_ours)
                 self._on_optimizer_stepped(optimizer, is_ours=is_ours)
 
     @guarded("steps")
     def _on_optimizer_stepped(self, optimizer: Optimizer, *, is_ours: bool) -> None:
         self._stepping = None
-        steps = self._modes.steps
+        steps = self._loop.modes.steps
         if not steps.knows_optimizers and not is_ours:
             steps.others_stepped()
             self._others_stepped(optimizer)
@@ -467,15 +436,15 @@ class TrainingLoop(Part):
 
     def _others_stepped(self, optimizer: Optimizer) -> None:
         """Note a step of an optimizer that trains no parameters of this hook's models."""
-        turn, recorder = self._losses.turn, self._recorder
-        turn.num_others += 1
-        is_complete = recorder.is_captured or self._modes.is_evaluating
-        if turn.num_others == MANY_OTHERS and is_complete and not recorder.saw_late_tensors:
+        owner, recorder = self._loop.ownership, self._recorder
+        owner.num_others += 1
+        is_complete = recorder.is_captured or self._loop.modes.is_evaluating
+        if owner.num_others == MANY_OTHERS and is_complete and not recorder.saw_late_tensors:
             recorder.end_step()
             self._collector.clear()
             self._release_models()
-        if turn.num_others == IDLE_STEPS:
-            self.observer.on_others_train(optimizer)
+        if owner.num_others == IDLE_STEPS:
+            self._loop.observer.on_others_train(optimizer)
 
     @guarded("steps")
     def note_optimizer(self, optimizer: Optimizer) -> bool:
@@ -491,7 +460,7 @@ class TrainingLoop(Part):
         has_begun = self._clock.num_steps > 0
         if not self.is_active or not has_begun or self._has_parameters_of(optimizer):
             return False
-        self._losses.turn.others_begin()
+        self._loop.ownership.others_begin()
         is_of_modules = any(isinstance(p, nn.Parameter) for p in parameters_of(optimizer))
         return self._has_optimizer and is_of_modules
 
