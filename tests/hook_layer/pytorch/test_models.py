@@ -166,7 +166,7 @@ def test_a_hook_that_cannot_let_go_of_a_model_ends_all_the_same(
     hook, net = make_hook(trial), Net()
     hook.register_module(net)
     square(net(torch.ones(2, 3))).backward()
-    monkeypatch.setattr(hook._torch_capture, "stop", lambda: {}["gone"])
+    monkeypatch.setattr(hook.loop, "forget_models", lambda: {}["gone"])
     hook.close()
     assert hook.report().errors == {"close": 1}
     assert trial.end_marker() is not None
