@@ -246,6 +246,7 @@ class TorchCapture(Part):
         if not event.has_closure and self._recorder.record is not None:
             self._capture_gradients(event.optimizer)
 
+    @guarded("gradients")
     def _capture_gradients(self, optimizer: Optimizer | None = None) -> None:
         if not self._loop.scaling.is_scaling:
             self._tensors.capture(self._gradients.take() | self._found_gradients(optimizer))
