@@ -14,6 +14,7 @@ from functools import update_wrapper
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
+from hook_layer.process.this_process import this_process
 
 __all__ = ["FailureLog", "Guarded", "Stopwatch", "guarded"]
 
@@ -102,10 +103,10 @@ class FailureLog:
 
 
 class Stopwatch:
-    """Measures the time in guarded methods; nested calls are not counted twice.
+    """Time in guarded methods; nested calls are not counted twice.
 
     Attributes:
-        is_running: Whether it is running.
+        is_running: Whether a guarded method is running.
         seconds: The total time.
     """
 
@@ -115,18 +116,13 @@ class Stopwatch:
         self.seconds = 0.0
         self.is_running = False
 
-    def start(self) -> float:
-        """Start counting, and return the argument for `stop`."""
-        if self.is_running:
-            return 0.0
-        self.is_running = True
-        return time.perf_counter()
 
-    def stop(self, started: float) -> None:
-        """Count the time since `start` returned `started`."""
-        if started:
-            self.seconds += time.perf_counter() - started
-            self.is_running = False
+class Lifecycle(Protocol):
+    """Whether guarded methods run: not in a disabled or closed hook, nor in a forked process."""
+
+    is_enabled: bool
+    is_closed: bool
+    pid: int
 
 
 class Guarded(Protocol):
@@ -136,7 +132,7 @@ class Guarded(Protocol):
     stopwatch: Stopwatch
 
     @property
-    def is_active(self) -> bool:
+    def state(self) -> Lifecycle:
         """Whether guarded methods run."""
         ...
 
@@ -156,11 +152,14 @@ def guarded(
         method: Callable[Concatenate[_Self, _P], _R],
     ) -> Callable[Concatenate[_Self, _P], _R | None]:
         def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
-            failures, stopwatch = self.failures, self.stopwatch
-            if part in failures.off or not self.is_active:
+            failures, stopwatch, state = self.failures, self.stopwatch, self.state
+            # As `is_active`, but without a call: this runs several times a step.
+            is_active = state.is_enabled and not state.is_closed and this_process.pid == state.pid
+            if part in failures.off or not is_active:
                 return None
-            # Most guarded methods are called by another one, so this must be very fast.
-            started = 0.0 if stopwatch.is_running else stopwatch.start()
+            started = 0.0
+            if not stopwatch.is_running:
+                stopwatch.is_running, started = True, time.perf_counter()
             try:
                 result = method(self, *args, **kwargs)
             except (TrainingStoppedError, HookConfigurationError):
@@ -170,7 +169,8 @@ def guarded(
                 return None
             finally:
                 if started:
-                    stopwatch.stop(started)
+                    stopwatch.seconds += time.perf_counter() - started
+                    stopwatch.is_running = False
             if failures.in_a_row:
                 failures.succeeded(part, where=method.__name__)
             return result

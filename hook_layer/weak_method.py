@@ -19,16 +19,21 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class WeakMethod(Generic[_Method]):
-    """A bound method that does not keep its owner alive."""
+    """A bound method that does not keep its owner alive.
 
-    __slots__ = ("__weakref__", "_function", "_owner")
+    Attributes:
+        owner: Weak reference to its owner.
+        function: The function of the method, for calls without a frame of this class.
+    """
+
+    __slots__ = ("__weakref__", "function", "owner")
 
     def __init__(self, method: _Method) -> None:
         bound = cast("MethodType", method)
-        self._owner = ref(bound.__self__)
-        self._function = bound.__func__
+        self.owner = ref(bound.__self__)
+        self.function = bound.__func__
 
     def __call__(self) -> _Method | None:
         """Return the method; None if its owner was deleted."""
-        owner = self._owner()
-        return None if owner is None else cast("_Method", MethodType(self._function, owner))
+        owner = self.owner()
+        return None if owner is None else cast("_Method", MethodType(self.function, owner))

@@ -164,6 +164,14 @@ class CollectionManager(CollectionSet):
             return False
         return not any(c.should_save_step(mode_step) for c in self._save_configs[mode])
 
+    def next_saved_step(self, mode: ModeKeys, mode_step: int) -> float:
+        """Return the next step of a mode that may be saved, unless the configuration changes."""
+        default = self.save_config.mode_save_configs[mode]
+        if default is None or self._configured_for != self._configuration():
+            return mode_step + 1
+        configs = (default, *self._save_configs[mode])
+        return min(config.next_step(mode_step) for config in configs)
+
     def plan(
         self, name: str, due: tuple[Collection, ...], *, member_of: Sequence[str] = ()
     ) -> TensorPlan | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -76,6 +77,15 @@ class SaveConfigMode:
         if step_num < self.start_step or (self.end_step is not None and step_num >= self.end_step):
             return False
         return step_num % self.save_interval == 0
+
+    def next_step(self, step_num: int) -> float:
+        """Return the next saved step of this mode after `step_num`; infinity if there is none."""
+        interval = self.save_interval
+        after = max(self.start_step, step_num + 1)
+        regular = -(-after // interval) * interval
+        is_over = self.end_step is not None and regular >= self.end_step
+        listed = (step for step in self.save_steps if step > step_num)
+        return min(listed, default=math.inf) if is_over else min(regular, *listed, math.inf)
 
     def to_json_dict(self) -> dict[str, Any]:
         """Return the fields in the format of the collections file."""

@@ -76,6 +76,11 @@ class Collector:
             due = (*due, *(collection for collection in more if collection.name not in known))
         self._begin(due)
 
+    def next_step(self, mode: ModeKeys, mode_step: int) -> float:
+        """Return the next step of a mode that may be saved, or a lower bound of it."""
+        is_bounded = self._also_due is None and not self.due
+        return self.manager.next_saved_step(mode, mode_step) if is_bounded else mode_step + 1
+
     def clear(self) -> None:
         """Save nothing more in the open step."""
         self._begin(())

@@ -39,6 +39,10 @@ class EarlierHooks:
         self._steps = [(ref(hook), hook.step) for hook in hooks]
         self._num_steps = 0
 
+    def __bool__(self) -> bool:
+        """Return whether any earlier hook may still be open."""
+        return bool(self._steps)
+
     def count_step(self) -> None:
         """Count a step of the later hook."""
         if not self._steps:

@@ -21,7 +21,11 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from hook_layer.capture.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES, ByteBudget
-from hook_layer.configuration.collections import Collection, CollectionKeys
+from hook_layer.configuration.collections import (
+    Collection,
+    CollectionKeys,
+    save_config_changes,
+)
 from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.configuration.hook_setup import FrameworkDefaults, HookSetup
 from hook_layer.configuration.job import hook_enabled
@@ -43,6 +47,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog, guarded
 from hook_layer.process.inactive_copy import InactiveCopy
 from hook_layer.process.process_end import ProcessEnd
+from hook_layer.process.this_process import this_process
 from hook_layer.process.uncaught_errors import about_to_stop
 from hook_layer.report import HookReport
 
@@ -108,6 +113,7 @@ class BaseHook(Part):
         self.interruption = Interruption(self.session, self.recorder, self.clock)
         self._earlier = EarlierHooks()
         self._close_s = 0.0
+        self._next_due = self._configuration = -1.0
         self._process_end = ProcessEnd(self) if state.is_enabled else None
 
     @classmethod
@@ -160,7 +166,32 @@ class BaseHook(Part):
         _check_mode(mode)
         if mode is not self.clock.mode and self.is_active:
             self.recorder.end_step()
+            self._next_due = -1
         self.clock.set_mode(mode)
+
+    def count_unsaved_step(self) -> bool:
+        """Count a step in which nothing is due but counting; return False for any other step."""
+        clock, state, trial = self.clock, self.state, self.session.trial
+        if clock.step + 1 >= self._next_due or self._configuration != save_config_changes.number:
+            return False
+        is_active = not state.is_closed and this_process.pid == state.pid
+        is_stopped = trial is None or trial.stop_signal.requested is not None
+        if not is_active or is_stopped or self.failures.off:
+            return False
+        clock.count()
+        self.recorder.skip_step()
+        return True
+
+    def _find_next_due(self) -> None:
+        """Find the next step in which more than counting may be due."""
+        clock, session = self.clock, self.session
+        has_others = self.stop_listener.agreement is not None or bool(self._earlier)
+        if session.trial is None or has_others or session.resumption.looks_for_checkpoints:
+            self._next_due = -1
+            return
+        in_mode = self.collector.next_step(clock.mode, clock.mode_step)
+        self._next_due = clock.step + in_mode - clock.mode_step
+        self._configuration = save_config_changes.number
 
     def begin_step(self) -> None:
         """Begin a step, and end the previous one if it is still open.
@@ -186,6 +217,7 @@ class BaseHook(Part):
         self._earlier.count_step()
         if session.is_writer:
             self.recorder.begin_step()
+        self._find_next_due()
 
     def training_resumes_at(self, step: int) -> None:
         """Continue the step numbers of a training that its framework resumes.

@@ -35,6 +35,7 @@ class Recorder:
         is_captured: Whether the open step seems complete.
         saw_late_tensors: Whether any tensor arrived after its step seemed complete.
         num_late: Number of tensors that arrived after their step was handed over.
+        is_skipped: Whether a step is open of which nothing is saved, not even a record.
         lock: Held while the open step changes.
     """
 
@@ -57,16 +58,17 @@ class Recorder:
         self._events = events
         self._pending: dict[str, CapturedTensor] = {}
         self._complete_modes: set[ModeKeys] = set()
+        self.is_skipped = False  # whether a step without a record is open
 
     @property
     def is_between_steps(self) -> bool:
         """Whether no step is open, or only a complete one."""
-        return self.record is None or self.is_captured
+        return self.is_captured or (self.record is None and not self.is_skipped)
 
     @property
     def is_step_unsaved(self) -> bool:
         """Whether the open step is not saved."""
-        return self.record is not None and not self._collector.due
+        return self.is_skipped or (self.record is not None and not self._collector.due)
 
     @property
     def pending_names(self) -> list[str]:
@@ -83,7 +85,7 @@ class Recorder:
         """
         clock, collector = self._clock, self._collector
         mode, mode_step = clock.mode, clock.mode_step
-        self.is_captured = False
+        self.is_captured = self.is_skipped = False
         collector.begin_step(mode, mode_step, is_first=clock.num_steps == 1)
         self.record = StepRecord(clock.step, mode, mode_step)
         if not collector.due:
@@ -92,6 +94,12 @@ class Recorder:
         self._pending = {}
         names = (collection.name for collection in collector.due)
         self._tensor_capture.budget.begin_step((mode, *names))
+
+    def skip_step(self) -> None:
+        """Open the newest counted step, of which nothing is saved."""
+        if self.record is not None:
+            self.end_step()
+        self.is_captured, self.is_skipped = False, True
 
     def capture(self, tensors: PlannedTensors, *, is_late: bool = True) -> None:
         """Capture tensors of the open step.
@@ -142,8 +150,10 @@ class Recorder:
         """Note that the step seems complete; hand it over unless steps have had late tensors."""
         with self.lock:
             self.is_captured = True
-            is_known = self.record is not None and self.record.mode in self._complete_modes
-            if is_known and not self.saw_late_tensors:
+            if self.saw_late_tensors or self._clock.mode not in self._complete_modes:
+                return
+            self.is_skipped = False
+            if self.record is not None:
                 self.end_step()
 
     def step_continues(self) -> None:
@@ -154,7 +164,7 @@ class Recorder:
         """Hand the open step over, if there is one."""
         self._events.emit(StepEnds())
         with self.lock:
-            record, self.record = self.record, None
+            record, self.record, self.is_skipped = self.record, None, False
             if record is not None and record.num_tensors:
                 self._complete_modes.add(record.mode)
                 self._tensor_capture.source.send_statistics()

@@ -45,6 +45,11 @@ class Resumption(Part):
         """Whether a checkpoint was saved since the last check."""
         return self._checkpoints is not None and self._checkpoints.has_news
 
+    @property
+    def looks_for_checkpoints(self) -> bool:
+        """Whether each step looks for a checkpoint."""
+        return self._checkpoints is not None
+
     def own_start(self) -> RunStart:
         """Return where the run begins if this rank decides; the decision is cached."""
         if self.start is None:

@@ -73,16 +73,12 @@ class _Recording:
     def __init__(self, listener: KerasEvents, model: Any) -> None:
         self.failures = listener.failures
         self.stopwatch = listener.stopwatch
+        self.state = listener.state
         self._listener = ref(listener)
         self._model = model
         self._tensors = StepTensors()
         self._watching: AbstractContextManager[None] | None = None
         self._due: Any = False
-
-    @property
-    def is_active(self) -> bool:
-        listener = self._listener()
-        return listener is not None and listener.is_active
 
     @guarded("tapes")
     def begins(self) -> None:

@@ -121,7 +121,12 @@ class ModuleCall:
             if keywords:
                 inputs = Arguments((*inputs, *keywords.values()))
                 inputs.keywords = keywords
-            self._run(inputs, outputs, compiles=_compiler() is not None)
+            if _compiler() is not None:
+                self._run(inputs, outputs, compiles=True)
+                return
+            module, owner = self._module(), self._callback.owner()
+            if module is not None and owner is not None:  # most steps: one call, no more
+                self._callback.function(owner, module, inputs, outputs)
 
     def run(self, inputs: Any, outputs: Any, *, compiles: bool = False) -> None:
         """Call the method, if its owner still exists.
@@ -199,8 +204,14 @@ class WatchedSteps:
 
     def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run as a torch step hook; change nothing."""
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        has_closure, compiles = callable(closure), _compiler() is not None
         for call in self._calls:
-            call.run(optimizer, args, kwargs)
+            owner = call.callback.owner()
+            if compiles:
+                call.run_uncompiled(optimizer, has_closure)
+            elif owner is not None:
+                call.callback.function(owner, optimizer, has_closure)
 
 
 class OptimizerCall:
@@ -214,28 +225,28 @@ class OptimizerCall:
             computes the loss. Its owner is referenced weakly.
 
     Attributes:
-        run: Calls the method, if its owner still exists.
+        callback: The method.
+        run_uncompiled: Calls the method while something compiles, if its owner still exists.
     """
 
     def __init__(self, steps: WatchedSteps, callback: Callable[[Optimizer, bool], None]) -> None:
         self._steps = steps
-        self._callback = WeakMethod(callback)
-        self.run = uncompiled(self._run)
+        self.callback = WeakMethod(callback)
+        self.run_uncompiled = uncompiled(self._run)
 
     @property
     def is_dead(self) -> bool:
         """Whether the method's owner was deleted."""
-        return self._callback() is None
+        return self.callback() is None
 
     def remove(self) -> None:
         """Stop calling the method."""
         self._steps.forget(self)
 
-    def _run(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        method = self._callback()
+    def _run(self, optimizer: Optimizer, has_closure: bool) -> None:
+        method = self.callback()
         if method is not None:
-            closure = args[1] if len(args) > 1 else kwargs.get("closure")
-            method(optimizer, callable(closure))
+            method(optimizer, has_closure)
 
 
 STEP_BEGINS: Final = WatchedSteps(register_optimizer_step_pre_hook)

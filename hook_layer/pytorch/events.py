@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 from weakref import ReferenceType, ref
@@ -46,14 +47,20 @@ from hook_layer.pytorch.calls import (
     ModuleCallback,
     ModuleHooks,
 )
-from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT
+from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopState
-from hook_layer.pytorch.loss_ownership import MANY_OTHERS
-from hook_layer.pytorch.meshes import is_inferring_shapes
+from hook_layer.pytorch.meshes import PIPELINE_MODULE, is_inferring_shapes
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.ranks import TorchRanks
-from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
-from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.steps import (
+    MANY_OTHERS,
+    WITHOUT_TRAINING,
+    Pass,
+    StepBounds,
+    graph_task_id,
+    is_recomputing,
+)
+from hook_layer.pytorch.transforms import interpreter_stack, is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 
 __all__ = ["TorchEvents"]
@@ -204,7 +211,9 @@ class TorchEvents(Part):
 
     def on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
         """Begin a step if a forward pass begins one, and watch the pass if the step is saved."""
-        if is_recomputing() or is_transformed(model) or self._ignores_pass():
+        # Without calls, because this runs in every step.
+        is_ordinary = graph_task_id() == -1 and interpreter_stack() is None
+        if not (is_ordinary and PIPELINE_MODULE not in sys.modules) and self._ignores_pass(model):
             return
         loop, owner = self._loop, self._loop.ownership
         owner.num_others = 0
@@ -218,6 +227,11 @@ class TorchEvents(Part):
         if kind is Pass.CONTINUES and loop.size.is_full():
             kind = Pass.BEGINS
         if kind is Pass.BEGINS:
+            hook = self._hook()
+            is_quiet = not (self._is_watching or self._listening or self._has_new_models)
+            if is_quiet and hook is not None and hook.count_unsaved_step():
+                loop.modes.steps.step_begins()
+                return
             self._begin_step()
         elif kind is Pass.BEGINS_ANEW:
             self._begin_anew()
@@ -248,9 +262,11 @@ class TorchEvents(Part):
         self.events.emit(SavingPauses())
         self._pass_end.watch_only(frozenset())
 
-    def _ignores_pass(self) -> bool:
-        """Return whether a pass only infers shapes; it then belongs to no step."""
-        is_ignored = is_inferring_shapes()
+    def _ignores_pass(self, model: nn.Module) -> bool:
+        """Return whether a pass is repeated, transformed, or only infers shapes."""
+        if is_recomputing() or is_transformed(model):
+            return True
+        is_ignored = is_inferring_shapes()  # it then belongs to no step
         self._loop.modes.steps.is_outside_steps |= is_ignored
         return is_ignored
 
@@ -388,22 +404,30 @@ class TorchEvents(Part):
 
     @guarded("steps")
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
-        self._loop.counts.step_begins(optimizer)
-        if not self._trains_our_parameters(optimizer):
+        self._loop.counts.had_gradient = has_gradient(optimizer)
+        known = self._is_ours.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            known = self._remember(optimizer)
+        if not known[1]:
             return
         self._has_optimizer = True
-        self._stepping = ref(optimizer)
-        self._loop.modes.steps.optimizer_steps(optimizer)
-        if self._clock.num_steps == 0:
+        self._stepping = known[0]
+        steps = self._loop.modes.steps
+        if steps.was_in_evaluation:
+            steps.optimizer_steps(optimizer)
+        if not self._has_begun:
             self._warn_if_unseen(optimizer)
         if not has_closure:
-            self._recorder.step_continues()  # even if other optimizers have stepped
+            self._recorder.is_captured = False  # even if other optimizers have stepped
         if self._collector.due:
             self.events.emit(OptimizerBegins(optimizer, has_closure))
 
     @guarded("steps")
     def _on_optimizer_step_ended(self, optimizer: Optimizer, _: bool) -> None:
-        loop, is_ours = self._loop, self._trains_our_parameters(optimizer)
+        known = self._is_ours.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            known = self._remember(optimizer)
+        loop, is_ours = self._loop, known[1]
         counts, modes = loop.counts, loop.modes
         is_saved = bool(self._collector.due) and self._recorder.record is not None
         counts.step_ended(optimizer, is_ours=is_ours, is_recorded=is_saved)
@@ -412,27 +436,29 @@ class TorchEvents(Part):
         is_without_effect = MANY_WITHOUT_EFFECT in (num_idle, counts.without_gradient)
         if is_without_effect and self._has_begun:
             loop.observer.on_steps_without_effect()
-        if is_ours and modes.is_evaluating and not counts.without_gradient:
+        if is_ours and self._clock.mode in WITHOUT_TRAINING and not counts.without_gradient:
             loop.observer.on_training_in_evaluation()
-        self._on_optimizer_stepped(optimizer, is_ours=is_ours)
+        self._end_optimizer_step(optimizer, is_ours=is_ours)
 
+    @guarded("steps")
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
         # This also runs if the scaler skipped the optimizer's step.
         for optimizer in args:
             if isinstance(optimizer, Optimizer):
-                is_ours = self._trains_our_parameters(optimizer)
+                is_ours = self._remember(optimizer)[1]
                 self._loop.counts.scaler_stepped(args[0], optimizer, is_ours=is_ours)
-                self._on_optimizer_stepped(optimizer, is_ours=is_ours)
+                self._end_optimizer_step(optimizer, is_ours=is_ours)
 
-    @guarded("steps")
-    def _on_optimizer_stepped(self, optimizer: Optimizer, *, is_ours: bool) -> None:
+    def _end_optimizer_step(self, optimizer: Optimizer, *, is_ours: bool) -> None:
         self._stepping = None
-        steps = self._loop.modes.steps
-        if not steps.knows_optimizers and not is_ours:
+        steps, recorder = self._loop.modes.steps, self._recorder
+        if not is_ours and not steps.knows_optimizers:
             steps.others_stepped()
             self._others_stepped(optimizer)
-        elif steps.optimizer_stepped(optimizer) and self._recorder.record is not None:
-            self._recorder.step_is_captured()
+            return
+        is_complete = steps.optimizer_stepped(optimizer)
+        if is_complete and (recorder.record is not None or recorder.is_skipped):
+            recorder.step_is_captured()
 
     def _others_stepped(self, optimizer: Optimizer) -> None:
         """Note a step of an optimizer that trains no parameters of this hook's models."""
@@ -464,15 +490,14 @@ class TorchEvents(Part):
         is_of_modules = any(isinstance(p, nn.Parameter) for p in parameters_of(optimizer))
         return self._has_optimizer and is_of_modules
 
-    def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
-        key = id(optimizer)
-        known = self._is_ours.get(key)
-        is_ours = known is not None and known[1]
+    def _remember(self, optimizer: Optimizer) -> tuple[ReferenceType[Optimizer], bool]:
+        """Return a reference to an optimizer, and whether it trains parameters of the models."""
+        known = self._is_ours.get(id(optimizer))
         if known is None or known[0]() is not optimizer:
-            is_ours = self._has_parameters_of(optimizer)
             # Keyed by id, because optimizers of scripts may not be hashable.
-            self._is_ours[key] = ref(optimizer), is_ours
-        return is_ours
+            known = ref(optimizer), self._has_parameters_of(optimizer)
+            self._is_ours[id(optimizer)] = known
+        return known
 
     def _has_parameters_of(self, optimizer: Optimizer) -> bool:
         ours = {id(p) for _, p in self._registered.all_named_parameters()}

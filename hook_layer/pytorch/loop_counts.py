@@ -38,6 +38,7 @@ class LoopCounts:
 
     Attributes:
         without_gradient: Consecutive steps in which no parameter of the optimizer had a gradient.
+        had_gradient: Whether the optimizer had a gradient when its step began.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class LoopCounts:
         self._passes_before_recording = 0
         self._has_backward = False  # in the open step
         self._ungraded: int | None = None  # parameters without a gradient, in the open step
-        self._had_gradient = False
+        self.had_gradient = False
         self._done: set[int] = set()  # optimizers that stepped since the last call of their scaler
         self._skipped: dict[int, int | Tensor] = {}
         self._last: ReferenceType[Optimizer] | None = None
@@ -108,14 +109,10 @@ class LoopCounts:
             if part.training and isinstance(part, _CHANGED_BY_MODE)
         )
 
-    def step_begins(self, optimizer: Optimizer) -> None:
-        """Note that an optimizer is about to step."""
-        self._had_gradient = has_gradient(optimizer)
-
     def step_ended(self, optimizer: Optimizer, *, is_ours: bool, is_recorded: bool) -> None:
         """Note that an optimizer has stepped."""
         # A closure computes gradients within the step, and some optimizers free them there.
-        is_without_effect = not self._had_gradient and not has_gradient(optimizer)
+        is_without_effect = not self.had_gradient and not has_gradient(optimizer)
         self.without_gradient = self.without_gradient + 1 if is_without_effect else 0
         self._of_others = 0 if is_ours else self._of_others + 1
         self._most_passes = max(self._most_passes, self._num_passes)
@@ -183,7 +180,11 @@ class LoopCounts:
 
 def has_gradient(optimizer: Optimizer) -> bool:
     """Return whether any parameter of an optimizer has a gradient."""
-    return any(parameter.grad is not None for parameter in parameters_of(optimizer))
+    for group in optimizer.param_groups:  # a generator would cost a call per parameter
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                return True
+    return False
 
 
 def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from hook_layer.pytorch.values import is_distributed
 
-__all__ = ["first_of_shard_groups", "is_inferring_shapes", "stage_of"]
+__all__ = ["PIPELINE_MODULE", "first_of_shard_groups", "is_inferring_shapes", "stage_of"]
 
-_PIPELINE: Final = "torch.distributed.pipelining.stage"
+PIPELINE_MODULE: Final = "torch.distributed.pipelining.stage"
 _INFERENCES: Final = frozenset({"_shape_inference", "_forward_metadata_inference"})
 """Pipeline functions that call the model to infer shapes, in different versions of torch."""
 
@@ -42,7 +42,7 @@ def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
 
 def stage_of(model: nn.Module) -> int | None:
     """Return the index of the pipeline stage of a model; None if it is not a stage."""
-    kind = getattr(sys.modules.get(_PIPELINE), "_PipelineStageBase", None)
+    kind = getattr(sys.modules.get(PIPELINE_MODULE), "_PipelineStageBase", None)
     if kind is None:
         return None
     stages = (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
@@ -51,7 +51,7 @@ def stage_of(model: nn.Module) -> int | None:
 
 def is_inferring_shapes() -> bool:
     """Return whether a pipeline calls the model with uninitialized memory, to infer shapes."""
-    module = sys.modules.get(_PIPELINE)
+    module = sys.modules.get(PIPELINE_MODULE)
     if module is None:
         return False
     frame = sys._getframe(1)  # noqa: SLF001 - documented, and cheap

@@ -1,8 +1,9 @@
-"""Decides which forward passes make a step: by passes, by optimizers, or as a trainer says."""
+"""Decides which forward passes make a step, and which losses belong to it."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
@@ -19,16 +20,20 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.modules import RegisteredModules
 
 __all__ = [
+    "MANY_OTHERS",
     "WITHOUT_TRAINING",
     "FollowedSteps",
+    "LossOwnership",
     "ModeOfPass",
     "ModeTracker",
     "Pass",
     "StepBounds",
     "StepSize",
     "TrainerSteps",
+    "graph_task_id",
     "is_recomputing",
 ]
 
@@ -73,6 +78,7 @@ class StepBounds:
             contains its passes.
         trains_without_gradient: Whether the optimizers step without computed gradients, so that a
             forward pass without gradients counts as training.
+        was_in_evaluation: Whether the newest forward pass was of a model in evaluation mode.
     """
 
     def __init__(self) -> None:
@@ -85,7 +91,7 @@ class StepBounds:
         self._stepped: dict[int, ReferenceType[Optimizer]] = {}
         self._stepped_before: dict[int, ReferenceType[Optimizer]] = {}
         self._num_optimizer_steps = self._num_passes = self._num_shared = 0
-        self._trains_in_evaluation = self._was_in_evaluation = False
+        self._trains_in_evaluation = self.was_in_evaluation = False
 
     @property
     def knows_optimizers(self) -> bool:
@@ -113,7 +119,12 @@ class StepBounds:
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return the role of the forward pass that is about to begin."""
-        self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
+        if mode in WITHOUT_TRAINING:
+            self.is_training = False
+        elif model.training and torch.is_grad_enabled():
+            self.is_training, self.was_in_evaluation = True, False
+        else:
+            self.is_training = self._can_train(model, inputs)
         self.is_outside_steps = False
         if mode in WITHOUT_TRAINING or not self.by_optimizer:
             self._num_passes += self.is_training
@@ -144,7 +155,7 @@ class StepBounds:
 
     def optimizer_steps(self, optimizer: Optimizer) -> None:
         """Note that an optimizer is about to step: the previous pass was for training."""
-        if self._was_in_evaluation and not self._trains_in_evaluation:
+        if self.was_in_evaluation and not self._trains_in_evaluation:
             self._trains_in_evaluation = True
             if optimizer in self._optimizers and not self.is_open:
                 logger.warning(
@@ -158,9 +169,11 @@ class StepBounds:
         By default, a step ends when all optimizers of the previous step have stepped.
         """
         if not self.by_optimizer:
-            self._advise()
+            if self._num_passes > 1:
+                self._advise()
+            self._num_passes = 0
             self._stepped[id(optimizer)] = ref(optimizer)
-            return self._have_all_stepped()
+            return self._stepped.keys() == self._stepped_before.keys() or self._have_all_stepped()
         if not self.is_open:
             return False
         is_registered = optimizer in self._optimizers
@@ -186,14 +199,13 @@ class StepBounds:
 
     def _advise(self) -> None:
         """Log once that a step of the script probably has several forward passes."""
-        self._num_shared += self._num_passes > 1
-        if self._num_shared == _ADVISED_AFTER and self._num_passes > 1:
+        self._num_shared += 1
+        if self._num_shared == _ADVISED_AFTER:
             logger.warning(
                 "the model is called %d times per optimizer step, and each call counts as "
                 "a step; hook.register_optimizer(optimizer) makes them one step",
                 self._num_passes,
             )
-        self._num_passes = 0
 
     def _sharing(self, optimizer: Optimizer) -> set[int]:
         """Return the ids of registered optimizers that train some of its parameters."""
@@ -235,15 +247,19 @@ class StepBounds:
     def _can_train(self, model: nn.Module, inputs: Any) -> bool:
         # Activation checkpointing first runs without gradients, on inputs that require some.
         if not torch.is_grad_enabled() and not any(t.requires_grad for t in tensors_in(inputs)):
-            self._was_in_evaluation = False
+            self.was_in_evaluation = False
             return self.trains_without_gradient and model.training
-        self._was_in_evaluation = not model.training
+        self.was_in_evaluation = not model.training
         return model.training or self._trains_in_evaluation
+
+
+graph_task_id: Final[Callable[[], int]] = torch._C._current_graph_task_id  # noqa: SLF001 - no public way
+"""Returns the id of the backward pass in this thread; -1 outside of any."""
 
 
 def is_recomputing() -> bool:
     """Return whether this thread repeats a forward pass for its backward pass."""
-    return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - no public way
+    return graph_task_id() != -1
 
 
 def _unwrapped(optimizer: object) -> object:
@@ -289,13 +305,9 @@ class FollowedSteps(StepBounds):
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return the role of the forward pass that is about to begin."""
-        self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
-        self.is_outside_steps = False
-        if mode in WITHOUT_TRAINING:
-            return Pass.BEGINS
-        if not self.is_training and self.by_optimizer:
-            self.is_outside_steps = True
-            return Pass.OUTSIDE_STEPS
+        role = super().next_pass(mode, model, inputs)
+        if role is Pass.OUTSIDE_STEPS or mode in WITHOUT_TRAINING:
+            return role
         were_for_others, self._were_for_others = self._were_for_others, False
         if were_for_others and self.is_open and self.by_optimizer and not self._stepped_at:
             self._num_since = 1
@@ -311,7 +323,7 @@ class FollowedSteps(StepBounds):
 
     def optimizer_steps(self, optimizer: Optimizer) -> None:  # noqa: ARG002
         """Note that an optimizer is about to step: the previous pass was for training."""
-        self._trains_in_evaluation |= self._was_in_evaluation
+        self._trains_in_evaluation |= self.was_in_evaluation
 
     def others_stepped(self) -> None:
         """Note a step of an optimizer that trains none of the hook's parameters."""
@@ -461,3 +473,90 @@ class StepSize:
         self._recorder.end_step()
         self._collector.clear()
         return True
+
+
+_FEW_OTHERS: Final = 3
+MANY_OTHERS: Final = 40
+"""Optimizer steps of others since the last call of a watched model, after which losses are theirs:
+few after a complete step, many in an incomplete one. A gradient scaler counts twice.
+"""
+
+
+class _Newest(threading.local):
+    """The model that was called last in a thread, among all hooks."""
+
+    model: ReferenceType[nn.Module] | None = None
+
+
+_newest = _Newest()
+
+
+class LossOwnership:
+    """Decides whether a loss belongs to this hook's models, or to other code.
+
+    Args:
+        registered: The models.
+        modes: Which forward passes belong to steps.
+        recorder: Knows whether the open step is complete.
+
+    Attributes:
+        num_others: Steps of other optimizers since a model was called.
+        has_graph: Whether the newest pass computes gradients.
+    """
+
+    def __init__(
+        self, registered: RegisteredModules, modes: ModeTracker, recorder: Recorder
+    ) -> None:
+        self.num_others = 0
+        self.has_graph = False
+        self._registered = registered
+        self._modes = modes
+        self._recorder = recorder
+        self._thread = 0
+
+    def begin_pass(self, model: nn.Module) -> None:
+        """Note that a model is called: later losses in this thread belong to it."""
+        _newest.model = ref(model)
+        self._thread = threading.get_ident()
+        self.has_graph = torch.is_grad_enabled()
+
+    def others_begin(self) -> None:
+        """Note that the training of another model begins."""
+        self.num_others = max(self.num_others, _FEW_OTHERS)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the script now trains another model, which losses belong to.
+
+        After the first step of another optimizer, this model's loss may still follow: in a GAN, it
+        is computed from the other model's outputs.
+        """
+        if not self.num_others:
+            return False
+        is_complete = self._recorder.is_captured or self._modes.is_evaluating
+        return self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS)
+
+    @property
+    def is_in_thread(self) -> bool:
+        """Whether this thread called a model last; other threads may train other models."""
+        return self._thread in (0, threading.get_ident())
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether this thread called a model last, and it belongs to this hook's models."""
+        if threading.get_ident() != self._thread:
+            return False
+        newest = None if _newest.model is None else _newest.model()
+        return newest in self._registered.names
+
+    def trains_another(self, outputs: Any) -> bool:
+        """Return whether a loss trains another model while this one is validated.
+
+        A loss that is computed from a pass without gradients has none. The check applies only where
+        a trainer reports the steps, which may begin without any pass.
+        """
+        if self.has_graph or not self._modes.is_evaluating or not torch.is_grad_enabled():
+            return False
+        if self._modes.steps.knows_optimizers:
+            return False
+        return any(value.requires_grad for value in tensors_in(outputs))

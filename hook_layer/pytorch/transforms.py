@@ -15,17 +15,18 @@ from typing import Final
 import torch
 from torch import nn
 
-__all__ = ["is_transformed", "outside_of_transforms"]
+__all__ = ["interpreter_stack", "is_transformed", "outside_of_transforms"]
 
 logger = logging.getLogger("stepwatch")
 
-_transform: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - no public way
+interpreter_stack: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - no public way
+"""Returns the innermost active transform; None without any."""
 _ALWAYS: Final = nullcontext()
 
 
 def is_transformed(model: nn.Module) -> bool:
     """Return whether a transform calls a model with substituted parameters; log it once."""
-    if _transform() is None:
+    if interpreter_stack() is None:
         return False
     first: object = next(model.parameters(), None)
     if first is None or isinstance(first, nn.Parameter):
@@ -40,7 +41,7 @@ def outside_of_transforms() -> AbstractContextManager[object]:
     Within a transform, everything that is computed from a model's own parameters belongs to the
     transform, and has no values.
     """
-    return _ALWAYS if _transform() is None else torch._C._DisableFuncTorch()  # noqa: SLF001
+    return _ALWAYS if interpreter_stack() is None else torch._C._DisableFuncTorch()  # noqa: SLF001
 
 
 @cache

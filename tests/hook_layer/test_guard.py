@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from hook_layer.core.state import HookState
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 from hook_layer.guard import FailureLog, Stopwatch, guarded
 
 
 class Part:
-    is_active = True
-
     def __init__(self) -> None:
         self.failures = FailureLog()
         self.stopwatch = Stopwatch()
+        self.state = HookState()
         self.calls = 0
 
     @guarded("work")

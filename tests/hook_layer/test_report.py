@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from hook_layer.core.state import HookState
 from hook_layer.delivery.counters import WriterCounters
 from hook_layer.guard import FailureLog, Stopwatch, guarded
 from hook_layer.report import HookReport
@@ -74,11 +75,10 @@ def test_what_waits_on_disk_is_missing_once_the_hook_is_closed() -> None:
 
 
 class Sleeper:
-    is_active = True
-
     def __init__(self) -> None:
         self.failures = FailureLog()
         self.stopwatch = Stopwatch()
+        self.state = HookState()
 
     @guarded("sleep")
     def sleep(self, depth: int = 0, *, fail: bool = False) -> None:

@@ -15,9 +15,12 @@ torch.set_num_threads(1)
 from torch import nn  # noqa: E402
 
 from hook_layer.format.modes import ModeKeys  # noqa: E402
-from hook_layer.pytorch.loss_ownership import MANY_OTHERS, LossOwnership  # noqa: E402
 from hook_layer.pytorch.modules import RegisteredModules  # noqa: E402
-from hook_layer.pytorch.steps import ModeTracker  # noqa: E402
+from hook_layer.pytorch.steps import (  # noqa: E402
+    MANY_OTHERS,
+    LossOwnership,
+    ModeTracker,
+)
 from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
 
 T = TypeVar("T")
