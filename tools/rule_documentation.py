@@ -273,7 +273,9 @@ def _first_steps(name: str) -> str:
     if not measured:
         return "**First steps.** Not measured: no run of the benchmark has what the rule needs.\n"
     found = f"; its earliest finding is at step {measured['finds']}" if "finds" in measured else ""
-    return f"**First steps.** The rule evaluates from training step {measured['judges']}{found}.\n"
+    return (
+        f"**First steps.** The rule evaluates from training step {measured['evaluates']}{found}.\n"
+    )
 
 
 def _in_packs(rule: type[Rule]) -> str:

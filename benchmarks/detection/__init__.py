@@ -1,6 +1,5 @@
-"""How well rules tell trainings that went wrong from healthy ones.
+"""How well rules detect faults of training programs, and how often they are wrong.
 
-`python -m benchmarks.detection` trains small programs with the real hooks, healthy and with a fault
-of known kind, and lets rules judge what was saved. `RESULTS.md` has the outcome in short, and says
-what was run, on what data, and what was left out; `results/` has all tables of each part.
+`python -m benchmarks.detection` trains small programs with the real hooks, healthy and with one
+injected fault, and evaluates the rules. `RESULTS.md` describes the method and the results.
 """

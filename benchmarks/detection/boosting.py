@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,30 +12,32 @@ from torch import Tensor
 from xgboost.callback import TrainingCallback
 
 from benchmarks.detection.data import Split
-from benchmarks.detection.hooking import hook_configuration
+from benchmarks.detection.hook_configuration import hook_configuration
 from benchmarks.detection.program import Hanging, Run
 from hook_layer.xgboost import Hook
 
-__all__ = ["boost"]
+__all__ = ["Predict", "boost"]
 
 STALLS_AT: Final = 0.6
+"""Share of the rounds after which a stalled training hangs."""
+Predict = Callable[[Tensor], np.ndarray]
 
 
 def boost(
     run: Run,
     split: Split,
-    parameters: dict[str, Any],
+    parameters: Mapping[str, Any],
     rounds: int,
-    tested_on: Tensor | None = None,
-) -> np.ndarray:
-    """Train, and return what the last model predicts.
+    error: Callable[[Predict], float] | None = None,
+) -> float:
+    """Train, and return the error of the last model.
 
     Args:
         run: The run.
         split: The data.
         parameters: The parameters of the training.
         rounds: Number of boosting rounds.
-        tested_on: What is predicted at the end [B, columns]; the validation data unless given.
+        error: From a function that predicts to its error; NaN without it.
     """
     train = xgboost.DMatrix(split.inputs.numpy(), split.targets.numpy())
     valid = xgboost.DMatrix(split.valid_inputs.numpy(), split.valid_targets.numpy())
@@ -55,8 +59,9 @@ def boost(
         )
     finally:
         hook.close(end_of_training=not run.injects("stalled"))
-    tested = valid if tested_on is None else xgboost.DMatrix(tested_on.numpy())
-    return np.asarray(booster.predict(tested))
+    if error is None:
+        return math.nan
+    return error(lambda inputs: np.asarray(booster.predict(xgboost.DMatrix(inputs.numpy()))))
 
 
 class _Hang(TrainingCallback):

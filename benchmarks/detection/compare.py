@@ -4,40 +4,37 @@ python -m benchmarks.detection.compare [--all] [--rule RULE] [--fault FAULT] [--
 python -m benchmarks.detection.compare --freeze-new
 
 `frozen.jsonl` has one line per run: part, program, fault, seed and the step of each rule's first
-finding. Runs that are not frozen are not compared. Without `--all` a fixed sample is compared. The
-command fails if a healthy run has a finding and had none, if a rule raises an error, if fewer than
-95 % of the faulty runs found before are found, or if a kind of fault that was found in 90 % of its
-runs is found in less than 85 %.
+finding; `--freeze-new` fills in findings that are null. Without `--all` a fixed sample is compared.
+The command fails in one of four cases: a healthy run has a finding and had none; a rule raises an
+error; fewer than 95 % of the faulty runs found before are found; a kind of fault that was found in
+90 % of its runs is found in less than 85 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from benchmarks.detection.evaluated_runs import RUNS, evaluated_runs
 from benchmarks.detection.fitting import FITTING
-from benchmarks.detection.judged_runs import RUNS, judged_runs
 from benchmarks.detection.packs import class_of
-from benchmarks.detection.parts import PARTS
-from benchmarks.detection.runs import Plan, planned
+from benchmarks.detection.plans import FROZEN, Plan, read_frozen, write_frozen
 
 __all__ = ["Comparison", "compare", "is_sampled", "main"]
 
-FROZEN: Final = Path(__file__).resolve().parent / "frozen.jsonl"
 SAMPLE_EVERY: Final = 3
-"""One of so many runs is in the sample: about a quarter of an hour on two cores with training."""
+"""Share of runs in the sample: it takes a quarter of an hour on two cores with training."""
 KEPT_SHARE: Final = 0.95
 GOOD_KIND_SHARE: Final = 0.90
 LOST_KIND_SHARE: Final = 0.85
 
 Findings = Mapping[Plan, Mapping[str, int]]
-"""Of each run the step of each rule's first finding."""
+"""For each run the step of each rule's first finding."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Comparison:
 
     @property
     def lost_kinds(self) -> list[str]:
-        """Kinds that were found reliably and are not any more."""
+        """Kinds that were found reliably and no longer are."""
         return [
             fault
             for fault in self.kinds
@@ -139,35 +136,18 @@ def main(given: Sequence[str] | None = None) -> int:
     Args:
         given: The command line; None for that of this process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.detection.compare")
-    parser.add_argument("--all", action="store_true", help="all runs, not the sample alone")
-    parser.add_argument("--freeze", action="store_true", help=f"write {FROZEN.name}")
-    parser.add_argument("--freeze-new", action="store_true", help="add runs that are not frozen")
-    parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
-    parser.add_argument("--rule", action="append", help="judge by this rule; others as frozen")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--folder", type=Path, default=RUNS, help="where runs are kept")
-    arguments = parser.parse_args(given)
-    plans = [
-        plan
-        for part in PARTS
-        for plan in planned(part, healthy_seeds=1, fault_seeds=1, only_faults=arguments.fault)
-        if arguments.all or arguments.freeze or arguments.freeze_new or is_sampled(plan)
-    ]
-    if arguments.freeze:
+    arguments = _arguments(given)
+    frozen = read_frozen(FROZEN)
+    chosen = [plan for plan in frozen if plan.fault in (arguments.fault or [plan.fault])]
+    if arguments.freeze or arguments.freeze_new:
+        plans = [plan for plan in chosen if arguments.freeze or frozen[plan] is None]
         now, _ = _findings_today(plans, None, arguments.folder, arguments.jobs)
-        FROZEN.write_text("".join(_as_line(plan, found) + "\n" for plan, found in now.items()))
+        write_frozen(frozen | now, FROZEN)
         return 0
-    before = _frozen(FROZEN.read_text().splitlines())
-    if arguments.freeze_new:
-        plans = [plan for plan in plans if plan not in before]
-        now, _ = _findings_today(plans, None, arguments.folder, arguments.jobs)
-        with FROZEN.open("a") as file:
-            file.writelines(_as_line(plan, found) + "\n" for plan, found in now.items())
-        return 0
-    num_planned = len(plans)
-    plans = [plan for plan in plans if plan in before]
-    print(f"{len(plans)} of {num_planned} runs are frozen")
+    before = {plan: found for plan, found in frozen.items() if found is not None}
+    planned = [plan for plan in chosen if arguments.all or is_sampled(plan)]
+    plans = [plan for plan in planned if plan in before]
+    print(f"{len(plans)} of {len(planned)} runs are frozen")
     now, failures = _findings_today(plans, arguments.rule, arguments.folder, arguments.jobs)
     if arguments.rule:
         now = {plan: _without(before[plan], arguments.rule) | found for plan, found in now.items()}
@@ -176,11 +156,23 @@ def main(given: Sequence[str] | None = None) -> int:
     return 0 if comparison.passes else 1
 
 
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.detection.compare")
+    parser.add_argument("--all", action="store_true", help="all runs, not only the sample")
+    parser.add_argument("--freeze", action="store_true", help="freeze today's findings")
+    parser.add_argument("--freeze-new", action="store_true", help="freeze findings that are null")
+    parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
+    parser.add_argument("--rule", action="append", help="evaluate this rule; others as frozen")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--folder", type=Path, default=RUNS, help="cache of runs")
+    return parser.parse_args(given)
+
+
 def _findings_today(
     plans: Sequence[Plan], rules: Sequence[str] | None, folder: Path, jobs: int
 ) -> tuple[dict[Plan, dict[str, int]], dict[Plan, list[str]]]:
     """Return the step of each rule's first finding, and the errors of rules, by run."""
-    runs = judged_runs(plans, folder, jobs=jobs, only_packs=("recommended",), only_rules=rules)
+    runs = evaluated_runs(plans, folder, jobs=jobs, only_packs=("recommended",), only_rules=rules)
     findings, failures = {}, {}
     for run in runs:
         findings[run.plan] = {
@@ -215,19 +207,6 @@ def _fitting(plan: Plan, findings: Findings) -> str:
 
 def _is_found(plan: Plan, findings: Findings) -> bool:
     return bool(_fitting(plan, findings))
-
-
-def _as_line(plan: Plan, found: Mapping[str, int]) -> str:
-    fields = {"part": plan.part, "program": plan.program, "fault": plan.fault, "seed": plan.seed}
-    return json.dumps({**fields, "findings": dict(found)})
-
-
-def _frozen(lines: Iterable[str]) -> Findings:
-    rows = [json.loads(line) for line in lines]
-    return {
-        Plan(row["part"], row["program"], row["fault"], row["seed"]): row["findings"]
-        for row in rows
-    }
 
 
 if __name__ == "__main__":

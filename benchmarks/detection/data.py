@@ -27,6 +27,7 @@ __all__ = [
     "glyphs",
     "letters",
     "photo",
+    "standardised",
     "table",
     "windows",
 ]
@@ -39,6 +40,17 @@ class Split(NamedTuple):
     targets: Tensor
     valid_inputs: Tensor
     valid_targets: Tensor
+
+    @classmethod
+    def of(cls, inputs: Tensor, targets: Tensor, held_out: int) -> Split:
+        """Return a split whose first `held_out` rows are for validation."""
+        return cls(inputs[held_out:], targets[held_out:], inputs[:held_out], targets[:held_out])
+
+    def validation(self, size: int | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Return batches of at most `size` rows for validation; one batch by default."""
+        rows = size or len(self.valid_inputs)
+        inputs, targets = self.valid_inputs.split(rows), self.valid_targets.split(rows)
+        return list(zip(inputs, targets, strict=True))
 
 
 def digits(*, scaled: bool = True) -> Split:
@@ -109,6 +121,12 @@ def windows(text: Tensor, starts: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """
     at = starts[:, None] + torch.arange(length)
     return text[at], text[at + 1]
+
+
+def standardised(values: Tensor, held_out: int = 0) -> Tensor:
+    """Return columns with mean 0 and variance 1 in the rows after the first `held_out`."""
+    known = values[held_out:]
+    return (values - known.mean(0)) / known.std(0)
 
 
 @cache

@@ -1,10 +1,10 @@
-"""Measure from which training step each rule judges, and at which it found an issue first.
+"""Measure the first step that each rule evaluates, and the step of its first finding.
 
 python -m benchmarks.detection.first_steps [--folder RUNS] [--jobs N]
 
-Rules judge runs that another command of this package has trained for the pack `recommended`: each
-rule of the pack with its parameters, others with their defaults. Of the runs they see only steps
-that the pack saves. The result is `first_steps.json`, which the documentation of rules shows.
+Rules evaluate runs that `compare` has trained for the pack `recommended`: rules of the pack with
+its parameters, others with their defaults. They see only steps that the pack saves. The result is
+`first_steps.json`, which the documentation of rules shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from benchmarks.detection.judged_runs import RUNS
+from benchmarks.detection.evaluated_runs import RUNS
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import open_store
 from rule_runtime.configuration.dense_start import DENSE_STEPS
@@ -34,23 +34,23 @@ __all__ = ["FIRST_STEPS", "first_steps_of", "main"]
 FIRST_STEPS: Final = Path(__file__).resolve().parent / "first_steps.json"
 _PACK: Final = find_pack("recommended")
 _INTERVAL: Final = _PACK.save_interval or 1
-_JUDGES, _FINDS = "judges", "finds"
+_EVALUATES, _FINDS = "evaluates", "finds"
 
 First = dict[str, dict[str, int]]
-"""By rule the first step that it judged, and that of its first finding."""
+"""For each rule the first step that it evaluated, and that of its first finding."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.detection.first_steps")
-    parser.add_argument("--folder", type=Path, default=RUNS, help="where runs are kept")
+    parser.add_argument("--folder", type=Path, default=RUNS, help="cache of runs")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given = parser.parse_args(arguments)
     trials = sorted(given.folder.glob(f"*/*/*-{_PACK.name}-*/trial"))
     with ProcessPoolExecutor(given.jobs) as pool:
         found = _earliest(pool.map(first_steps_of, trials))
     FIRST_STEPS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
-    print(f"{len(found)} rules judged one of {len(trials)} runs")
+    print(f"{len(found)} rules evaluated one of {len(trials)} runs")
     return 0
 
 
@@ -68,7 +68,7 @@ def first_steps_of(trial: Path) -> First:
     """Return the first steps of one run, by rule.
 
     Args:
-        trial: Where its files are.
+        trial: Folder of its files.
     """
     evaluations = {name: Evaluation.fresh(rule) for name, rule in _rules().items()}
     first: First = {}
@@ -76,7 +76,7 @@ def first_steps_of(trial: Path) -> First:
         for name, evaluation in evaluations.items():
             evaluation.feed(view)
             for what, is_so in (
-                (_JUDGES, evaluation.counts.evaluated),
+                (_EVALUATES, evaluation.counts.evaluated),
                 (_FINDS, evaluation.evidence is not None),
             ):
                 if is_so:
@@ -98,7 +98,7 @@ def _saved_views(trial: Path) -> Iterator[tuple[int, StepView]]:
 
 
 def _rules() -> Mapping[str, Rule]:
-    """Return the rules of the pack, and all others that need no parameter."""
+    """Return the rules of the pack, and all others without required parameters."""
     rules = dict(_PACK.rules())
     for name, kind in available_rules().items():
         if name not in rules and kind.__module__.startswith("rule_runtime.rules."):

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.detection.data import Split
+from benchmarks.detection.program import Run
 
 __all__ = [
     "constant",
+    "drawn_",
     "few",
     "filled_",
+    "gradients_unless_frozen",
     "imbalanced",
     "imbalanced_throughout",
     "leaking",
     "scaled_",
     "shifted_",
     "shuffled",
+    "with_fault",
 ]
+
+
+def with_fault(run: Run, split: Split, *, rows: int = 0, one_in: int = 0) -> Split:
+    """Return data with the fault of data that is injected, if it is one that many programs share.
+
+    Args:
+        run: The run.
+        split: The data without a fault.
+        rows: Number of training rows for `overfit`.
+        one_in: One in so many rows of rare classes stays for `class_imbalance`.
+    """
+    if run.injects("labels_shuffled"):
+        return shuffled(split, run.seed)
+    if run.injects("labels_constant"):
+        return constant(split)
+    if run.injects("class_imbalance"):
+        return imbalanced(split, one_in)
+    return few(split, rows) if run.injects("overfit") else split
 
 
 def shuffled(split: Split, seed: int) -> Split:
@@ -67,21 +89,30 @@ def leaking(split: Split, scale: float = 1.0) -> Split:
     )
 
 
+def gradients_unless_frozen(run: Run) -> torch.set_grad_enabled:
+    """Return a context without gradients if `frozen_layer` is injected."""
+    return torch.set_grad_enabled(torch.is_grad_enabled() and not run.injects("frozen_layer"))
+
+
 @torch.no_grad()
-def filled_(modules: Iterable[nn.Module], value: float) -> None:
-    """Set all parameters to one value."""
-    for module in modules:
-        for parameter in module.parameters():
-            parameter.fill_(value)
+def filled_(modules: Iterable[nn.Module], value: float, *, only_weights: bool = False) -> None:
+    """Set all parameters, or all weights of two dimensions or more, to one value."""
+    for parameter in _parameters(modules, only_weights=only_weights):
+        parameter.fill_(value)
+
+
+@torch.no_grad()
+def drawn_(modules: Iterable[nn.Module], std: float, *, only_weights: bool = False) -> None:
+    """Draw all parameters, or all weights, from a normal distribution."""
+    for parameter in _parameters(modules, only_weights=only_weights):
+        parameter.normal_(0.0, std)
 
 
 @torch.no_grad()
 def scaled_(modules: Iterable[nn.Module], factor: float) -> None:
     """Multiply all weights, which have two dimensions or more."""
-    for module in modules:
-        for parameter in module.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(factor)
+    for parameter in _parameters(modules, only_weights=True):
+        parameter.mul_(factor)
 
 
 @torch.no_grad()
@@ -90,3 +121,10 @@ def shifted_(layers: Iterable[nn.Module], by: float) -> None:
     for layer in layers:
         if isinstance(layer.bias, Tensor):
             layer.bias.add_(by)
+
+
+def _parameters(modules: Iterable[nn.Module], *, only_weights: bool) -> Iterator[nn.Parameter]:
+    for module in modules:
+        for parameter in module.parameters():
+            if parameter.dim() > 1 or not only_weights:
+                yield parameter

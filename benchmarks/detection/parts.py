@@ -15,13 +15,7 @@ __all__ = ["PARTS", "load_program", "program_names"]
 _SCRIPTS: Final = "tutorials"
 _ONE_FILE: Final = "unusual"
 """A part whose programs are the `PROGRAMS` of one module."""
-PARTS: Final = (
-    "calibration",
-    "earlier_held_out",
-    "fifteenth_held_out",
-    _SCRIPTS,
-    _ONE_FILE,
-)
+PARTS: Final = ("calibration", "regression", _SCRIPTS, _ONE_FILE)
 
 _FOLDER: Final = Path(__file__).resolve().parent
 
@@ -38,7 +32,7 @@ def program_names(part: str) -> list[str]:
 
 
 def load_program(part: str, name: str) -> Program:
-    """Return a program: the `PROGRAM` of its module, or the module itself run as a script.
+    """Return a program: the `train` of its module, or the module itself run as a script.
 
     Args:
         part: One of `PARTS`.
@@ -48,12 +42,11 @@ def load_program(part: str, name: str) -> Program:
         return _programs()[name]
     if part == _SCRIPTS:
         return script_program(_FOLDER / part / f"{name}.py")
-    program: Program = importlib.import_module(f"benchmarks.detection.{part}.{name}").PROGRAM
+    program: Program = importlib.import_module(f"benchmarks.detection.{part}.{name}").train
     return program
 
 
 def _programs() -> dict[str, Program]:
-    found: dict[str, Program] = importlib.import_module(
-        f"benchmarks.detection.{_ONE_FILE}"
-    ).PROGRAMS
-    return found
+    module = importlib.import_module(f"benchmarks.detection.{_ONE_FILE}")
+    programs: dict[str, Program] = module.PROGRAMS
+    return programs

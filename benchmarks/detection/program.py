@@ -1,8 +1,8 @@
-"""What a training program is, and what one run of it is asked to do."""
+"""A training program, and one run of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class Hanging(Exception):  # noqa: N818 - it is no error
-    """Raised by a program in the place where a stalled training would hang for ever."""
+    """Raised by a program where a stalled training hangs for ever."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Run:
 
     Attributes:
         program: Name of the program.
-        fault: What is injected; `HEALTHY` for nothing.
+        fault: The injected fault; `HEALTHY` for none.
         seed: Seed of initial weights and of the order of batches.
-        folder: Where the hook writes.
-        pack: Name of the pack of rules that says what the hook saves.
+        folder: Output folder of the hook.
+        pack: Name of the pack of rules whose collections the hook saves.
     """
 
     program: str
@@ -37,7 +37,7 @@ class Run:
     pack: str
 
     def injects(self, *faults: str) -> bool:
-        """Tell whether one of these faults is injected."""
+        """Return whether one of these faults is injected."""
         return self.fault in faults
 
     def pick(self, usual: _T, **faults: _T) -> _T:
@@ -45,20 +45,5 @@ class Run:
         return faults.get(self.fault, usual)
 
 
-@dataclass(frozen=True)
-class Program:
-    """A training as a user would write it, in which faults can be injected.
-
-    Attributes:
-        model: What is trained, in words.
-        data: On what, in words.
-        measure: What `train` returns: an error of validation, lower is better.
-        train: Trains once and returns the error.
-        faults: For each kind of fault what exactly is changed.
-    """
-
-    model: str
-    data: str
-    measure: str
-    train: Callable[[Run], float]
-    faults: Mapping[str, str]
+Program = Callable[[Run], float]
+"""Trains once and returns an error of validation, lower is better; NaN if it measures none."""

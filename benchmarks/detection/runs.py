@@ -1,4 +1,4 @@
-"""Training runs, kept in a folder: one that is there is not trained again."""
+"""Training runs, cached in a folder."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import torch
+
 from benchmarks.detection.digests import digest_of_hook
-from benchmarks.detection.parts import load_program, program_names
-from benchmarks.detection.program import HEALTHY, Hanging, Run
+from benchmarks.detection.parts import load_program
+from benchmarks.detection.plans import Plan
+from benchmarks.detection.program import Hanging, Run
 from rule_runtime.configuration.packs import find_pack
 
-__all__ = ["Plan", "Recorded", "obtain", "planned"]
+__all__ = ["Recorded", "obtain"]
 
 _FOLDER: Final = Path(__file__).resolve().parent
 _SHARED: Final = (
     "boosting.py",
     "data.py",
-    "hooking.py",
+    "hook_configuration.py",
     "injecting.py",
     "script.py",
     "training.py",
@@ -35,37 +37,15 @@ _SHARED: Final = (
 _LIBRARIES: Final = ("numpy", "scikit-learn", "torch", "xgboost-cpu")
 
 
-@dataclass(frozen=True, order=True)
-class Plan:
-    """A run to be had.
-
-    Attributes:
-        part: The part that its program is in.
-        program: Name of the program.
-        fault: What is injected; `HEALTHY` for nothing.
-        seed: The seed.
-    """
-
-    part: str
-    program: str
-    fault: str
-    seed: int
-
-    @property
-    def is_healthy(self) -> bool:
-        """True if nothing is injected."""
-        return self.fault == HEALTHY
-
-
 @dataclass(frozen=True)
 class Recorded:
     """A run that was trained.
 
     Attributes:
-        trial: Where its files are.
-        error: Validation error of its last model; infinite if that is none, NaN if it hung.
-        seconds: How long it took.
-        hung: Whether it was stopped where it would have hung for ever.
+        trial: Folder of its files.
+        error: Validation error of its last model; NaN if it hung or measures none.
+        seconds: Duration of the training.
+        hung: Whether it was stopped where a stalled training hangs for ever.
     """
 
     trial: Path
@@ -74,66 +54,39 @@ class Recorded:
     hung: bool
 
 
-def planned(
-    part: str,
-    *,
-    healthy_seeds: int,
-    fault_seeds: int,
-    only_programs: Sequence[str] | None = None,
-    only_faults: Sequence[str] | None = None,
-) -> list[Plan]:
-    """Return the runs of one part.
-
-    Args:
-        part: One of `PARTS`.
-        healthy_seeds: Number of healthy runs of each program.
-        fault_seeds: Number of runs with each fault.
-        only_programs: Only those of these programs; None for all.
-        only_faults: Only those with these faults, or `HEALTHY`; None for all.
-    """
-    plans = []
-    for name in program_names(part):
-        if name not in (only_programs or [name]):
-            continue
-        for kind in (HEALTHY, *load_program(part, name).faults):
-            seeds = healthy_seeds if kind == HEALTHY else fault_seeds
-            if kind in (only_faults or [kind]):
-                plans += [Plan(part, name, kind, seed) for seed in range(seeds)]
-    return plans
-
-
 def obtain(plan: Plan, pack: str, root: Path, *, again: bool = False) -> Recorded:
-    """Return a run; it is trained if its program or the hook was changed since, or never was.
+    """Return a run; train it if the cache has none of this program and this hook.
 
     Args:
         plan: The run.
-        pack: Name of the pack of rules that says what the hook saves.
-        root: Where runs are kept.
-        again: Whether it is trained in any case.
+        pack: Name of the pack of rules whose collections the hook saves.
+        root: Folder of the cache.
+        again: Whether to train in any case.
     """
     name = f"{plan.fault}-{plan.seed}-{pack}"
     folder = root / plan.part / plan.program / f"{name}-{_content(plan, pack)}"
     outcome = folder / "outcome.json"
     if again or not outcome.exists():
-        # Renamed when it is whole, so that two processes may want the same run.
+        # Renamed when it is complete: two processes may train the same run.
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as under_way:
-            place = Path(under_way) / "run"
-            found = _train(plan, pack, place / "trial")
-            (place / "outcome.json").write_text(json.dumps(found))
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as unfinished:
+            target = Path(unfinished) / "run"
+            found = _train(plan, pack, target / "trial")
+            (target / "outcome.json").write_text(json.dumps(found))
             for old in folder.parent.glob(f"{name}-*"):
                 shutil.rmtree(old, ignore_errors=True)
-            place.rename(folder)
+            target.rename(folder)
     found = json.loads(outcome.read_text())
     return Recorded(folder / "trial", found["error"], found["seconds"], found["hung"])
 
 
 def _train(plan: Plan, pack: str, trial: Path) -> dict[str, object]:
     run = Run(plan.program, plan.fault, plan.seed, trial, pack)
+    torch.manual_seed(plan.seed)
     start = time.perf_counter()
     error, hung = math.nan, False
     try:
-        error = load_program(plan.part, plan.program).train(run)
+        error = load_program(plan.part, plan.program)(run)
     except Hanging:
         hung = True
     return {"error": error, "hung": hung, "seconds": time.perf_counter() - start}
@@ -147,8 +100,8 @@ def _content(plan: Plan, pack: str) -> str:
 @lru_cache
 def _digest(own: Path, pack: str) -> str:
     digest = hashlib.sha256(f"{sys.version} {digest_of_hook()}".encode())
-    asked = [config.to_json() for config in find_pack(pack).collections()]
-    digest.update(json.dumps(asked, sort_keys=True).encode())
+    collections = [config.to_json() for config in find_pack(pack).collections()]
+    digest.update(json.dumps(collections, sort_keys=True).encode())
     for library in _LIBRARIES:
         digest.update(version(library).encode())
     for path in (own, *(_FOLDER / name for name in _SHARED)):

@@ -1,32 +1,31 @@
-"""From verdicts to scores: who found what, and who cried wolf."""
+"""From verdicts to scores: detected faults, and what faults do to the validation error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.detection.faults import BY_CONSTRUCTION
-from benchmarks.detection.fitting import FITTING
-from benchmarks.detection.judging import Verdict
+from benchmarks.detection.evaluation import Verdict
+from benchmarks.detection.fitting import BY_CONSTRUCTION, FITTING
 from benchmarks.detection.packs import class_of
+from benchmarks.detection.plans import Plan
 from benchmarks.detection.program import HEALTHY
-from benchmarks.detection.runs import Plan
 
-__all__ = ["HARM", "FaultScore", "Harm", "Judged", "RuleScore", "by_fault", "by_rule", "harms"]
+__all__ = ["HARM", "EvaluatedRun", "FaultScore", "Harm", "by_fault", "harms"]
 
 HARM = 1.25
-"""How many times the healthy median error the median error with a fault must at least be."""
+"""Least ratio of the median error with a fault to the healthy median error."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A run and what every rule said of it.
+class EvaluatedRun:
+    """A run and the verdict of every rule.
 
     Attributes:
         plan: The run.
-        error: Its validation error.
+        error: Its validation error; NaN if its program measures none.
         verdicts: By rule.
     """
 
@@ -35,31 +34,8 @@ class Judged:
     verdicts: Mapping[str, Verdict]
 
     def findings(self, rules: Iterable[str]) -> list[str]:
-        """Return those of some rules that found anything."""
+        """Return those of some rules that have a finding."""
         return [name for name in rules if self.verdicts[name].step is not None]
-
-
-@dataclass(frozen=True)
-class RuleScore:
-    """How one rule did.
-
-    Attributes:
-        rule: Its name.
-        fitting: Number of runs with a fault that it fits.
-        detected: In how many of these it found something.
-        step: Median step of its first finding there, NaN without any.
-        healthy: Number of healthy runs.
-        false_alarms: In how many of these it found something.
-        blind: Number of runs of which it could judge no step.
-    """
-
-    rule: str
-    fitting: int
-    detected: int
-    step: float
-    healthy: int
-    false_alarms: int
-    blind: int
 
 
 @dataclass(frozen=True)
@@ -70,19 +46,17 @@ class FaultScore:
         fault: The kind.
         program: Name of the program.
         runs: Number of runs with it.
-        found: In how many a fitting rule found something.
-        unfitting: In how many of the others some other rule found something.
+        found: Number of runs with a finding of a fitting rule.
         step: Median step of the first fitting finding, NaN without any.
-        rules: Fitting rules by the number of runs in which they found something.
+        others: Rules that do not fit and have a finding.
     """
 
     fault: str
     program: str
     runs: int
     found: int
-    unfitting: int
     step: float
-    rules: Mapping[str, int]
+    others: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -94,90 +68,62 @@ class Harm:
         fault: The kind.
         healthy: Lowest, median and highest error of healthy runs.
         error: Median error with the fault.
-        by_construction: Whether it harms without the error showing it.
     """
 
     program: str
     fault: str
     healthy: tuple[float, float, float]
     error: float
-    by_construction: bool
 
     @property
     def is_clear(self) -> bool:
         """True if the error is above that of every healthy run, and clearly above their median."""
         _, middle, highest = self.healthy
-        return self.by_construction or (self.error > highest and self.error >= HARM * middle)
+        is_worse = self.error > highest and self.error >= HARM * middle
+        return self.fault in BY_CONSTRUCTION or is_worse
 
 
-def by_rule(runs: Sequence[Judged], rules: Iterable[str]) -> list[RuleScore]:
-    """Return the score of each of some rules."""
-    return [_rule_score(runs, rule) for rule in rules]
-
-
-def by_fault(runs: Sequence[Judged], rules: Sequence[str]) -> list[FaultScore]:
+def by_fault(runs: Sequence[EvaluatedRun], rules: Sequence[str]) -> list[FaultScore]:
     """Return how some rules together found each fault in each program."""
-    groups = _grouped([run for run in runs if not run.plan.is_healthy], _fault_and_program)
+    groups = _by_fault_and_program([run for run in runs if not run.plan.is_healthy])
     return [_fault_score(group, rules) for group in groups.values()]
 
 
-def harms(runs: Sequence[Judged]) -> list[Harm]:
-    """Return what each fault does in each program of which there are healthy runs, too."""
-    groups = _grouped(runs, _fault_and_program)
+def harms(runs: Sequence[EvaluatedRun]) -> list[Harm]:
+    """Return the harm of each fault in each program whose healthy runs measure an error."""
+    groups = _by_fault_and_program(runs)
     found = []
     for (fault, program), group in groups.items():
-        healthy = groups.get((HEALTHY, program))
-        if fault != HEALTHY and healthy is not None:
-            errors = [run.error for run in healthy]
+        errors = [run.error for run in groups.get((HEALTHY, program), ())]
+        if fault != HEALTHY and errors and not any(map(math.isnan, errors)):
             spread = (min(errors), median(errors), max(errors))
-            error = median(run.error for run in group)
-            found.append(Harm(program, fault, spread, error, fault in BY_CONSTRUCTION))
+            found.append(Harm(program, fault, spread, median(run.error for run in group)))
     return found
 
 
-def _rule_score(runs: Sequence[Judged], rule: str) -> RuleScore:
-    fitting = [run for run in runs if class_of(rule) in FITTING.get(run.plan.fault, ())]
-    healthy = [run for run in runs if run.plan.is_healthy]
-    steps = [step for run in fitting if (step := run.verdicts[rule].step) is not None]
-    return RuleScore(
-        class_of(rule),
-        len(fitting),
-        len(steps),
-        median(steps) if steps else math.nan,
-        len(healthy),
-        sum(bool(run.findings((rule,))) for run in healthy),
-        sum(not run.verdicts[rule].evaluated for run in runs),
-    )
-
-
-def _fault_score(group: Sequence[Judged], rules: Sequence[str]) -> FaultScore:
-    fault, program = _fault_and_program(group[0])
-    fitting = [rule for rule in rules if class_of(rule) in FITTING[fault]]
+def _fault_score(group: Sequence[EvaluatedRun], rules: Sequence[str]) -> FaultScore:
+    plan = group[0].plan
+    fitting = [rule for rule in rules if class_of(rule) in FITTING[plan.fault]]
     found = [run for run in group if run.findings(fitting)]
     firsts = [
         min(step for rule in fitting if (step := run.verdicts[rule].step) is not None)
         for run in found
     ]
-    counts = {rule: sum(bool(run.findings((rule,))) for run in group) for rule in fitting}
+    others = {class_of(rule) for run in group for rule in run.findings(rules)}
     return FaultScore(
-        fault,
-        program,
+        plan.fault,
+        plan.program,
         len(group),
         len(found),
-        sum(bool(run.findings(rules)) for run in group if run not in found),
         median(firsts) if firsts else math.nan,
-        {class_of(rule): count for rule, count in counts.items() if count},
+        frozenset(others - set(FITTING[plan.fault])),
     )
 
 
-def _fault_and_program(run: Judged) -> tuple[str, str]:
-    return run.plan.fault, run.plan.program
-
-
-def _grouped(
-    runs: Iterable[Judged], key: Callable[[Judged], tuple[str, str]]
-) -> dict[tuple[str, str], list[Judged]]:
-    groups: dict[tuple[str, str], list[Judged]] = {}
+def _by_fault_and_program(
+    runs: Iterable[EvaluatedRun],
+) -> dict[tuple[str, str], list[EvaluatedRun]]:
+    groups: dict[tuple[str, str], list[EvaluatedRun]] = {}
     for run in runs:
-        groups.setdefault(key(run), []).append(run)
+        groups.setdefault((run.plan.fault, run.plan.program), []).append(run)
     return groups

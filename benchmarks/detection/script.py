@@ -1,8 +1,7 @@
-"""Healthy scripts that know nothing of Stepwatch, run unchanged by `stepwatch run`."""
+"""Healthy scripts without any line for Stepwatch, run by `stepwatch run`."""
 
 from __future__ import annotations
 
-import ast
 import math
 import os
 import subprocess
@@ -24,14 +23,13 @@ _STOPPED_BY_FINDING: Final = 1
 
 
 def script_program(path: Path) -> Program:
-    """Return the program that runs a script; its first run is the one to judge.
+    """Return the program that runs a script.
 
     Args:
         path: The script. The environment of frameworks runs it unless its name begins with
             `torch` or `xgb`.
     """
-    about = ast.get_docstring(ast.parse(path.read_text())) or path.stem
-    return Program(about.partition("\n\n")[0], "its own", "none", partial(_train, path), {})
+    return partial(_train, path)
 
 
 def _train(path: Path, run: Run) -> float:
@@ -39,9 +37,9 @@ def _train(path: Path, run: Run) -> float:
     python = sys.executable if is_own else str(_FRAMEWORKS)
     session = run.folder.with_name("session")
     options = ["--stop=never", f"--out-dir={session}"]
-    watch = [str(Path(sys.executable).with_name("stepwatch")), "run", *options]
+    command = [str(Path(sys.executable).with_name("stepwatch")), "run", *options]
     ended = subprocess.run(
-        [*watch, "--", python, str(path), str(run.seed)],
+        [*command, "--", python, str(path), str(run.seed)],
         env=os.environ | {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

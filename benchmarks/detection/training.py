@@ -11,18 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.detection.data import Split, windows
-from benchmarks.detection.hooking import hook_configuration
+from benchmarks.detection.hook_configuration import hook_configuration
 from benchmarks.detection.program import Hanging, Run
 from hook_layer.pytorch import Hook, modes
 
 __all__ = [
     "Batches",
+    "Functional",
     "Loop",
     "NextLetter",
     "batches_of",
     "classes",
     "error_rate",
     "fit",
+    "is_positive",
+    "nearest_class",
     "perplexity",
     "text_batches",
     "unexplained",
@@ -72,16 +75,16 @@ def fit(
     loop: Loop,
     batches: Batches,
     valid: list[tuple[Tensor, Tensor]],
-    error: Callable[[Tensor, Tensor], float],
+    error: Callable[[Tensor, Tensor], float] | None = None,
 ) -> float:
-    """Train, and return the validation error of the last model; infinite if it is none.
+    """Train, and return the validation error of the last model; infinite if it is not finite.
 
     Args:
         run: The run.
         loop: How to train.
         batches: Inputs and targets of each step.
         valid: Batches of validation data.
-        error: From outputs and targets of all validation data to their error.
+        error: From outputs and targets of all validation data to their error; NaN without it.
     """
     hook = _hook(run, loop)
     hook.set_mode(modes.TRAIN)
@@ -95,6 +98,8 @@ def fit(
                 found = _validate(loop, hook, valid, error)
     finally:
         hook.close(end_of_training=not run.injects("stalled"))
+    if error is None:
+        return math.nan
     return found if math.isfinite(found) else math.inf
 
 
@@ -113,6 +118,18 @@ def batches_of(split: Split, size: int, seed: int) -> Batches:
         for start in range(0, len(order) - size + 1, size):
             rows = order[start : start + size]
             yield split.inputs[rows], split.targets[rows]
+
+
+class Functional(nn.Module):
+    """A criterion that is a function."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss."""
+        return self.function(outputs, targets)
 
 
 class NextLetter(nn.Module):
@@ -147,6 +164,16 @@ def text_batches(text: Tensor, size: int, length: int, seed: int) -> Batches:
 def classes(outputs: Tensor) -> Tensor:
     """Return the most likely class of each row, int64 [B], of scores [B, classes]."""
     return outputs.argmax(-1)
+
+
+def nearest_class(outputs: Tensor, count: int) -> Tensor:
+    """Return the class whose number is nearest to one output, int64 [B], of outputs [B, 1]."""
+    return outputs.squeeze(1).round().clamp(0, count - 1).long()
+
+
+def is_positive(outputs: Tensor) -> Tensor:
+    """Return zeros and ones, float32, of logits."""
+    return (outputs > 0).float()
 
 
 def error_rate(outputs: Tensor, targets: Tensor) -> float:
@@ -186,7 +213,7 @@ def _validate(
     loop: Loop,
     hook: Hook,
     valid: list[tuple[Tensor, Tensor]],
-    error: Callable[[Tensor, Tensor], float],
+    error: Callable[[Tensor, Tensor], float] | None,
 ) -> float:
     hook.set_mode(modes.EVAL)
     loop.model.eval()
@@ -197,6 +224,8 @@ def _validate(
         _save_answers(loop, hook, outputs, targets)
         found.append(outputs)
     hook.set_mode(modes.TRAIN)
+    if error is None:
+        return math.nan
     return error(torch.cat(found), torch.cat([targets for _, targets in valid]))
 
 

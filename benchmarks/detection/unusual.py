@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from benchmarks.detection.data import Split, digits, table
 from benchmarks.detection.program import Program, Run
-from benchmarks.detection.training import Loop, batches_of, fit
+from benchmarks.detection.training import Functional, Loop, batches_of, fit
 
 __all__ = ["PROGRAMS"]
 
@@ -49,18 +49,6 @@ class Recipe(NamedTuple):
     steps: int = 400
     is_module: bool = False
     optimizer: Callable[[Iterator[nn.Parameter], float], torch.optim.Optimizer] = torch.optim.Adam
-
-
-class Functional(nn.Module):
-    """A criterion that is a function."""
-
-    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss."""
-        return self.function(outputs, targets)
 
 
 class WithoutGradient(nn.Module):
@@ -419,40 +407,6 @@ _RECIPES: Final = {
 }
 
 
-def _train(recipe: Recipe, run: Run) -> float:
-    """Train once; return the mean loss of validation."""
-    torch.manual_seed(run.seed)
-    data, model = recipe.data(), recipe.model()
-    optimizer = recipe.optimizer(model.parameters(), recipe.rate)
-    criterion = Functional(recipe.criterion)
-    loop = Loop(
-        model=model,
-        criterion=criterion,
-        optimizer=optimizer,
-        steps=recipe.steps,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min(1.0, (step + 1) / recipe.warm_up)
-        ),
-        is_functional=not recipe.is_module,
-        is_own_module=recipe.is_module,
-    )
-    valid = [(data.valid_inputs, data.valid_targets)]
-    batches = batches_of(data, recipe.batch, run.seed)
-    return fit(run, loop, batches, valid, lambda *pair: float(criterion(*pair)))
-
-
-PROGRAMS: Final = {
-    name: Program(
-        model=type(recipe.model()).__name__,
-        data=recipe.about,
-        measure="validation loss",
-        train=partial(_train, recipe),
-        faults={},
-    )
-    for name, recipe in _RECIPES.items()
-}
-
-
 # Programs whose parts learn in unusual ways: adapters, frozen parts, experts, one time step.
 
 
@@ -704,34 +658,31 @@ _TRUNKS: Final = {
 """Recipes, and models of which a part can be frozen before it was ever trained."""
 
 
+def _train(recipe: Recipe, run: Run) -> float:
+    data, model = recipe.data(), recipe.model()
+    optimizer = recipe.optimizer(model.parameters(), recipe.rate)
+    criterion = Functional(recipe.criterion)
+    loop = Loop(
+        model=model,
+        criterion=criterion,
+        optimizer=optimizer,
+        steps=recipe.steps,
+        scheduler=torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min(1.0, (step + 1) / recipe.warm_up)
+        ),
+        is_functional=not recipe.is_module,
+        is_own_module=recipe.is_module,
+    )
+    batches = batches_of(data, recipe.batch, run.seed)
+    return fit(run, loop, batches, data.validation(), lambda *pair: float(criterion(*pair)))
+
+
 def _train_trunk(recipe: Recipe, model: Callable[..., nn.Module], run: Run) -> float:
     is_frozen = run.injects("frozen_layer")
     return _train(recipe._replace(model=partial(model, is_frozen=is_frozen)), run)
 
 
-PROGRAMS.update(
-    (
-        name,
-        Program(
-            model=type(recipe.model()).__name__,
-            data=recipe.about,
-            measure="validation loss",
-            train=partial(_train, recipe),
-            faults={},
-        ),
-    )
-    for name, recipe in _PARTS.items()
-)
-PROGRAMS.update(
-    (
-        name,
-        Program(
-            model=type(recipe.model()).__name__,
-            data=recipe.about,
-            measure="validation loss",
-            train=partial(_train_trunk, recipe, model),
-            faults={"frozen_layer": "all but the head is frozen as initialised"},
-        ),
-    )
-    for name, (recipe, model) in _TRUNKS.items()
-)
+PROGRAMS: Final[dict[str, Program]] = {
+    **{name: partial(_train, recipe) for name, recipe in (_RECIPES | _PARTS).items()},
+    **{name: partial(_train_trunk, recipe, model) for name, (recipe, model) in _TRUNKS.items()},
+}

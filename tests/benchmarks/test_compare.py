@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +7,9 @@ import pytest
 
 from benchmarks.detection import compare as module
 from benchmarks.detection.compare import Comparison, compare, is_sampled, main
-from benchmarks.detection.faults import FAULTS
-from benchmarks.detection.parts import PARTS
+from benchmarks.detection.fitting import FITTING
+from benchmarks.detection.plans import Plan, read_frozen, write_frozen
 from benchmarks.detection.program import HEALTHY
-from benchmarks.detection.runs import Plan, planned
 
 
 def _plan(number: int, fault: str) -> Plan:
@@ -61,42 +59,38 @@ def test_findings_of_rules_that_do_not_fit_are_no_detection() -> None:
 
 
 def test_the_sample_has_all_kinds_of_faults_and_enough_runs() -> None:
-    sample = [
-        plan
-        for part in PARTS
-        for plan in planned(part, healthy_seeds=1, fault_seeds=1)
-        if is_sampled(plan)
-    ]
+    sample = [plan for plan in read_frozen() if is_sampled(plan)]
     faulty = [plan for plan in sample if not plan.is_healthy]
     assert len(faulty) >= 100
     assert len(sample) - len(faulty) >= 20
-    assert {plan.fault for plan in faulty} == set(FAULTS)
-    rows = map(json.loads, module.FROZEN.read_text().splitlines())
-    frozen = {Plan(row["part"], row["program"], row["fault"], row["seed"]) for row in rows}
-    assert set(sample) <= frozen
+    assert {plan.fault for plan in faulty} == set(FITTING)
+
+
+def test_all_planned_runs_are_frozen() -> None:
+    assert all(found is not None for found in read_frozen().values())
 
 
 def test_today_equals_what_was_frozen_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "FROZEN", tmp_path / "frozen.jsonl")
-    monkeypatch.setattr(module, "PARTS", ("calibration",))
-    options = ["--fault=dead_relu", "--jobs=1", f"--folder={tmp_path}"]
-    assert main(["--freeze", *options]) == 0
-    rows = [json.loads(line) for line in (tmp_path / "frozen.jsonl").read_text().splitlines()]
-    assert {row["fault"] for row in rows} == {"dead_relu"}
-    assert any("DeadRelu" in row["findings"] for row in rows)
     frozen = tmp_path / "frozen.jsonl"
-    known, added = frozen.read_text().splitlines(keepends=True)[:-1], rows[-1]
-    frozen.write_text("".join([*known, json.dumps({**added, "fault": "not planned"}), "\n"]))
+    monkeypatch.setattr(module, "FROZEN", frozen)
+    plans = [p for p in read_frozen() if (p.part, p.fault) == ("calibration", "dead_relu")]
+    write_frozen(dict.fromkeys(plans), frozen)
+    options = ["--jobs=1", f"--folder={tmp_path}"]
+    assert main(["--all", *options]) == 0
+    assert f"0 of {len(plans)} runs are frozen" in capsys.readouterr().out
+    assert main(["--freeze", "--fault=dead_relu", *options]) == 0
+    first, *_, last = plans
+    found = read_frozen(frozen)
+    assert all("DeadRelu" in (rules or {}) for rules in found.values())
+    write_frozen(found | {first: {"Mine": 1}, last: None}, frozen)
     assert main(["--freeze-new", *options]) == 0
-    *others, last = frozen.read_text().splitlines(keepends=True)
-    assert others[: len(known)] == known
-    assert json.loads(last) == added
-    frozen.write_text("".join([*known, last]))
+    assert read_frozen(frozen) == found | {first: {"Mine": 1}}
+    write_frozen(found, frozen)
     assert main(["--all", "--rule=DeadRelu", *options]) == 0
     printed = capsys.readouterr().out
-    assert f"{len(rows)} of {len(rows)} runs are frozen" in printed
+    assert f"{len(plans)} of {len(plans)} runs are frozen" in printed
     assert "gate: passed" in printed
 
 

@@ -1,4 +1,4 @@
-"""The steps from which rules judge, as their documentation says."""
+"""The first steps that rules evaluate, as their documentation shows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def test_all_rules_of_the_recommended_pack_are_measured() -> None:
     assert set(PACKS["recommended"].parameters) - set(MEASURED) <= NEEDS_SOMETHING_ELSE
     assert set(MEASURED) <= set(available_rules())
     for steps in MEASURED.values():
-        assert 0 <= steps["judges"] <= steps.get("finds", steps["judges"])
+        assert 0 <= steps["evaluates"] <= steps.get("finds", steps["evaluates"])
 
 
-def test_no_rule_judges_before_the_step_that_its_documentation_names(tmp_path: Path) -> None:
+def test_no_rule_evaluates_before_the_step_that_its_documentation_names(tmp_path: Path) -> None:
     torch.manual_seed(0)
     collections = stepwatch.collections_for("recommended", begins_densely=True)
     hook = Hook(str(tmp_path / "trial"), include_collections=collections)
@@ -43,9 +43,9 @@ def test_no_rule_judges_before_the_step_that_its_documentation_names(tmp_path: P
     hook.close()
     found = first_steps_of(tmp_path / "trial")
     early = {
-        name: steps["judges"]
+        name: steps["evaluates"]
         for name, steps in found.items()
-        if steps["judges"] < MEASURED[name]["judges"]
+        if steps["evaluates"] < MEASURED[name]["evaluates"]
     }
     assert not early
     assert len(found) > 15

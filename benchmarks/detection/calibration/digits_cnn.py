@@ -1,22 +1,20 @@
-"""A convolutional network with batch normalisation tells handwritten digits apart."""
+"""A convolutional network with batch normalisation classifies handwritten digits."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.detection.data import digits
-from benchmarks.detection.injecting import constant, imbalanced
-from benchmarks.detection.program import Program, Run
-from benchmarks.detection.training import Loop, batches_of, classes, error_rate, fit
+from benchmarks.detection.injecting import with_fault
+from benchmarks.detection.program import Run
+from benchmarks.detection.training import Loop, batches_of, classes, fit, nearest_class
 
 
 class Net(nn.Module):
-    """Two convolutions and one linear layer.
-
-    Args:
-        run: What is injected.
-    """
+    """Two convolutions and one linear layer."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -49,49 +47,18 @@ class SquaredDistance(nn.Module):
 
 def train(run: Run) -> float:
     """Train once; return the error rate."""
-    torch.manual_seed(run.seed)
-    data = digits()
-    if run.injects("labels_constant"):
-        data = constant(data)
-    if run.injects("class_imbalance"):
-        data = imbalanced(data, 60)
-    model = Net(run)
-    is_distance = run.injects("wrong_loss")
-
-    def predicted(outputs: Tensor) -> Tensor:
-        return outputs[:, 0].round().clamp(0, 9).long() if is_distance else classes(outputs)
+    data, model = with_fault(run, digits(), one_in=60), Net(run)
+    predict = run.pick(classes, wrong_loss=partial(nearest_class, count=10))
 
     def error(outputs: Tensor, targets: Tensor) -> float:
-        if not is_distance:
-            return error_rate(outputs, targets)
-        return float((predicted(outputs) != targets).float().mean())
+        return float((predict(outputs) != targets).float().mean())
 
     loop = Loop(
         model=model,
-        criterion=SquaredDistance() if is_distance else nn.CrossEntropyLoss(),
+        criterion=run.pick(nn.CrossEntropyLoss(), wrong_loss=SquaredDistance()),
         optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
         steps=200,
         save_interval=4,
-        predict=predicted,
+        predict=predict,
     )
-    valid = [
-        (data.valid_inputs[rows], data.valid_targets[rows])
-        for rows in torch.arange(len(data.valid_targets)).split(128)
-    ]
-    return fit(run, loop, batches_of(data, 64, run.seed), valid, error)
-
-
-PROGRAM = Program(
-    model="CNN, 2 convolutions, BatchNorm, ReLU, Adam",
-    data="scikit-learn digits",
-    measure="error rate",
-    train=train,
-    faults={
-        "wrong_loss": "squared distance between one output and the number of the class",
-        "frozen_layer": "features are detached ahead of the last layer",
-        "fp16_overflow": "autocast to float16, fixed loss scale 2**24, no look for overflow",
-        "labels_constant": "all training labels are the same",
-        "class_imbalance": "one in 60 rows of every class but one",
-        "stalled": "hangs after 60 % of the steps",
-    },
-)
+    return fit(run, loop, batches_of(data, 64, run.seed), data.validation(128), error)

@@ -1,4 +1,4 @@
-"""A multilayer perceptron tells handwritten digits apart."""
+"""A multilayer perceptron classifies handwritten digits."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import torch
 from torch import nn
 
 from benchmarks.detection.data import digits
-from benchmarks.detection.injecting import few, filled_, shifted_, shuffled
-from benchmarks.detection.program import Program, Run
+from benchmarks.detection.injecting import filled_, shifted_, with_fault
+from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, batches_of, classes, error_rate, fit
 
 
 def train(run: Run) -> float:
     """Train once; return the error rate."""
-    torch.manual_seed(run.seed)
-    data = digits()
-    if run.injects("labels_shuffled"):
-        data = shuffled(data, run.seed)
-    if run.injects("overfit"):
-        data = few(data, 60)
+    data = with_fault(run, digits(), rows=60)
     model = nn.Sequential(
         nn.Linear(64, 64),
         nn.ReLU(),
@@ -39,23 +34,4 @@ def train(run: Run) -> float:
     loop = Loop(
         model=model, criterion=nn.NLLLoss(), optimizer=optimizer, steps=300, predict=classes
     )
-    valid = [(data.valid_inputs, data.valid_targets)]
-    return fit(run, loop, batches_of(data, 64, run.seed), valid, error_rate)
-
-
-PROGRAM = Program(
-    model="MLP 64-64-32-10, ReLU, SGD with momentum",
-    data="scikit-learn digits",
-    measure="error rate",
-    train=train,
-    faults={
-        "lr_too_high": "8 in place of 0.05",
-        "lr_too_low": "1e-5 in place of 0.05",
-        "no_activation": "LogSoftmax ahead of NLLLoss is missing",
-        "init_constant": "all parameters are 0",
-        "dead_relu": "biases of the hidden layers are 15 lower",
-        "labels_shuffled": "training labels are permuted",
-        "optimiser_missing_parameters": "the optimiser has the first layer only",
-        "overfit": "60 rows for training",
-    },
-)
+    return fit(run, loop, batches_of(data, 64, run.seed), data.validation(), error_rate)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from benchmarks.detection.data import Split, photo
 from benchmarks.detection.injecting import scaled_
-from benchmarks.detection.program import Program, Run
+from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, batches_of, fit, unexplained
 
 
@@ -31,7 +31,6 @@ class Waves(nn.Module):
 
 def train(run: Run) -> float:
     """Train once; return the share of variance that is not reproduced."""
-    torch.manual_seed(run.seed)
     data = _pixels(is_scaled=not run.injects("missing_normalisation"))
 
     def activation() -> nn.Module:
@@ -61,8 +60,7 @@ def train(run: Run) -> float:
         eval_every=100,
         is_functional=True,
     )
-    valid = [(data.valid_inputs, data.valid_targets)]
-    return fit(run, loop, batches_of(data, 256, run.seed), valid, unexplained)
+    return fit(run, loop, batches_of(data, 256, run.seed), data.validation(), unexplained)
 
 
 def _pixels(*, is_scaled: bool) -> Split:
@@ -77,18 +75,3 @@ def _pixels(*, is_scaled: bool) -> Split:
     order = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
     train, valid = order[800:], order[:800]
     return Split(places[train], colours[train], places[valid], colours[valid])
-
-
-PROGRAM = Program(
-    model="16 fixed waves, MLP 32-64-64-3, tanh, Adam, cosine schedule",
-    data="pixels of scikit-learn's china.jpg",
-    measure="1 - R2",
-    train=train,
-    faults={
-        "lr_too_high": "3 in place of 1e-2",
-        "lr_too_low": "3e-6 in place of 1e-2",
-        "no_activation": "no activation between the layers",
-        "init_too_large": "all weights are 25 times as large",
-        "missing_normalisation": "places in pixels, from 0 to 79",
-    },
-)

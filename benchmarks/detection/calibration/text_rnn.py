@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from benchmarks.detection.data import docs_text, letters, windows
 from benchmarks.detection.injecting import scaled_
-from benchmarks.detection.program import Program, Run
+from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, NextLetter, fit, perplexity, text_batches
 
 LETTERS = 48
@@ -16,11 +16,7 @@ BATCH = 32
 
 
 class Net(nn.Module):
-    """Embedding, recurrent layer, linear layer.
-
-    Args:
-        run: What is injected.
-    """
+    """Embedding, recurrent layer, linear layer."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -41,7 +37,6 @@ class Net(nn.Module):
 
 def train(run: Run) -> float:
     """Train once; return the perplexity of a letter."""
-    torch.manual_seed(run.seed)
     text = letters("\n".join(docs_text().values())[:200_000], LETTERS)
     model = Net(run)
     if run.injects("init_too_large"):
@@ -58,18 +53,3 @@ def train(run: Run) -> float:
     valid = [windows(text, torch.arange(180_000, 199_000, 300), LENGTH)]
     batches = text_batches(text[:180_000], BATCH, LENGTH, run.seed)
     return fit(run, loop, batches, valid, perplexity)
-
-
-PROGRAM = Program(
-    model="RNN, 64 tanh units, embedding, Adam, clipped gradients",
-    data="letters of the help that comes with Python (pydoc_data)",
-    measure="perplexity",
-    train=train,
-    faults={
-        "exploding_rnn": "ReLU in place of tanh, recurrent weights 1.6 I, no clipping",
-        "lr_too_high": "0.5 in place of 5e-3",
-        "lr_too_low": "2e-6 in place of 5e-3",
-        "double_activation": "softmax ahead of a cross entropy that has one",
-        "init_too_large": "all weights are 20 times as large",
-    },
-)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.detection.data import docs_text, letters, windows
 from benchmarks.detection.injecting import scaled_
-from benchmarks.detection.program import Program, Run
+from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, NextLetter, fit, perplexity, text_batches
 
 LETTERS = 48
@@ -19,11 +19,7 @@ WIDTH = 32
 
 
 class Net(nn.Module):
-    """Embeddings of letters and places, two encoder layers that look back, a linear layer.
-
-    Args:
-        run: What is injected.
-    """
+    """Embeddings of letters and places, two encoder layers that look back, a linear layer."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -49,7 +45,6 @@ class Net(nn.Module):
 
 def train(run: Run) -> float:
     """Train once; return the perplexity of a letter."""
-    torch.manual_seed(run.seed)
     text = letters("\n".join(docs_text().values())[:200_000], LETTERS)
     model = Net(run)
     if run.injects("init_too_large"):
@@ -73,18 +68,3 @@ def train(run: Run) -> float:
     valid = [windows(text, torch.arange(180_000, 199_000, 300), LENGTH)]
     batches = text_batches(text[:180_000], BATCH, LENGTH, run.seed)
     return fit(run, loop, batches, valid, perplexity)
-
-
-PROGRAM = Program(
-    model="transformer, 2 layers, width 32, AdamW, warm-up, clipped gradients",
-    data="letters of the help that comes with Python (pydoc_data)",
-    measure="perplexity",
-    train=train,
-    faults={
-        "lr_too_high": "1 in place of 5e-3",
-        "lr_too_low": "5e-6 in place of 5e-3",
-        "frozen_layer": "the encoder's output is detached",
-        "optimiser_missing_parameters": "the optimiser has the last norm and the head only",
-        "init_too_large": "all weights are 20 times as large",
-    },
-)

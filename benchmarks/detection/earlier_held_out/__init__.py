@@ -1,1 +1,0 @@
-"""Programs of earlier held-out sets: hard ones, or with a kind of model that others lack."""

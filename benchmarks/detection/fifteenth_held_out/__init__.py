@@ -1,1 +1,0 @@
-"""Ordinary trainings by four more authors, who read neither rules nor results."""

@@ -1,0 +1,1 @@
+"""Programs that were held out once: they show that no finding is lost."""
