@@ -37,7 +37,7 @@ test: setup lint  ## Run every check and every test.
 	@$(VENV)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGUMENTS)
 	@$(VENV)/python -m tools.test_frameworks
 
-frameworks: setup  ## Run the tests of hooks for frameworks only; `python -m tools.test_frameworks --help` tells more.
+frameworks: setup  ## Run the tests of hooks for frameworks only; see `python -m tools.test_frameworks --help`.
 	@$(VENV)/python -m tools.test_frameworks
 
 lint: setup  ## Check style, types and import directions.
@@ -62,7 +62,7 @@ synth: setup-demo  ## Write the template to cdk.out, without credentials; SYNTH_
 	@$(VENV)/python -m infra.packaging
 	@$(VENV)/python -m infra.app $(SYNTH_ARGUMENTS)
 
-bench:  ## Measure ours beside what else one could use; BENCH_ARGUMENTS=--help tells how to measure less.
+bench:  ## Compare the speed with other tools; BENCH_ARGUMENTS=--help shows how to measure less.
 	@$(PYTHON) tools/setup_environment.py peers
 	@.venv-peers/bin/python -m benchmarks $(BENCH_ARGUMENTS)
 
@@ -78,10 +78,10 @@ sbom:  ## Write a bill of materials of the functions' layer, in CycloneDX's form
 		--output-file dist/layer-sbom.json
 	@echo "sbom: dist/layer-sbom.json"
 
-soak: setup  ## Let 50 jobs train at once while the poller dies and services fail; SOAK_ARGUMENTS=--help tells more.
+soak: setup  ## Let 50 jobs train at once while the poller dies and services fail; see SOAK_ARGUMENTS=--help.
 	@$(VENV)/python -m tests.soak $(SOAK_ARGUMENTS)
 
-cost: setup-demo  ## Tell what a deployment costs; COST_ARGUMENTS=--help tells of what, and how it is checked.
+cost: setup-demo  ## Print what a deployment costs; COST_ARGUMENTS=--help shows the options.
 	@$(VENV)/python -m benchmarks.cost $(COST_ARGUMENTS)
 
 e2e: setup-demo  ## Deploy with CDK's own command into a second emulator, ministack, and run the demo there.

@@ -1,5 +1,5 @@
-"""How fast the hook, the format and the rules are, beside what else one could use.
+"""How fast the hook, the format and the rules are, compared with other tools.
 
-`make bench` runs all rows and prints one table; `python -m benchmarks --help` tells the rest. What
-the serverless side costs, `make cost` tells.
+`make bench` runs all rows and prints one table; `python -m benchmarks --help` shows the options.
+`make cost` prints what the serverless side costs.
 """

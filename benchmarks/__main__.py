@@ -30,10 +30,10 @@ GROUPS = {
     "write-small": "benchmarks.writing:small",
     "open": "benchmarks.reading:opening",
     "values": "benchmarks.reading:values",
-    "vanishing-gradient": "benchmarks.judging:vanishing_gradient",
-    "evaluator": "benchmarks.judging:evaluator",
-    "evaluator-batches": "benchmarks.evaluating:batches",
-    "imports": "benchmarks.judging:imports",
+    "vanishing-gradient": "benchmarks.rules:vanishing_gradient",
+    "evaluator": "benchmarks.rules:evaluator",
+    "evaluator-batches": "benchmarks.deployed_evaluator:batches",
+    "imports": "benchmarks.rules:imports",
     "memory": "benchmarks.reading:memory",
     "accelerator": "benchmarks.accelerator:accelerator",
 }
@@ -42,7 +42,7 @@ _QUIET = 0.1
 
 
 def main() -> None:
-    """Run the groups that were asked for."""
+    """Run the requested groups."""
     arguments = _arguments()
     if arguments.only:
         _measure(arguments)
@@ -63,7 +63,7 @@ def main() -> None:
     if others_s > max(_QUIET * (own.ru_utime + own.ru_stime), 1):
         print(
             f"Other processes used {others_s:.0f} s of CPU time meanwhile: wall times are longer "
-            "than they would be, and only ratios and CPU times tell much."
+            "than usual, so compare only ratios and CPU times."
         )
 
 

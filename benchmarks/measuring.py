@@ -53,7 +53,7 @@ class Contender:
 
     Attributes:
         step: Does one step.
-        settle: Waits for what goes on behind the steps.
+        settle: Waits for work after the steps.
         tidy: Gives back the memory of what was written.
         every: It takes part in each `every`-th round only, as it takes long.
         finish: Waits for the steps themselves, where these only queue their work.
@@ -96,7 +96,7 @@ def added_per_step(
 
     A block of steps of each contender stands between two of the plain one, and is compared with
     their mean. Wall time is that of the training loop; CPU time is that of all threads and child
-    processes, until everything behind the steps is done.
+    processes, until all work after the steps is done.
 
     Args:
         plain: The training without anything added.

@@ -36,7 +36,7 @@ def opening(scale: Scale) -> list[Result]:
     """Open a trial, list its names and steps, and read one statistic of every step."""
     folder = write_trial(scale)
 
-    def look(create: Callable[[str], Any]) -> None:
+    def read(create: Callable[[str], Any]) -> None:
         trial = create(str(folder))
         trial.tensor_names()
         tensor = trial.tensor(LOSS)
@@ -44,7 +44,7 @@ def opening(scale: Scale) -> list[Result]:
             tensor.reduction_value(step, "mean", abs=True)
 
     limit = seconds(lambda: [path.read_bytes() for path in folder.rglob("*.json")])
-    times = _of_both(look, scale)
+    times = _of_both(read, scale)
     row = "open 1,000 steps, one statistic of each"
     return [Result(row, "ms", times.pop("ours"), 100, 54, 1e3 * limit, times)]
 

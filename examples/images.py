@@ -39,7 +39,7 @@ def load_images() -> tuple[
 
 
 def _idx(kind: str, num_bytes: int) -> np.ndarray:
-    """Return the first images or labels, each of which has so many bytes."""
+    """Return the first images or labels, of so many bytes each."""
     files = sorted(FASHION_MNIST.glob(f"train-{kind}-idx*-ubyte.gz"))
     header = _HEADER_BYTES[kind]
     with gzip.open(files[0]) as file:

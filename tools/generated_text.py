@@ -9,11 +9,11 @@ __all__ = ["bring_up_to_date", "replaced"]
 
 
 def replaced(text: str, marks: tuple[str, str], content: str, *, name: str) -> str:
-    """Return a text with new content in place of what stands between two marks.
+    """Return a text with new content between two marks.
 
     Args:
         text: The text.
-        marks: The line ahead of the content, and the one behind it.
+        marks: The line before the content, and the one after it.
         content: The new content.
         name: Name of the text in messages.
 
@@ -29,14 +29,14 @@ def replaced(text: str, marks: tuple[str, str], content: str, *, name: str) -> s
 
 
 def bring_up_to_date(file: Path, wanted: str, *, name: str, command: str, is_check: bool) -> int:
-    """Write what a file should say, unless it says so, and return the exit status.
+    """Write a file if its text differs, and return the exit status.
 
     Args:
         file: The file.
-        wanted: What it should say.
+        wanted: Its text.
         name: Name of the file in messages.
-        command: What writes it.
-        is_check: True to write nothing, and to tell that the file is stale.
+        command: The command that writes it.
+        is_check: True to write nothing, and to print that the file is stale.
     """
     if file.exists() and file.read_text(encoding="utf-8") == wanted:
         return 0

@@ -247,11 +247,11 @@ def _parameters(rule: type[Rule], described: Sequence[str]) -> str:
 
 
 def _saved(rule: type[Rule]) -> str:
-    told = []
+    shown = []
     for config in _required(rule):
         settings = ", ".join(f"`{key}` = `{value}`" for key, value in config.parameters.items())
-        told.append(_name(config) + (f" ({settings})" if settings else ""))
-    return f"**The hook must save** {'; '.join(told)}.\n" if told else ""
+        shown.append(_name(config) + (f" ({settings})" if settings else ""))
+    return f"**The hook must save** {'; '.join(shown)}.\n" if shown else ""
 
 
 def _needs(rule: type[Rule]) -> str:
@@ -279,7 +279,7 @@ def _first_steps(name: str) -> str:
 
 
 def _in_packs(rule: type[Rule]) -> str:
-    told = []
+    shown = []
     for pack, rules in _packs_of(rule).items():
         for own in rules:
             changed = [
@@ -287,8 +287,8 @@ def _in_packs(rule: type[Rule]) -> str:
                 for p in rule.parameters()
                 if getattr(own, p.name) != p.default
             ]
-            told.append(f"`{pack}` with {', '.join(changed) or 'the defaults'}")
-    return f"**Packs.** {'; '.join(told)}.\n" if told else ""
+            shown.append(f"`{pack}` with {', '.join(changed) or 'the defaults'}")
+    return f"**Packs.** {'; '.join(shown)}.\n" if shown else ""
 
 
 # -------------------------------------------------------------------------------------------- words

@@ -46,7 +46,7 @@ def table() -> str:
 
 
 def document(text: str) -> str:
-    """Return a text with the table in place of what stands between the marks.
+    """Return a text with the table between the marks.
 
     Args:
         text: The page.

@@ -106,7 +106,7 @@ def create(environment: Path, interpreter: str = sys.executable) -> Path:
 
 
 def has_pip(python: Path) -> bool:
-    """Tell whether an environment's Python is there and has its installer."""
+    """Return whether an environment has a Python with pip."""
     if not python.exists():
         return False
     command = [str(python), "-m", "pip", "--version"]
@@ -117,8 +117,8 @@ def install(python: Path, packages: list[str]) -> None:
     """Install the packages; torch, where it is among them, as the CPU build."""
     command = [str(python), "-m", "uv", "pip", "install", "-q", "--python", str(python)]
     settings = dict(os.environ)
-    # uv does not read pip's settings: a folder of wheels that pip is told of is handed over,
-    # and only without one the CPU index is asked for by name.
+    # uv does not read pip's settings: pass it pip's folders of wheels. Only without one, name the
+    # CPU index.
     links = pip_find_links(python)
     for link in links:
         command += ["--find-links", link]

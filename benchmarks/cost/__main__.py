@@ -1,4 +1,4 @@
-"""Tell what a deployment costs, and check the model by a simulation.
+"""Print what a deployment costs, and check the model by a simulation.
 
 python -m benchmarks.cost                    the bill of a workload, by the template's settings
 python -m benchmarks.cost --simulate         the model's requests beside those of a simulated run
@@ -83,19 +83,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--write", action="store_true", help="write the table in docs/explanation/cost.md"
     )
-    parser.add_argument("--check", action="store_true", help="tell whether that table is stale")
+    parser.add_argument("--check", action="store_true", help="fail if that table is stale")
     return parser
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:
     number, usual = parser.add_argument, asdict(Workload())
     few = {f"few_{name}": value for name, value in _SIMULATED.items()}
-    told = {
+    texts = {
         "--rules": "so many of the deployed rules (default: all; {few_rules} with --simulate)",
         "--jobs": "jobs that train at once (default: {jobs}; {few_jobs} with --simulate)",
         "--steps": "saved steps of a job (default: {steps}; {few_steps} with --simulate)",
     }
-    for name, text in told.items():
+    for name, text in texts.items():
         number(name, type=int, help=text.format(**usual, **few))
     number("--workers", type=int, default=1, help=f"processes of a job that write {_DEFAULT}")
     number("--save-interval", type=int, default=100, help=f"steps from save to save {_DEFAULT}")

@@ -108,7 +108,7 @@ def hour_of_training(
 
     Args:
         deployment: Rules and settings.
-        workload: The jobs, of which one is meant.
+        workload: The jobs; the cost is that of one.
         timing: How long calls take.
         prices: List prices.
     """
@@ -213,7 +213,7 @@ def _functions(
 ) -> Iterator[Line]:
     """Yield what the functions ask for, and their own time and lines."""
     found = requests_of(deployment, workload, timing)
-    phases = {name: found[name] for name in ("steps", "end", "end told by SageMaker")}
+    phases = {name: found[name] for name in ("steps", "end", "end reported by SageMaker")}
 
     def count(*operations: str) -> float:
         return sum(found.get(name, 0.0) for found in phases.values() for name in operations)

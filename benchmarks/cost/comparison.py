@@ -55,7 +55,7 @@ def print_comparison(rows: list[Compared], evaluated_steps: int) -> None:
 
     Args:
         rows: What is compared.
-        evaluated_steps: Steps of all jobs times rules; counts are told for each of them, too.
+        evaluated_steps: Steps of all jobs times rules; counts are also printed for each of them.
     """
     head = ("phase", "request", "model", "counted", "a step and rule", "model / counted")
     print(f"{head[0]:<23}{head[1]:<25}{head[2]:>11}{head[3]:>10}{head[4]:>17}{head[5]:>17}")

@@ -51,7 +51,7 @@ def table(deployment: Deployment, prices: Prices | None = None) -> str:
 
 
 def document(text: str, deployment: Deployment) -> str:
-    """Return a text with the table in place of what stands between the marks.
+    """Return a text with the table between the marks.
 
     Args:
         text: The page.

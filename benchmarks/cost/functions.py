@@ -35,7 +35,7 @@ SURROUNDINGS: Final = {
 
 @dataclass
 class _Context:
-    """What Lambda tells a function about a call."""
+    """The context that Lambda passes to a function."""
 
     function_name: str = "function"
     memory_limit_in_mb: int = 512
@@ -87,7 +87,7 @@ class Functions:
             raise RuntimeError(f"{evaluator.name} could not evaluate {answer['batchItemFailures']}")
 
     def finish(self, event: Mapping[str, Any]) -> None:
-        """Call the function that learns of ended jobs."""
+        """Call the function that finishes jobs."""
         self._call(("finish_job", "", 0), self._queues(), event)
 
     def sweep(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What the functions ask of AWS, answered in this process, and counted.
+"""The requests of the functions to AWS, answered in this process, and counted.
 
 The clients are the functions' own: a request is built and checked by botocore, and answered where
 it would go out. So the requests that are counted are those that AWS would be asked.
@@ -20,7 +20,7 @@ from lambdas.shared import clients
 
 __all__ = ["InMemoryAws", "Requests", "counted_requests"]
 
-_ASKED: Final = "stepwatch_asked"
+_PARAMETERS: Final = "stepwatch_parameters"
 _PAGE_KEYS: Final = 1000
 
 
@@ -149,8 +149,8 @@ class Requests:
     counts: Counter[str] = field(default_factory=Counter)
     messages: dict[str, list[str]] = field(default_factory=dict)
 
-    def note(self, operation: str, request: Mapping[str, Any]) -> None:
-        """Note a request."""
+    def record(self, operation: str, request: Mapping[str, Any]) -> None:
+        """Record a request."""
         self.counts[operation] += 1
         if operation == "sqs.SendMessageBatch":
             bodies = [entry["MessageBody"] for entry in request["Entries"]]
@@ -169,13 +169,13 @@ def counted_requests(aws: InMemoryAws | None) -> Iterator[Requests]:
     requests = Requests()
 
     def keep(**emitted: Any) -> None:
-        emitted["context"][_ASKED] = emitted["params"]
+        emitted["context"][_PARAMETERS] = emitted["params"]
 
     def count(**emitted: Any) -> Any:
         operation = _short(emitted["event_name"].removeprefix("before-call."))
-        asked = emitted["context"][_ASKED]
-        requests.note(operation, asked)
-        return None if aws is None else aws.answer(operation, asked)
+        parameters = emitted["context"][_PARAMETERS]
+        requests.record(operation, parameters)
+        return None if aws is None else aws.answer(operation, parameters)
 
     clients.forget()
     session = clients._session()  # noqa: SLF001 - its clients' own events are what is counted

@@ -223,7 +223,7 @@ def _name(text: str, request: Mapping[str, Any]) -> str:
 
 
 def _holds(condition: str, item: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    """Tell whether an item meets a condition: terms with AND between, or with OR."""
+    """Return whether an item meets a condition: terms joined by AND, or by OR."""
     joiner, combine = (" OR ", any) if " OR " in condition else (" AND ", all)
     return combine(_term(text, item, request) for text in condition.split(joiner))
 

@@ -1,4 +1,4 @@
-"""The files of simulated jobs, and the events that tell of them."""
+"""The files of simulated jobs, and the events about them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Jobs:
         return sorted(found)
 
     def completions(self) -> Iterator[dict[str, Any]]:
-        """Yield SageMaker's word that each job has ended."""
+        """Yield SageMaker's event that each job has ended."""
         for job in range(self.workload.jobs):
             detail = {"TrainingJobName": _name(job), "TrainingJobStatus": "Completed"}
             yield {

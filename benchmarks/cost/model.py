@@ -1,7 +1,7 @@
 """The requests that a workload leads to, on paper; `simulation` counts them.
 
 What the functions do for each job and rule is written down here once more, from their own
-documentation. Where they change, the comparison with the simulation tells.
+documentation. The comparison with the simulation fails if they change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPORTED_STEPS: Final = 400
 """Of how many steps, evenly over the run, a report is made."""
 REPORT: Final = {"dynamodb.Query": 1, "s3.ListObjectsV2": 3, "s3.GetObject": 4, "s3.PutObject": 1}
 """What a report takes besides files of steps and of collections."""
-NEWS: Final = {"lambda.Invoke": 1, "dynamodb.Query": 2}
+STATUS_CHANGE: Final = {"lambda.Invoke": 1, "dynamodb.Query": 2}
 """What a verdict leads to that is not the run's last: there is no report to be made yet."""
 REGISTRATION: Final = {"s3.GetObject": 2, "dynamodb.PutItem": 1}
 """What a process does when it sees a job for the first time: it reads `job.json` before and after
@@ -47,7 +47,7 @@ class Flow:
         evaluator: Queue and function.
         workload: What is written.
         batches: How the files come.
-        ends: How messages come of which there is one a job.
+        ends: How the end messages come, one a job.
     """
 
     evaluator: Evaluator
@@ -73,14 +73,14 @@ class Flow:
         return self.files / self.batches.files
 
     @property
-    def looks(self) -> float:
-        """How often a call looks at a job."""
+    def visits(self) -> float:
+        """How often a call evaluates a job."""
         return self.calls * self.batches.jobs
 
     @property
     def first_sights(self) -> float:
         """How often a process of the function sees a job for the first time."""
-        return self.workload.jobs * self.batches.processes_seeing(self.looks / self.workload.jobs)
+        return self.workload.jobs * self.batches.processes_seeing(self.visits / self.workload.jobs)
 
     def late_sights(self, visits_since: int) -> float:
         """Return how often a process sees a job for the first time by one more of its messages.
@@ -101,7 +101,7 @@ class Flow:
     @property
     def _unseen(self) -> list[float]:
         """Probability that each process saw no step of a job."""
-        visits = self.looks / self.workload.jobs
+        visits = self.visits / self.workload.jobs
         return [math.pow(1 - share, visits) for share in self.batches.shares]
 
 
@@ -121,14 +121,14 @@ def requests_of(
             other's way: all but one find that the state was written, and write again. A function
             that a job asks for nothing reads `job.json` again after half a minute.
     """
-    steps, silence, end, told = (defaultdict[str, float](float) for _ in range(4))
+    steps, silence, end, reported = (defaultdict[str, float](float) for _ in range(4))
     pages = _pages(deployment, workload)
     _add(silence, {"dynamodb.Query": pages, "dynamodb.GetItem": workload.jobs})
-    _add(told, {"dynamodb.Query": workload.jobs})
-    _report(told, workload)
+    _add(reported, {"dynamodb.Query": workload.jobs})
+    _report(reported, workload)
     if on_aws:  # which hands verdicts to the function, and one report is made of the last of them
         _report(end, workload)
-        _add(end, NEWS, workload.jobs * len(deployment.rules))
+        _add(end, STATUS_CHANGE, workload.jobs * len(deployment.rules))
     for evaluator in deployment.evaluators:
         flow = Flow.of(evaluator, workload, timing)
         if evaluator.hears_of_steps:
@@ -138,15 +138,15 @@ def requests_of(
             _silence(silence, flow)
         if on_aws:
             _add_by_time(steps, flow)
-        _told_by_sagemaker(told, flow)
+        _reported_by_sagemaker(reported, flow)
     phases = {"steps": steps, "sweep": {"dynamodb.Query": float(pages)}}
-    return phases | {"sweep of silence": silence, "end": end, "end told by SageMaker": told}
+    return phases | {"sweep of silence": silence, "end": end, "end reported by SageMaker": reported}
 
 
 def _steps(requests: Requests, flow: Flow) -> None:
     """Add what one evaluator asks for while jobs write.
 
-    A look at a job is a read of its state, and a write of it. Each index file is read, and the
+    Each visit of a job reads its state and writes it. Each index file is read, and the
     collections file of each worker that wrote the step at hand.
     """
     workload, jobs = flow.workload, flow.workload.jobs
@@ -154,12 +154,12 @@ def _steps(requests: Requests, flow: Flow) -> None:
     _add(requests, REGISTRATION, flow.first_sights)
     if not flow.evaluator.rule:
         return  # the jobs ask for nothing of their own
-    _add(requests, {"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, flow.looks)
+    _add(requests, {"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, flow.visits)
     _add(requests, {"dynamodb.UpdateItem": 1}, jobs)
     _add(requests, STATUS, jobs)
     _add(requests, {"s3.GetObject": 1}, flow.files + _other_reads(flow))
     if workload.workers > 1:
-        # The first look lists who writes, and finds the files of which messages are to come.
+        # The first visit lists who writes, and finds files before their messages come.
         _add(requests, {"s3.ListObjectsV2": 1}, jobs)
         _add(requests, {"dynamodb.UpdateItem": -1}, jobs * (flow.batches.at_once - 1))
 
@@ -172,7 +172,7 @@ def _add_by_time(requests: Requests, flow: Flow) -> None:
         _add(requests, {"dynamodb.UpdateItem": 1}, refused)
     elif flow.evaluator.hears_of_steps:
         share = min(workload.saved_every_s / DISTRUST_S, 1.0)
-        _add(requests, {"s3.GetObject": 1}, flow.looks * share)
+        _add(requests, {"s3.GetObject": 1}, flow.visits * share)
 
 
 def _other_reads(flow: Flow) -> float:
@@ -182,7 +182,7 @@ def _other_reads(flow: Flow) -> float:
     """
     workers = flow.workload.workers
     if workers == 1:
-        return flow.looks
+        return flow.visits
     again = max(workers - flow.batches.files / flow.batches.jobs, 0)
     return flow.workload.jobs * flow.workload.steps * (workers + again)
 
@@ -190,7 +190,7 @@ def _other_reads(flow: Flow) -> float:
 def _end(requests: Requests, flow: Flow) -> None:
     """Add what one evaluator asks for when the end markers come: the verdicts.
 
-    A function that a job asks for nothing looks into `job.json` once more, for the last time.
+    A function without a rule for the job reads `job.json` once more, for the last time.
     """
     jobs = flow.workload.jobs
     _add(requests, {"lambda.Invoke": 1}, jobs / flow.ends.files)
@@ -202,8 +202,8 @@ def _end(requests: Requests, flow: Flow) -> None:
         _add(requests, {"s3.GetObject": 1}, jobs)
 
 
-def _told_by_sagemaker(requests: Requests, flow: Flow) -> None:
-    """Add what SageMaker's word of each job's end leads to, once the verdicts are drawn."""
+def _reported_by_sagemaker(requests: Requests, flow: Flow) -> None:
+    """Add what SageMaker's event of each job's end leads to, after the verdicts."""
     jobs = flow.workload.jobs
     _add(requests, {"sqs.SendMessageBatch": 1}, jobs)
     _add(requests, {"lambda.Invoke": 1}, jobs / flow.ends.files)
@@ -222,8 +222,8 @@ def _report(requests: Requests, workload: Workload) -> None:
 def _silence(requests: Requests, flow: Flow) -> None:
     """Add what a sweep leads to that finds every job quiet for a minute.
 
-    The wakes of a rule come at once, so batches are full. Each is a read of the state, a look for
-    the end marker and a listing.
+    The wakes of a rule come at once, so batches are full. Each reads the state, checks
+    the end marker and lists files.
     """
     jobs = flow.workload.jobs
     calls = max(jobs / flow.evaluator.batch_size, min(jobs, POLLERS))

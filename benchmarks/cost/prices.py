@@ -33,7 +33,7 @@ class Prices:
         recovery_gb_month: The same for putting it back to any point in time.
         log_gb: A GB that is written to CloudWatch Logs.
         log_gb_month: A GB that is kept there for a month.
-        metric_month: A metric of one's own for a month, told by the hour; of the first 10,000.
+        metric_month: A custom metric for a month, billed by the hour; of the first 10,000.
         alarm_metric_month: A metric that an alarm watches, with a resolution of a minute.
         dashboard_month: A dashboard; one of more than 50 metrics is never free.
         key_month: A key of KMS.

@@ -1,4 +1,4 @@
-"""Jobs that the real functions judge, with every request of them counted.
+"""Jobs that the real functions evaluate, with every request counted.
 
 The clients, the handlers and the settings of the template are real; the answers come from memory,
 and Lambda's pollers are simulated. Functions are called one after the other, so
@@ -25,7 +25,7 @@ from benchmarks.cost.workload import Timing
 
 __all__ = ["PHASES", "Counted", "run_jobs", "simulate"]
 
-PHASES: Final = ("steps", "sweep", "sweep of silence", "end", "end told by SageMaker")
+PHASES: Final = ("steps", "sweep", "sweep of silence", "end", "end reported by SageMaker")
 """What is counted apart."""
 
 _SILENCE_S: Final = 61.0
@@ -55,7 +55,7 @@ class Counted:
 
 
 def simulate(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
-    """Have jobs judged, answered from memory; return what that took.
+    """Evaluate jobs, answered from memory; return the counted requests.
 
     Args:
         deployment: Rules and settings.
@@ -83,7 +83,7 @@ def run_jobs(
     store: Callable[[str, bytes], None],
     aws: InMemoryAws | None = None,
 ) -> Counted:
-    """Have jobs judged; return the counted requests.
+    """Evaluate jobs; return the counted requests.
 
     Args:
         deployment: Rules and settings.
@@ -112,7 +112,7 @@ def run_jobs(
         for evaluator in deployment.evaluators:
             if evaluator.hears_of_steps:
                 run.deliver("end", evaluator, jobs.ends())
-        run.finish("end told by SageMaker", jobs)
+        run.finish("end reported by SageMaker", jobs)
     run.counted.seconds = time.perf_counter() - began
     return run.counted
 
@@ -148,15 +148,15 @@ class _Run:
             bodies = [body for _, body in call.messages]
             self._functions.evaluate(evaluator, call.process, bodies)
             self._requests.counts["lambda.Invoke"] += 1
-        self._note(phase)
+        self._record(phase)
 
     def sweep(self, phase: str, now: float) -> None:
-        """Have the quiet runs looked after, and those judged that are woken."""
+        """Sweep the quiet runs, and evaluate those that are woken."""
         self._functions.sweep(now)
         self._wake(phase)
 
     def finish(self, phase: str, jobs: Jobs) -> None:
-        """Tell of the ends of jobs, and have those judged that are woken."""
+        """Report the ends of jobs, and evaluate those that are woken."""
         for event in jobs.completions():
             self._functions.finish(event)
         self._wake(phase, jobs.workload.saved_every_s)
@@ -173,7 +173,7 @@ class _Run:
             )
             self.deliver(phase, evaluator, messages)
 
-    def _note(self, phase: str) -> None:
+    def _record(self, phase: str) -> None:
         counted = self.counted
         counted.metrics = Counter(service for _, *_, service, _ in self._functions.metrics)
         counted.requests.setdefault(phase, Counter()).update(self._requests.counts)

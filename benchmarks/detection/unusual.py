@@ -459,7 +459,7 @@ class Residual(nn.Module):
 
 
 class Experts(nn.Module):
-    """A mixture of 32 experts, of which each row is given to one; most get no row of a batch."""
+    """A mixture of 32 experts; each row goes to one, so most get no row of a batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -554,7 +554,7 @@ def _adapted_blocks() -> nn.Module:
 
 
 def _biases_only() -> nn.Module:
-    """Return a trained backbone of which the biases learn, and a head."""
+    """Return a trained backbone whose biases learn, and a head."""
     backbone, head = pretrained()
     for parameter in backbone.parameters():
         parameter.requires_grad_(parameter.ndim == 1)
@@ -655,7 +655,7 @@ _TRUNKS: Final = {
         _normal_trunk,
     ),
 }
-"""Recipes, and models of which a part can be frozen before it was ever trained."""
+"""Recipes, and models with a part that can be frozen before it was ever trained."""
 
 
 def _train(recipe: Recipe, run: Run) -> float:

@@ -1,4 +1,4 @@
-"""What must have come of the stops, so that the tour tells when it is wrong."""
+"""Checks of the expected results of each stop of the tour."""
 
 from __future__ import annotations
 

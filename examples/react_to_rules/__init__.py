@@ -1,1 +1,1 @@
-"""A training that goes wrong, is stopped through EventBridge, and is told to a subscriber."""
+"""A run with a fault: EventBridge stops it and notifies a subscriber."""

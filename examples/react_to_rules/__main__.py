@@ -1,4 +1,4 @@
-"""A training goes wrong; the deployed pipeline stops it, and whoever subscribed is told.
+"""Run a training with a fault; the deployed pipeline stops it and notifies subscribers.
 
 python -m examples.react_to_rules
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from examples.react_to_rules.container import Container
 from examples.react_to_rules.job import create_training_job, prepare_job
+from examples.react_to_rules.output import print_line
 from examples.react_to_rules.subscriber import Subscriber
-from examples.react_to_rules.telling import tell
 from infra.local import LocalTarget
 from stepwatch import DebugJob
 
@@ -32,7 +32,7 @@ TIMEOUT_S = 180.0
 
 
 def main() -> int:
-    """Deploy, let the job be stopped, and tell; return 0 if it was stopped."""
+    """Deploy, let the job be stopped, and print it; return 0 if it was stopped."""
     print("deploying on this machine ...", flush=True)
     with deployed() as target:
         prepared = prepare_job(f"s3://{target.tensor_bucket}/output")
@@ -41,7 +41,7 @@ def main() -> int:
             arn = create_training_job(prepared)
             with Container(prepared, arn, target) as training:
                 job = DebugJob(prepared.job_name)
-                job.wait_for_rules(poll_s=0.5, timeout_s=TIMEOUT_S, out=tell)
+                job.wait_for_rules(poll_s=0.5, timeout_s=TIMEOUT_S, out=print_line)
                 status = training.wait(TIMEOUT_S)
             target.wait_idle(TIMEOUT_S)
         print_summary(job.rule_job_summary())

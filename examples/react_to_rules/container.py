@@ -11,7 +11,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from examples.react_to_rules.telling import tell
+from examples.react_to_rules.output import print_line
 from infra.local import LocalTarget
 from stepwatch import PreparedJob
 
@@ -66,5 +66,5 @@ class Container:
 
     def _follow(self) -> str:
         for line in self._process.stdout or ():
-            tell(f"train.py: {line.rstrip()}")
+            print_line(f"train.py: {line.rstrip()}")
         return self._target.finish_training_job(self._name, self._process.wait())

@@ -26,7 +26,7 @@ RULES = [
     Rule.sagemaker(
         rule_configs.loss_not_decreasing(),
         collections_to_save=[CollectionConfig("losses", {"save_interval": 10})],
-    ),  # no action: it tells, and that is all
+    ),  # no action: it only reports
 ]
 HOOK = DebuggerHookConfig(hook_parameters={"stop_poll_s": 0.5})
 REQUEST: dict[str, Any] = {

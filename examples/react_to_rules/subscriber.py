@@ -1,4 +1,4 @@
-"""A subscriber of one's own: a queue that EventBridge tells what becomes of a job's rules.
+"""A custom subscriber: a queue with EventBridge's events about a job's rules.
 
 It needs nothing of Stepwatch: EventBridge and SQS are all that it knows.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 from typing_extensions import Self
 
-from examples.react_to_rules.telling import tell
+from examples.react_to_rules.output import print_line
 
 __all__ = ["Subscriber"]
 
@@ -25,7 +25,7 @@ _WAIT_S = 1
 
 
 class Subscriber:
-    """Prints every status event of one job as soon as it comes, and keeps it.
+    """Prints and collects every status event of one job.
 
     Args:
         job_name: Name of the job.
@@ -80,7 +80,7 @@ class Subscriber:
             for message in received:
                 event = json.loads(message.get("Body", "{}"))
                 self.events.append(event)
-                tell(f"EventBridge: {line(event)}")
+                print_line(f"EventBridge: {line(event)}")
                 self._sqs.delete_message(
                     QueueUrl=self._url, ReceiptHandle=message.get("ReceiptHandle", "")
                 )

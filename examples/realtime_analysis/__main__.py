@@ -28,8 +28,8 @@ def main(folder: Path) -> int:
     pictures.mkdir(parents=True, exist_ok=True)
     with start_training(out_dir) as training:
         for step, figure in activations_so_far(out_dir, training):
-            # Asked behind the picture: whoever reads this knows that it was there in time.
-            when = "behind" if training.poll() is not None else "during"
+            # Polled after the picture, so "during" proves that it was there in time.
+            when = "after" if training.poll() is not None else "during"
             figure.savefig(pictures / f"activations-{step:04d}.png")
             print(f"step {step}: drawn {when} the training", flush=True)
     if training.returncode:

@@ -71,7 +71,7 @@ def train(out_dir: Path, checkpoints: Path, interrupted_at: int | None) -> int:
 
 
 def is_whole(trial: Trial) -> bool:
-    """Tell whether a trial has each step that was to be saved once, and its end."""
+    """Return whether a trial has each expected step once, and its end."""
     return trial.steps() == list(range(0, NUM_STEPS, SAVE_INTERVAL)) and trial.loaded_all_steps
 
 

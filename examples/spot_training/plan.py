@@ -1,4 +1,4 @@
-"""What the script and whoever checks it have in common."""
+"""Constants that the script and its check share."""
 
 from __future__ import annotations
 

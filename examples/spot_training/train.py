@@ -1,8 +1,8 @@
-"""A training that saves checkpoints, and goes on from the last one where it finds any.
+"""A training that saves checkpoints, and resumes from the last one.
 
 python -m examples.spot_training.train OUT_DIR CHECKPOINTS [STEP]
 
-With STEP it sends itself SIGTERM there, as the machine of a spot training is told of its end.
+With STEP it sends itself SIGTERM there, as a spot instance does before it stops.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def main(out_dir: str, checkpoints: Path, interrupted_at: int | None = None) -> 
     torch.manual_seed(0)
     _, (images, labels), _ = load_images()
     net = nn.Sequential(nn.Flatten(), nn.LazyLinear(64), nn.ReLU(), nn.Linear(64, 10))
-    net(images[:1])  # tells the first layer how many inputs it has
+    net(images[:1])  # the first layer takes its number of inputs from them
     loss = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     first = resume(checkpoints, net, optimizer)
-    # The directory of checkpoints tells the hook where its own state is: CheckpointConfig in the
+    # The hook stores its own state with the checkpoints: CheckpointConfig in the
     # configuration file, or /opt/ml/checkpoints on SageMaker.
     hook = smd.Hook(
         out_dir,

@@ -1,4 +1,4 @@
-"""The benchmarks run and tell what they found; how fast anything is, no test says."""
+"""The benchmarks run and print results; no test depends on speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import evaluating, judging, reading, training, writing
+from benchmarks import deployed_evaluator, reading, rules, training, writing
 from benchmarks.__main__ import GROUPS
 from benchmarks.measuring import Contender, Scale, added_per_step, in_turns
 from benchmarks.page import MARKS, Machine, write_page
@@ -41,8 +41,8 @@ ROW = Result(
         (writing.small, ["write 50 x 1 KiB a step"]),
         (reading.opening, ["open 1,000 steps, one statistic of each"]),
         (reading.values, ["all values of one tensor, 1,000 steps"]),
-        (judging.vanishing_gradient, ["VanishingGradient, 50 tensors"]),
-        (judging.evaluator, ["warm evaluator, ten events"]),
+        (rules.vanishing_gradient, ["VanishingGradient, 50 tensors"]),
+        (rules.evaluator, ["warm evaluator, ten events"]),
     ],
 )
 def test_every_group_runs(measure: Any, rows: list[str], tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_every_group_runs(measure: Any, rows: list[str], tmp_path: Path) -> None
 
 
 def test_the_evaluator_is_measured_by_batches_of_each_size(tmp_path: Path) -> None:
-    results = evaluating.batches(Scale(1, 0.01, peers=False, folder=tmp_path))
+    results = deployed_evaluator.batches(Scale(1, 0.01, peers=False, folder=tmp_path))
     assert [(result.row.rpartition(": ")[2], result.unit) for result in results] == [
         ("steps a second", "steps/s"),
         ("peak memory", "MB"),
-    ] * len(evaluating.RECORDS)
+    ] * len(deployed_evaluator.RECORDS)
     assert all(0 < result.ours.low <= result.ours.median <= result.ours.high for result in results)
     assert all(result.ours.median < 512 for result in results[1::2])
 

@@ -1,4 +1,4 @@
-"""The deployed evaluator, as Lambda calls it: how many steps it judges, and what memory it takes.
+"""The deployed evaluator, as Lambda calls it: evaluated steps a second, and memory.
 
 Its requests are built and checked by botocore, and answered in the process without any network:
 what is measured is the function's own work.
@@ -37,11 +37,11 @@ _MEMORY_MB: Final = 512
 
 
 def batches(scale: Scale) -> list[Result]:
-    """Judge a job of 50 tensors by calls with 1, 10 and 100 records, a process for each."""
+    """Evaluate a job of 50 tensors by calls with 1, 10 and 100 records, a process for each."""
     folder = scale.folder / "objects"
     jobs = Jobs(Workload(jobs=1, steps=scale.of(1000, least=100)), _TENSORS)
     for key, content in jobs.objects():
-        if "/events/" not in key:  # the statistics are all that the rule looks at
+        if "/events/" not in key:  # the rule reads statistics only
             path = folder / key
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -72,14 +72,14 @@ def main() -> None:
     functions = Functions({RULE: queue_url(0)})
     evaluator = _evaluator(records)
 
-    def judge() -> None:
+    def evaluate() -> None:
         aws.table.partitions.clear()
         for part in parts:
             functions.evaluate(evaluator, 0, part)
 
     with counted_requests(aws):
-        judge()
-        rates = [len(bodies) / seconds(judge) for _ in range(rounds)]
+        evaluate()
+        rates = [len(bodies) / seconds(evaluate) for _ in range(rounds)]
     print(json.dumps({"steps_per_s": rates, "peak_mb": _peak_memory_kb() / 1024}))
 
 
@@ -116,7 +116,7 @@ def _in_a_process(folder: Path, records: int, rounds: int) -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
-        "benchmarks.evaluating",
+        "benchmarks.deployed_evaluator",
         str(folder),
         str(records),
         str(rounds),

@@ -1,4 +1,4 @@
-"""What judging a run costs: rules, the evaluator, and its imports."""
+"""The cost of evaluating a run: rules, the evaluator, and its imports."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def vanishing_gradient(scale: Scale) -> list[Result]:
     store = open_store(folder)
     steps = len(_keys(store))
 
-    def judge() -> None:
+    def evaluate() -> None:
         Reconciler(store, VanishingGradient(), RUN).advance(
             EvaluationState.initial(), (), ended=True
         )
 
-    works = {"ours": lambda: seconds(judge)}
+    works = {"ours": lambda: seconds(evaluate)}
     times = _per_step(in_turns(works, scale.rounds), steps)
     if scale.peers:
         some = min(steps, 100)
@@ -65,7 +65,7 @@ def evaluator(scale: Scale) -> list[Result]:
 
 
 def imports(scale: Scale) -> list[Result]:
-    """Import what is needed to judge, in new processes, less what the bare interpreter takes."""
+    """Import the evaluator in new processes, less the time of a bare interpreter."""
     commands = {"": "pass", "ours": f"import {HANDLER}"}
     if scale.peers:
         commands["smdebug.trials"] = "import smdebug.trials"
@@ -103,7 +103,7 @@ def _process(code: str, python: str | Path = sys.executable) -> Callable[[], flo
 
 
 def _smdebug_rule(folder: Path, steps: int) -> Callable[[], float]:
-    """Return what judges some steps by the rule in the form of the original's documentation."""
+    """Return what evaluates some steps with the rule of the original's documentation."""
     create_trial = smdebug_opener()
     from smdebug.rules.rule import Rule as TheirRule  # noqa: PLC0415
 
@@ -120,8 +120,8 @@ def _smdebug_rule(folder: Path, steps: int) -> Callable[[], float]:
 
     rule = TheirVanishingGradient(create_trial(str(folder)))
 
-    def judge() -> None:
+    def evaluate() -> None:
         for step in range(steps):
             assert not rule.invoke_at_step(step)
 
-    return lambda: seconds(judge)
+    return lambda: seconds(evaluate)
