@@ -70,11 +70,6 @@ class Machine:
 def write_page(page: Path, results: Sequence[Result], machine: Machine) -> None:
     """Put a table of results in the place of the one that a page has.
 
-    Args:
-        page: The page, with the lines `MARKS`.
-        results: The rows.
-        machine: Where they were measured.
-
     Raises:
         ValueError: The page lacks the marks.
         OSError: It cannot be read or written.
@@ -87,20 +82,12 @@ def write_page(page: Path, results: Sequence[Result], machine: Machine) -> None:
 def _table(results: Sequence[Result]) -> str:
     lines = [f"| {' | '.join(_HEAD)} |", f"|{'---|' * len(_HEAD)}"]
     for result in results:
-        peers = ", ".join(
-            f"{name} {shown_number(peer.median)}" for name, peer in result.peers.items()
+        ours, must, aim, limit = map(
+            shown_number, (result.ours.median, result.must, result.aim, result.limit)
         )
-        cells = [
-            result.row,
-            result.unit,
-            f"**{shown_number(result.ours.median)}**",
-            shown_number(result.must),
-            shown_number(result.aim),
-            result.reaches,
-            shown_number(result.limit),
-            peers,
-            "" if result.ratio is None else f"{result.ratio:.3g}",
-        ]
+        ratio = "" if result.ratio is None else f"{result.ratio:.3g}"
+        cells = [result.row, result.unit, f"**{ours}**", must, aim, result.reaches, limit]
+        cells += [result.shown_peers, ratio]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

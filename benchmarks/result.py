@@ -35,9 +35,9 @@ class Result:
         row: What is measured.
         unit: Unit of all numbers.
         ours: Ours.
-        must: What ours must reach, None where nothing is asked for.
-        aim: What it is to reach.
-        limit: What no way of doing the work could beat.
+        must: The number that ours must reach, None without a goal.
+        aim: The number that ours should reach.
+        limit: The best possible number.
         peers: The others, by name.
         better: Which numbers are the better ones.
     """
@@ -69,6 +69,11 @@ class Result:
         best = min(medians) if is_lower_better else max(medians)
         worse, less = (best, self.ours.median) if is_lower_better else (self.ours.median, best)
         return worse / less if worse > 0 and less > 0 else None
+
+    @property
+    def shown_peers(self) -> str:
+        """Names and medians of the peers."""
+        return ", ".join(f"{name} {shown_number(one.median)}" for name, one in self.peers.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as it is written to the file of results."""
@@ -116,30 +121,17 @@ def print_table(results: Sequence[Result]) -> None:
 
 
 def _cells(result: Result) -> tuple[str, ...]:
-    ours = result.ours
-    peers = ", ".join(f"{name} {shown_number(peer.median)}" for name, peer in result.peers.items())
-    return (
-        result.row,
-        result.unit,
-        shown_number(ours.median),
-        f"[{shown_number(ours.low)} .. {shown_number(ours.high)}]",
-        shown_number(result.limit),
-        shown_number(result.aim),
-        shown_number(result.must),
-        result.reaches,
-        peers,
-        ""
-        if result.ratio is None
-        else f"best peer / ours {result.ratio:.3g}"
-        if result.better == "lower"
-        else f"ours / best peer {result.ratio:.3g}",
+    low, high = shown_number(result.ours.low), shown_number(result.ours.high)
+    ours, must, aim, limit = map(
+        shown_number, (result.ours.median, result.must, result.aim, result.limit)
     )
+    sides = "best peer / ours" if result.better == "lower" else "ours / best peer"
+    ratio = "" if result.ratio is None else f"{sides} {result.ratio:.3g}"
+    spread = f"[{low} .. {high}]"
+    names = (result.row, result.unit)
+    return (*names, ours, spread, limit, aim, must, result.reaches, result.shown_peers, ratio)
 
 
 def shown_number(value: float | None) -> str:
-    """Return three digits of a number, nothing for None.
-
-    Args:
-        value: The number.
-    """
+    """Return three digits of a number, nothing for None."""
     return "" if value is None else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004

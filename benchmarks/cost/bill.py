@@ -79,14 +79,7 @@ def dollars(lines: Iterable[Line]) -> float:
 def million_steps(
     deployment: Deployment, workload: Workload, timing: Timing, prices: Prices
 ) -> list[Line]:
-    """Return what a million saved steps cost, beside what an idle deployment costs.
-
-    Args:
-        deployment: Rules and settings.
-        workload: The jobs; each of them saves so many steps, and ends.
-        timing: How long calls take.
-        prices: List prices.
-    """
+    """Return what a million saved steps cost, beside what an idle deployment costs."""
     share = _MILLION / (workload.jobs * workload.steps)
     lines = [*_hook(workload, prices), *_functions(deployment, workload, timing, prices)]
     lines += [
@@ -105,24 +98,13 @@ def hour_of_training(
     """Return what an hour of one job costs, in dollars, beside what an idle deployment costs.
 
     The job's own requests are in it, and its share of what is paid for all jobs together.
-
-    Args:
-        deployment: Rules and settings.
-        workload: The jobs; the cost is that of one.
-        timing: How long calls take.
-        prices: List prices.
     """
     steps = 3600 / workload.saved_every_s
     return dollars(million_steps(deployment, workload, timing, prices)) * steps / _MILLION
 
 
 def idle_month(deployment: Deployment, prices: Prices) -> list[Line]:
-    """Return what a month costs in which nothing trains.
-
-    Args:
-        deployment: Rules and settings.
-        prices: List prices.
-    """
+    """Return what a month costs in which nothing trains."""
     pollers = sum(
         POLLERS if evaluator.maximum_concurrency else FEWEST_POLLERS
         for evaluator in deployment.evaluators
@@ -150,10 +132,6 @@ def written_units(phases: Mapping[str, Mapping[str, float]], workload: Workload)
 
     In the index a state whose files were taken in moves: its entry is removed, and put anew. A
     status changes an entry, and so does the note that it was announced.
-
-    Args:
-        phases: Requests of each phase, as the model expects them.
-        workload: What is written.
     """
     each = math.ceil(workload.item_bytes / _UNIT_BYTES)
     updates = sum(found.get("dynamodb.UpdateItem", 0.0) for found in phases.values())
@@ -164,11 +142,7 @@ def written_units(phases: Mapping[str, Mapping[str, float]], workload: Workload)
 
 
 def log_bytes(phases: Mapping[str, Mapping[str, float]]) -> float:
-    """Return the length of what evaluators write to their logs.
-
-    Args:
-        phases: Requests of each phase, as the model expects them.
-    """
+    """Return the length of what evaluators write to their logs."""
     calls = sum(found.get("lambda.Invoke", 0.0) for found in phases.values())
     statuses = sum(found.get("events.PutEvents", 0.0) for found in phases.values())
     return calls * CALL_LOG_BYTES + statuses * STATUS_LOG_BYTES

@@ -35,12 +35,7 @@ class Compared:
 
 
 def compared(predicted: dict[str, dict[str, float]], counted: Counted) -> Iterator[Compared]:
-    """Yield every kind of request that either knows of.
-
-    Args:
-        predicted: Requests of each phase, as the model expects them.
-        counted: What was counted.
-    """
+    """Yield every kind of request that either knows of."""
     total = sum(sum(counts.values()) for counts in counted.requests.values())
     for phase in PHASES:
         expected = predicted.get(phase, {})

@@ -139,9 +139,6 @@ class Deployment:
     def with_rules(self, count: int) -> Deployment:
         """Return the same deployment with the first few of its rules.
 
-        Args:
-            count: How many.
-
         Raises:
             ValueError: It has fewer.
         """

@@ -29,12 +29,7 @@ _WHOLE_DOLLARS: Final = 100
 
 
 def table(deployment: Deployment, prices: Prices | None = None) -> str:
-    """Return the table, with what it is computed for.
-
-    Args:
-        deployment: The deployment of cdk.json.
-        prices: List prices.
-    """
+    """Return the table, with what it is computed for."""
     prices, load = prices or Prices(), Workload()
     total = len(deployment.rules)
     counts = [*(count for count in FEW if count < total), total]
@@ -52,10 +47,6 @@ def table(deployment: Deployment, prices: Prices | None = None) -> str:
 
 def document(text: str, deployment: Deployment) -> str:
     """Return a text with the table between the marks.
-
-    Args:
-        text: The page.
-        deployment: The deployment of cdk.json.
 
     Raises:
         ValueError: The marks are missing.

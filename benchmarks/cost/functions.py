@@ -71,11 +71,6 @@ class Functions:
     def evaluate(self, evaluator: Evaluator, process: int, bodies: Iterable[str]) -> None:
         """Call an evaluator.
 
-        Args:
-            evaluator: Which.
-            process: In which of its processes.
-            bodies: What the messages of the batch say.
-
         Raises:
             RuntimeError: A message was not dealt with.
         """
@@ -154,12 +149,7 @@ def queue_url(number: int) -> str:
 
 
 def record_of(body: str, message_id: str) -> dict[str, Any]:
-    """Return a record of a batch, as Lambda's poller hands it over.
-
-    Args:
-        body: What the message says.
-        message_id: Its id.
-    """
+    """Return a record of a batch, as Lambda's poller hands it over."""
     return {
         "messageId": message_id,
         "receiptHandle": "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a",

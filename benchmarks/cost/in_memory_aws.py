@@ -49,22 +49,13 @@ class InMemoryAws:
     _names: list[str] = field(default_factory=list)
 
     def store(self, name: str, content: bytes) -> None:
-        """Store an object.
-
-        Args:
-            name: "<bucket>/<key>".
-            content: Its bytes; the same ones may be many objects' content.
-        """
+        """Store an object."""
         if name not in self.objects:
             insort(self._names, name)
         self.objects[name] = content
 
     def content(self, name: str) -> bytes | None:
-        """Return an object's content, None if there is none.
-
-        Args:
-            name: "<bucket>/<key>".
-        """
+        """Return an object's content, None if there is none."""
         return self.objects.get(name)
 
     def answer(self, operation: str, request: Mapping[str, Any]) -> tuple[_Http, dict[str, Any]]:

@@ -146,11 +146,7 @@ def _now() -> str:
 
 
 def object_created(key: str) -> str:
-    """Return the body of the message that an event of S3 becomes.
-
-    Args:
-        key: Key of the object that was created.
-    """
+    """Return the body of the message that an event of S3 becomes."""
     event = {
         "version": "0",
         "id": "17793124-05d4-b198-2fde-7ededc63b103",

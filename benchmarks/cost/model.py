@@ -114,12 +114,12 @@ def requests_of(
 
     Args:
         deployment: Rules and settings.
-        workload: What is written.
-        timing: How long calls take.
-        on_aws: False to leave out what a simulation does not show, for it calls one function after
-            the other, and does not wait. Calls for one job that begin together stand in each
-            other's way: all but one find that the state was written, and write again. A function
-            that a job asks for nothing reads `job.json` again after half a minute.
+        workload: The jobs.
+        timing: Durations of the parts of a call.
+        on_aws: False to leave out what a simulation does not show: it calls one function after the
+            other and does not wait. On AWS, calls for one job may begin together: all but one find
+            that the state was written, and write again. A function without a rule for the job
+            reads `job.json` again after half a minute.
     """
     steps, silence, end, reported = (defaultdict[str, float](float) for _ in range(4))
     pages = _pages(deployment, workload)

@@ -55,13 +55,7 @@ class Counted:
 
 
 def simulate(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
-    """Evaluate jobs, answered from memory; return the counted requests.
-
-    Args:
-        deployment: Rules and settings.
-        jobs: The jobs.
-        timing: How long calls take, which decides what comes together in one.
-    """
+    """Evaluate jobs, answered from memory; return the counted requests."""
     aws = InMemoryAws()
 
     def store(key: str, content: bytes) -> None:

@@ -77,11 +77,6 @@ class Timing:
 
         A job's files are read several at a time, its collections file after them; jobs are looked
         at one after the other.
-
-        Args:
-            evaluator: The function.
-            files: Index files of the batch.
-            jobs: Jobs that they are of.
         """
         slower = max(_FULL_CPU_MB / evaluator.memory_mb, 1.0)
         cpu = self.call_cpu_ms + jobs * self.job_cpu_ms + files * self.file_cpu_ms
@@ -110,11 +105,7 @@ class Batches:
     shares: tuple[float, ...]
 
     def processes_seeing(self, visits: float) -> float:
-        """Return how many processes a job comes to that is part of some batches.
-
-        Args:
-            visits: How many batches.
-        """
+        """Return how many processes a job comes to that is part of some batches."""
         return sum(1 - math.pow(1 - share, visits) for share in self.shares)
 
 
@@ -126,11 +117,6 @@ def batches_of(evaluator: Evaluator, workload: Workload, timing: Timing) -> Batc
     among the pollers, and whatever else comes meanwhile, which is taken for a Poisson process.
     Pollers that wait for the function take none. Where all of them do, files queue up, and batches
     are full.
-
-    Args:
-        evaluator: Queue and function.
-        workload: What is written.
-        timing: How long a call takes.
     """
     hit = _pollers_hit(workload.workers)
     at_once = sum(hit)

@@ -30,15 +30,7 @@ def boost(
     rounds: int,
     error: Callable[[Predict], float] | None = None,
 ) -> float:
-    """Train, and return the error of the last model.
-
-    Args:
-        run: The run.
-        split: The data.
-        parameters: The parameters of the training.
-        rounds: Number of boosting rounds.
-        error: From a function that predicts to its error; NaN without it.
-    """
+    """Train, and return the error of the last model."""
     train = xgboost.DMatrix(split.inputs.numpy(), split.targets.numpy())
     valid = xgboost.DMatrix(split.valid_inputs.numpy(), split.valid_targets.numpy())
     parameters = {"nthread": 1, "seed": run.seed, "subsample": 0.9, **parameters}

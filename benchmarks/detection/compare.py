@@ -119,11 +119,6 @@ class Comparison:
 def compare(plans: Sequence[Plan], before: Findings, now: Findings) -> Comparison:
     """Return the comparison of some runs.
 
-    Args:
-        plans: The runs.
-        before: Frozen findings of these runs, and maybe others.
-        now: Today's findings of these runs.
-
     Raises:
         KeyError: A run was not frozen.
     """
@@ -131,11 +126,7 @@ def compare(plans: Sequence[Plan], before: Findings, now: Findings) -> Compariso
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Compare or freeze; return the exit status: 1 if the gate fails.
-
-    Args:
-        given: The command line; None for that of this process.
-    """
+    """Compare or freeze; return the exit status: 1 if the gate fails."""
     arguments = _arguments(given)
     frozen = read_frozen(FROZEN)
     chosen = [plan for plan in frozen if plan.fault in (arguments.fault or [plan.fault])]

@@ -30,11 +30,7 @@ def digest_of_hook() -> str:
 
 
 def digest_of(*places: Path) -> str:
-    """Return the digest of these files, and of all Python files in these folders.
-
-    Args:
-        places: Files and folders.
-    """
+    """Return the digest of these files, and of all Python files in these folders."""
     digest = hashlib.sha256()
     for place in places:
         for file in [place] if place.is_file() else sorted(place.rglob("*.py")):

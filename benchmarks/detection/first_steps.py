@@ -65,11 +65,7 @@ def _earliest(runs: Iterable[First]) -> First:
 
 
 def first_steps_of(trial: Path) -> First:
-    """Return the first steps of one run, by rule.
-
-    Args:
-        trial: Folder of its files.
-    """
+    """Return the first steps of one run, by rule."""
     evaluations = {name: Evaluation.fresh(rule) for name, rule in _rules().items()}
     first: First = {}
     for step, view in _saved_views(trial):

@@ -14,11 +14,7 @@ SEPARATOR: Final = "/"
 
 
 def packs(only: Sequence[str] | None = None) -> dict[str, dict[str, Rule]]:
-    """Return the rules of each pack, each under `pack/class`.
-
-    Args:
-        only: Names of packs; None for all.
-    """
+    """Return the rules of each pack, each under `pack/class`."""
     return {
         pack: {f"{pack}{SEPARATOR}{name}": rule for name, rule in content.rules().items()}
         for pack, content in PACKS.items()

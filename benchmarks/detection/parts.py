@@ -21,23 +21,14 @@ _FOLDER: Final = Path(__file__).resolve().parent
 
 
 def program_names(part: str) -> list[str]:
-    """Return the names of the programs of one part: its modules.
-
-    Args:
-        part: One of `PARTS`.
-    """
+    """Return the names of the programs of one part: its modules."""
     if part == _ONE_FILE:
         return list(_programs())
     return [module.name for module in pkgutil.iter_modules([str(_FOLDER / part)])]
 
 
 def load_program(part: str, name: str) -> Program:
-    """Return a program: the `train` of its module, or the module itself run as a script.
-
-    Args:
-        part: One of `PARTS`.
-        name: One of its `program_names`.
-    """
+    """Return a program: the `train` of its module, or the module itself run as a script."""
     if part == _ONE_FILE:
         return _programs()[name]
     if part == _SCRIPTS:

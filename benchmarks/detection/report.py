@@ -34,12 +34,7 @@ class Table(NamedTuple):
 
 
 def tables(runs: Sequence[EvaluatedRun], packs: Packs) -> list[Table]:
-    """Return all tables of one part that have rows.
-
-    Args:
-        runs: The runs.
-        packs: Keys of the rules of each pack.
-    """
+    """Return all tables of one part that have rows."""
     scores = {pack: by_fault(runs, rules) for pack, rules in packs.items()}
     found = [_summary(runs, packs, scores), _faults(scores), _harm(runs)]
     found += [_false_alarms(runs, packs), _missed(scores)]

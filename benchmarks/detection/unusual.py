@@ -27,7 +27,6 @@ class Recipe(NamedTuple):
     """A program in short.
 
     Attributes:
-        about: What is unusual, in words.
         data: Returns the data.
         model: Returns the model.
         criterion: From outputs and targets to the loss.
@@ -39,7 +38,6 @@ class Recipe(NamedTuple):
         optimizer: Returns the optimizer of parameters, with a learning rate.
     """
 
-    about: str
     data: Callable[[], Split]
     model: Callable[[], nn.Module]
     criterion: Callable[[Tensor, Tensor], Tensor]
@@ -252,68 +250,40 @@ def with_momentum(parameters: Iterator[nn.Parameter], rate: float) -> torch.opti
 
 _CE, _MSE = nn.functional.cross_entropy, nn.functional.mse_loss
 _RECIPES: Final = {
-    "large_targets": Recipe(
-        "prices of 200,000 are not scaled", partial(made_up, prices), of_mean, _MSE, 0.2, steps=600
-    ),
-    "large_inputs": Recipe(
-        "inputs of a regression are not scaled", large_inputs, partial(mlp, 8, 1), _MSE, 1e-3
-    ),
-    "normalised_first": Recipe(
-        "the model scales its inputs", large_inputs, partial(normalised_first, 8), _MSE
-    ),
-    "batch_of_one": Recipe(
-        "batches of one row", digits, partial(mlp, 64, 10), _CE, 1e-3, 1, steps=1200
-    ),
-    "constant_rows": Recipe("rows repeat one number", constant_rows, partial(mlp, 8, 1), _MSE),
+    "large_targets": Recipe(partial(made_up, prices), of_mean, _MSE, 0.2, steps=600),
+    "large_inputs": Recipe(large_inputs, partial(mlp, 8, 1), _MSE, 1e-3),
+    "normalised_first": Recipe(large_inputs, partial(normalised_first, 8), _MSE),
+    "batch_of_one": Recipe(digits, partial(mlp, 64, 10), _CE, 1e-3, 1, steps=1200),
+    "constant_rows": Recipe(constant_rows, partial(mlp, 8, 1), _MSE),
     "random_targets": Recipe(
-        "targets are random, to measure speed",
         lambda: made_up(lambda x: torch.randint(10, (len(x),))),
         partial(mlp, 8, 10),
         _CE,
         1e-3,
         steps=60,
     ),
-    "frozen_backbone": Recipe("the backbone has requires_grad=False", digits, frozen, _CE),
-    "backbone_without_gradient": Recipe(
-        "the backbone runs in no_grad()", digits, lambda: WithoutGradient(*pretrained()), _CE
-    ),
-    "warm_up": Recipe(
-        "the learning rate grows from almost 0", digits, partial(mlp, 64, 10), _CE, warm_up=300
-    ),
-    "pooled_relu": Recipe("a ReLU and pooling before the loss", images, pooled, _CE),
-    "masked_labels": Recipe(
-        "missing labels are -1", partial(several_labels, -1.0), partial(mlp, 8, 4), masked
-    ),
+    "frozen_backbone": Recipe(digits, frozen, _CE),
+    "backbone_without_gradient": Recipe(digits, lambda: WithoutGradient(*pretrained()), _CE),
+    "warm_up": Recipe(digits, partial(mlp, 64, 10), _CE, warm_up=300),
+    "pooled_relu": Recipe(images, pooled, _CE),
+    "masked_labels": Recipe(partial(several_labels, -1.0), partial(mlp, 8, 4), masked),
     "masked_labels_by_weight": Recipe(
-        "missing labels are -1 and have the weight 0",
-        partial(several_labels, -1.0),
-        partial(mlp, 8, 4),
-        masked_by_weight,
+        partial(several_labels, -1.0), partial(mlp, 8, 4), masked_by_weight
     ),
     "masked_labels_of_module": Recipe(
-        "missing labels are -1, in a loss of the script",
-        partial(several_labels, -1.0),
-        partial(mlp, 8, 4),
-        masked,
-        is_module=True,
+        partial(several_labels, -1.0), partial(mlp, 8, 4), masked, is_module=True
     ),
     "missing_labels": Recipe(
-        "missing labels are NaN",
-        partial(several_labels, float("nan")),
-        partial(mlp, 8, 4),
-        known_squares,
-        is_module=True,
+        partial(several_labels, float("nan")), partial(mlp, 8, 4), known_squares, is_module=True
     ),
-    "far_clusters": Recipe("classes are far apart", clusters, partial(mlp, 8, 2), _CE),
+    "far_clusters": Recipe(clusters, partial(mlp, 8, 2), _CE),
     "tables_of_amounts": Recipe(
-        "targets up to 346 are not scaled",
         partial(table, "diabetes"),
         partial(mlp, 10, 1),
         lambda outputs, targets: _MSE(outputs, targets.view(-1, 1)),
         0.05,
     ),
     "noise_of_few_rows": Recipe(
-        "half of the loss is noise, in batches of 8",
         partial(made_up, partial(noisy_sums, degrees=30.0)),
         partial(mlp, 8, 1),
         _MSE,
@@ -321,50 +291,21 @@ _RECIPES: Final = {
         steps=600,
     ),
     "noise_with_outliers": Recipe(
-        "half of the loss is noise, with outliers",
-        partial(made_up, partial(noisy_sums, degrees=3.0)),
-        partial(mlp, 8, 1),
-        _MSE,
-        steps=600,
+        partial(made_up, partial(noisy_sums, degrees=3.0)), partial(mlp, 8, 1), _MSE, steps=600
     ),
     "line_by_hand": Recipe(
-        "a line, fitted by SGD",
-        partial(made_up, of_line, columns=2),
-        line,
-        squares,
-        0.03,
-        10,
-        optimizer=torch.optim.SGD,
+        partial(made_up, of_line, columns=2), line, squares, 0.03, 10, optimizer=torch.optim.SGD
     ),
     "line_of_single_rows": Recipe(
-        "a line, fitted row by row",
-        partial(made_up, of_line, columns=2),
-        line,
-        squares,
-        0.03,
-        1,
-        optimizer=torch.optim.SGD,
+        partial(made_up, of_line, columns=2), line, squares, 0.03, 1, optimizer=torch.optim.SGD
     ),
     "regression_of_single_rows": Recipe(
-        "batches of one row with four numbers",
-        partial(made_up, of_four),
-        partial(mlp, 8, 4),
-        squares,
-        1e-3,
-        1,
-        steps=1200,
+        partial(made_up, of_four), partial(mlp, 8, 4), squares, 1e-3, 1, steps=1200
     ),
     "classes_of_two_rows": Recipe(
-        "batches of two rows with wrong labels",
-        partial(made_up, of_sides),
-        partial(mlp, 8, 2),
-        _CE,
-        1e-3,
-        2,
-        steps=1000,
+        partial(made_up, of_sides), partial(mlp, 8, 2), _CE, 1e-3, 2, steps=1000
     ),
     "labels_of_four_rows": Recipe(
-        "batches of four rows with four labels",
         partial(made_up, lambda x: (x[:, :4] + x[:, 4:] > 0).float()),
         partial(mlp, 8, 4),
         nn.functional.binary_cross_entropy_with_logits,
@@ -373,37 +314,15 @@ _RECIPES: Final = {
         steps=1000,
     ),
     "first_jump_of_rmsprop": Recipe(
-        "the loss jumps in the first step of RMSprop",
-        partial(made_up, sums),
-        normalised_hidden,
-        _MSE,
-        0.04,
-        optimizer=torch.optim.RMSprop,
+        partial(made_up, sums), normalised_hidden, _MSE, 0.04, optimizer=torch.optim.RMSprop
     ),
     "first_jump_after_zeros": Recipe(
-        "the last layer begins at zero, and the loss jumps",
-        partial(made_up, sums),
-        partial(of_zero_head, 1),
-        _MSE,
-        0.02,
-        optimizer=torch.optim.RMSprop,
+        partial(made_up, sums), partial(of_zero_head, 1), _MSE, 0.02, optimizer=torch.optim.RMSprop
     ),
     "momentum_and_warm_up": Recipe(
-        "SGD with momentum 0.9 and a short warm-up",
-        partial(made_up, sums),
-        partial(mlp, 8, 1),
-        _MSE,
-        0.05,
-        warm_up=20,
-        optimizer=with_momentum,
+        partial(made_up, sums), partial(mlp, 8, 1), _MSE, 0.05, warm_up=20, optimizer=with_momentum
     ),
-    "zero_head": Recipe(
-        "the last layer of a classifier begins at zero",
-        partial(made_up, of_sides),
-        partial(of_zero_head, 2),
-        _CE,
-        1e-2,
-    ),
+    "zero_head": Recipe(partial(made_up, of_sides), partial(of_zero_head, 2), _CE, 1e-2),
 }
 
 
@@ -611,47 +530,25 @@ def _normal_trunk(*, is_frozen: bool) -> nn.Module:
 
 
 _PARTS: Final = {
-    "adapters_of_new_layers": Recipe(
-        "adapters beside an untrained base", digits, partial(_adapted, is_trained=False), _CE
-    ),
-    "adapters_of_trained_layers": Recipe(
-        "adapters beside a trained base", digits, partial(_adapted, is_trained=True), _CE
-    ),
-    "adapters_recomputed": Recipe(
-        "adapters in gradient checkpoints", digits, _adapted_blocks, _CE, steps=200
-    ),
-    "biases_only": Recipe("of a backbone only biases learn", digits, _biases_only, _CE),
-    "prompt": Recipe("columns before the input of a frozen model learn", digits, Prompted, _CE),
-    "frozen_norms": Recipe("normalisations have requires_grad=False", digits, _frozen_norms, _CE),
+    "adapters_of_new_layers": Recipe(digits, partial(_adapted, is_trained=False), _CE),
+    "adapters_of_trained_layers": Recipe(digits, partial(_adapted, is_trained=True), _CE),
+    "adapters_recomputed": Recipe(digits, _adapted_blocks, _CE, steps=200),
+    "biases_only": Recipe(digits, _biases_only, _CE),
+    "prompt": Recipe(digits, Prompted, _CE),
+    "frozen_norms": Recipe(digits, _frozen_norms, _CE),
     "dropped_blocks": Recipe(
-        "blocks are left out at random",
-        digits,
-        lambda: Residual(*(_block() for _ in range(4)), dropped=0.4),
-        _CE,
-        1e-3,
+        digits, lambda: Residual(*(_block() for _ in range(4)), dropped=0.4), _CE, 1e-3
     ),
-    "idle_experts": Recipe(
-        "most experts get no row", digits, lambda: Residual(Experts()), _CE, 1e-3, steps=200
-    ),
-    "one_step_lstm": Recipe("sequences of one time step", digits, lambda: OneStep(nn.LSTM), _CE),
-    "one_step_gru": Recipe("sequences of one time step", digits, lambda: OneStep(nn.GRU), _CE),
-    "last_token_is_random": Recipe(
-        "only the last token is random",
-        partial(_layout, is_coin=False),
-        Causal,
-        _next_token,
-    ),
-    "every_second_token_is_random": Recipe(
-        "every second token is random, the last one, too",
-        partial(_layout, is_coin=True),
-        Causal,
-        _next_token,
-    ),
+    "idle_experts": Recipe(digits, lambda: Residual(Experts()), _CE, 1e-3, steps=200),
+    "one_step_lstm": Recipe(digits, lambda: OneStep(nn.LSTM), _CE),
+    "one_step_gru": Recipe(digits, lambda: OneStep(nn.GRU), _CE),
+    "last_token_is_random": Recipe(partial(_layout, is_coin=False), Causal, _next_token),
+    "every_second_token_is_random": Recipe(partial(_layout, is_coin=True), Causal, _next_token),
 }
 _TRUNKS: Final = {
-    "trunk": (Recipe("handwritten digits", digits, partial(_trunk, is_frozen=False), _CE), _trunk),
+    "trunk": (Recipe(digits, partial(_trunk, is_frozen=False), _CE), _trunk),
     "convolutional_trunk": (
-        Recipe("pictures of digits", images, partial(_normal_trunk, is_frozen=False), _CE),
+        Recipe(images, partial(_normal_trunk, is_frozen=False), _CE),
         _normal_trunk,
     ),
 }
