@@ -76,7 +76,7 @@ class Gpt(nn.Module):
 
 
 def accelerator(scale: Scale) -> list[Result]:
-    """Losses every step, what the recommended pack asks for, and statistics every step."""
+    """Losses every step, the recommended pack, and statistics every step."""
     if not torch.cuda.is_available():
         print("accelerator: not measured, for torch sees no CUDA device")
         return []
@@ -122,7 +122,7 @@ def _read_loss() -> Attachment:
 
 
 def _pack(folder: Path) -> Attachment:
-    """Return a hook that saves what the recommended pack asks for, in every tenth step."""
+    """Return a hook that saves the collections of the recommended pack in every tenth step."""
     pack = replace(find_pack("recommended"), begins_densely=False)
     document = {
         "LocalPath": str(folder),

@@ -79,7 +79,7 @@ def run(place: Path, *arguments: str) -> None:
 
 
 def watched(run_uri: str) -> str:
-    """Return what `watch` shows of a run, as a page; it asks for no font of elsewhere."""
+    """Return what `watch` shows of a run, as a page without web fonts."""
     store = open_store(run_uri)
     follower = RunFollower(store, judged_or_stored(store, None, None))
     while follower.look():

@@ -42,7 +42,7 @@ _DEFAULT = "(default: %(default)s)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for; return the exit status."""
+    """Run the command; return the exit status."""
     options = _parser().parse_args(arguments)
     context = dict(assignment.partition("=")[::2] for assignment in options.context)
     deployment = Deployment.of_assembly(synthesise(context))

@@ -62,7 +62,7 @@ class Line:
         what: What is paid for.
         count: How many of it.
         dollars: What they cost.
-        is_hook: Whether the training jobs' own requests are meant, whatever judges them.
+        is_hook: Whether it is for the training jobs' own requests.
     """
 
     what: str
@@ -256,8 +256,8 @@ def _kept(
     yield Line("GB-months of logs", logs, logs * prices.log_gb_month)
     if deployment.encrypts_data:
         hours = workload.steps * workload.saved_every_s / 3600
-        asked = 2 * len(deployment.evaluators) * hours * 3600 / _DATA_KEY_S
-        yield Line("requests to the key", asked, asked * prices.key_request)
+        requests = 2 * len(deployment.evaluators) * hours * 3600 / _DATA_KEY_S
+        yield Line("requests to the key", requests, requests * prices.key_request)
 
 
 def _sweeps(deployment: Deployment, workload: Workload, prices: Prices) -> Iterator[Line]:

@@ -1,7 +1,7 @@
 """The requests of the functions to AWS, answered in this process, and counted.
 
 The clients are the functions' own: a request is built and checked by botocore, and answered where
-it would go out. So the requests that are counted are those that AWS would be asked.
+it would go out. So the counted requests are those that AWS would get.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class InMemoryAws:
 
 @dataclass
 class Requests:
-    """What the functions' clients asked for.
+    """The requests of the functions' clients.
 
     Attributes:
         counts: Number of requests by "<service>.<operation>".

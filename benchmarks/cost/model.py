@@ -22,7 +22,7 @@ Requests = dict[str, float]
 MESSAGES_A_REQUEST: Final = 10
 """The most that SQS takes, hands out or removes with one request."""
 DISTRUST_S: Final = 30.0
-"""How long a function that a job asks for nothing believes so."""
+"""How long a function without a rule for a job does not read `job.json` again, in seconds."""
 ENTRY_BYTES: Final = 190
 """Length of an entry of the index of active evaluations, with a root of some ninety bytes."""
 QUERY_BYTES: Final = 1 << 20
@@ -144,7 +144,7 @@ def requests_of(
 
 
 def _steps(requests: Requests, flow: Flow) -> None:
-    """Add what one evaluator asks for while jobs write.
+    """Add the requests of one evaluator while jobs write.
 
     Each visit of a job reads its state and writes it. Each index file is read, and the
     collections file of each worker that wrote the step at hand.
@@ -188,7 +188,7 @@ def _other_reads(flow: Flow) -> float:
 
 
 def _end(requests: Requests, flow: Flow) -> None:
-    """Add what one evaluator asks for when the end markers come: the verdicts.
+    """Add the requests of one evaluator when the end markers come: the verdicts.
 
     A function without a rule for the job reads `job.json` once more, for the last time.
     """

@@ -112,7 +112,7 @@ def run_jobs(
 
 
 class _Run:
-    """The functions of a deployment, and what they asked for."""
+    """The functions of a deployment, and their requests."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Job:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether the script's own loop ended because it was asked to."""
+        """Whether the script's own loop ended on request."""
         return self.end.startswith("stopped at step")
 
     @property

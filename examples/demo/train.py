@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 def main() -> None:
-    """Train; end early, with the reason, when Stepwatch asks for it."""
+    """Train; end early, with the reason, if Stepwatch requests it."""
     arguments = parse_arguments()
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The job: how it is prepared, and how SageMaker is asked to run it."""
+"""The job: its rules, and its request to SageMaker."""
 
 from __future__ import annotations
 

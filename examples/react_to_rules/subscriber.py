@@ -45,8 +45,8 @@ class Subscriber:
     def __enter__(self) -> Self:
         rule = self._bus.put_rule(Name=self._name, EventPattern=json.dumps(self._pattern))
         self._url = self._sqs.create_queue(QueueName=self._name)["QueueUrl"]
-        asked = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-        queue = asked["Attributes"]["QueueArn"]
+        response = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+        queue = response["Attributes"]["QueueArn"]
         policy = json.dumps(_may_send(queue, rule["RuleArn"]))
         self._sqs.set_queue_attributes(QueueUrl=self._url, Attributes={"Policy": policy})
         self._bus.put_targets(Rule=self._name, Targets=[{"Id": "queue", "Arn": queue}])

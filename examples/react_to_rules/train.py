@@ -2,7 +2,7 @@
 
 STEPWATCH_CONFIG=s3://bucket/output/job/stepwatch.json python -m examples.react_to_rules.train
 
-What is saved, where to, and by which rules it is judged comes from the environment.
+The environment configures the saved tensors, their folder and the rules.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Net(nn.Module):
 
 
 def main() -> None:
-    """Train; end early, with the reason, when Stepwatch asks for it."""
+    """Train; end early, with the reason, if Stepwatch requests it."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     _, (images, labels), _ = load_images()

@@ -1,4 +1,4 @@
-"""Train boosted trees with a hook, judge the training, and draw what it saved.
+"""Train gradient-boosted trees with a hook, evaluate the run, and draw what it saved.
 
 python -m examples.xgboost_abalone [--data abalone.csv] [--eta 0.2] [FOLDER]
 """
@@ -44,12 +44,12 @@ RULE = ("LossNotDecreasing", {"collection_names": "metrics", "num_steps": str(SA
 
 
 def main() -> int:
-    """Train, judge and draw; return 0 whatever the rule says."""
+    """Train, evaluate and draw; return 0 for every verdict."""
     arguments = parse_arguments()
     folder: Path = arguments.folder
     write_libsvm(folder / "channels", arguments.data)
     train(folder, arguments.eta)
-    print_verdict(judge(folder))
+    print_verdict(evaluate_losses(folder))
     save(pictures(create_trial(str(folder / "tensors"))), folder / "pictures")
     return 0
 
@@ -80,8 +80,8 @@ def train(folder: Path, eta: float) -> None:
     )
 
 
-def judge(folder: Path) -> EvaluationState:
-    """Judge by LossNotDecreasing, as the rule of the training job would."""
+def evaluate_losses(folder: Path) -> EvaluationState:
+    """Evaluate LossNotDecreasing, as the rule of the training job would."""
     name, parameters = RULE
     return evaluate(folder / "tensors", {name: create_rule(name, parameters)})[name]
 
