@@ -1,4 +1,4 @@
-"""One stop of the tour, run in this process: prepared, trained, judged meanwhile."""
+"""Runs one stop of the tour in this process: prepare, train, evaluate."""
 
 from __future__ import annotations
 
@@ -80,24 +80,24 @@ class Ran:
 
 
 def run(stop: Stop, folder: Path, **environment: str) -> Ran:
-    """Prepare a stop's job, train it, and judge it while it trains, all in this process.
+    """Prepare a stop's job, train it, and evaluate it while it trains, all in this process.
 
     Args:
         stop: The stop.
         folder: Where the job's output goes below.
         **environment: Environment variables of the training beside those of the job.
     """
-    prepared = prepare(job_name=stop.name, output_path=folder, **stop.asked())
-    judge = embedded_judge(prepared)
+    prepared = prepare(job_name=stop.name, output_path=folder, **stop.arguments())
+    evaluator = embedded_evaluator(prepared)
     with _environment({**prepared.environment, **environment}):
-        num_steps, stopped = train(stop.num_steps, judge.look)
+        num_steps, stopped = train(stop.num_steps, evaluator.look)
     if stop.rules:
-        judge.look(is_over=True)
+        evaluator.look(is_over=True)
     return Ran(stop, prepared, num_steps, stopped)
 
 
-def embedded_judge(prepared: PreparedJob) -> LiveJudge:
-    """Return what judges a job in this process, by the code that judges it in the cloud."""
+def embedded_evaluator(prepared: PreparedJob) -> LiveJudge:
+    """Return what evaluates a job in this process, with the code of the cloud."""
     rules = prepared.configuration.rules
     stopping = {rule.name for rule in rules if _stops(rule)}
     return LiveJudge(

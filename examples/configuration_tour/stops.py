@@ -45,7 +45,7 @@ class Stop:
     tensorboard: TensorBoardOutputConfig | None = None
     num_steps: int = NUM_STEPS
 
-    def asked(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return the arguments of `prepare`."""
         return {
             "hook_config": self.hook_config,
@@ -55,7 +55,7 @@ class Stop:
 
     def request(self, output_path: str = "s3://my-bucket/output") -> dict[str, Any]:
         """Return the members of CreateTrainingJob for this stop; limits are checked."""
-        return DebugConfiguration.of(output_path, **self.asked()).to_request(self.name)
+        return DebugConfiguration.of(output_path, **self.arguments()).to_request(self.name)
 
 
 COLLECTIONS = Stop(
@@ -97,7 +97,7 @@ BUILT_IN_RULES = Stop(
     "built-in-rules",
     "Rules of SageMaker Debugger. The hook also saves what they need.",
     hook_config=DebuggerHookConfig(
-        # The rule asks for every 500th step, as the original does; the smaller interval counts.
+        # The rule needs every 500th step, as the original does; the smaller interval counts.
         collection_configs=[CollectionConfig("gradients", {"save_interval": 20})]
     ),
     rules=[

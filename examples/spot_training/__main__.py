@@ -1,4 +1,4 @@
-"""Interrupt a training twice, go on elsewhere, and judge it as the one run that it is.
+"""Interrupt a training twice, resume it elsewhere, and evaluate it as one run.
 
 python -m examples.spot_training [FOLDER]
 """
@@ -30,7 +30,7 @@ def main(folder: Path) -> int:
     print(
         f"{len(steps)} saved steps, {steps[0]} to {steps[-1]}, each of them once: {is_whole(trial)}"
     )
-    for name, state in judge(out_dir).items():
+    for name, state in evaluate_steps(out_dir).items():
         print(f"{name}: {state.status.value}: {status_details(name, state)}")
     return 0 if is_whole(trial) else 1
 
@@ -75,7 +75,7 @@ def is_whole(trial: Trial) -> bool:
     return trial.steps() == list(range(0, NUM_STEPS, SAVE_INTERVAL)) and trial.loaded_all_steps
 
 
-def judge(out_dir: Path) -> Mapping[str, EvaluationState]:
+def evaluate_steps(out_dir: Path) -> Mapping[str, EvaluationState]:
     """Return what the rules make of the one run."""
     return evaluate(out_dir, RULES)
 
