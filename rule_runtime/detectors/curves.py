@@ -134,7 +134,6 @@ def first_jump(first: _Series, rows: float) -> int:
 def spike(
     before: _Series,
     now: _Series,
-    *,
     num_deviations: float,
     least_rise: float,
     rows: float = math.nan,

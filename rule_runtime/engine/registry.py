@@ -1,6 +1,7 @@
 """Finds rules in the modules of `rule_runtime.rules` and in entry points `stepwatch.rules`.
 
-A built-in rule is in the module with its name in snake_case, so creating one imports one module.
+A built-in rule is in the module with its name in snake_case, or in that of its family, so creating
+one imports one module.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
 
 def _find(name: str) -> type[Rule]:
     module = snake_case(name)
+    module = rule_runtime.rules.FAMILIES.get(module, module)
     if module in _builtin_modules():
         for rule in _rules_in(_import_builtin(module)):
             if rule.__name__ == name:

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.layers import Signals
-from rule_runtime.facts.selection import saved_every
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
-from rule_runtime.facts.selection import declared
+from rule_runtime.facts.saved_tensors import declared
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["declared_parameters", "parameters_by_name", "parameters_of"]

@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finite_means, num_not_finite, saved_every, worst
+from rule_runtime.facts.saved_tensors import finite_means, num_not_finite
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = [

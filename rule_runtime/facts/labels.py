@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.losses import (
-    OUTPUTS_OF_MODELS,
     Input,
     Loss,
     Losses,
@@ -26,7 +25,6 @@ __all__ = [
     "Labels",
     "OtherLabels",
     "labels_of",
-    "rows_of_batch",
     "training_labels",
 ]
 
@@ -136,19 +134,6 @@ def training_labels(step: StepView) -> tuple[TensorRows, list[Labels]]:
     """Return the finite labels of the whole training data, if this step saved them."""
     rows = step.tensors(regex=(f"^{TRAINING_LABELS}$",))
     return rows, labels_of(step, rows)
-
-
-def rows_of_batch(step: StepView) -> float | None:
-    """Return the number of rows whose mean the losses are; None if unknown.
-
-    Each class of a sequence counts as a row. Without targets, the outputs of models show it.
-    """
-    rows = [loss.num_rows for loss in step.fact(Losses).losses]
-    known = [num for num in rows if num is not None]
-    if not known:
-        outputs = step.tensors(regex=OUTPUTS_OF_MODELS).shapes
-        known = [math.prod(shape[:-1]) if shape[1:] else shape[0] for shape in outputs if shape]
-    return float(max(known)) if known else None
 
 
 class OtherLabels(NamedTuple):

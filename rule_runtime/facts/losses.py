@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import Framework, framework_of
-from rule_runtime.facts.selection import finite_means
+from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_LABELS
 from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM

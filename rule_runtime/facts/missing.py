@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.framework import Framework, framework_of
-from rule_runtime.facts.selection import num_not_finite
+from rule_runtime.facts.saved_tensors import num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [

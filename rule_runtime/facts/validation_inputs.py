@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Final, NamedTuple
 
+from rule_runtime.engine.findings import issue
 from rule_runtime.engine.outcome import NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import Memory
+from rule_runtime.engine.selection import is_training
 from rule_runtime.facts.losses import Input, Losses, described
-from rule_runtime.facts.selection import is_training, issue
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 

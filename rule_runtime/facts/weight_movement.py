@@ -12,7 +12,7 @@ from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import missing_statistics
-from rule_runtime.facts.selection import finite_means
+from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
 from rule_runtime.trial.step_view import StepView, TensorRows

@@ -7,11 +7,14 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
+from rule_runtime.engine.selection import SelectedTensorsRule
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.selection import SelectedTensorsRule, finding, num_not_finite, worst
+from rule_runtime.facts.saved_tensors import num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["AllZero"]

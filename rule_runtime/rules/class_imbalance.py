@@ -8,6 +8,8 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.curve_rule import Finding
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
@@ -19,8 +21,6 @@ from rule_runtime.facts.class_labels import (
     training_classes,
 )
 from rule_runtime.facts.labels import TRAINING_DATA
-from rule_runtime.facts.loss_curves import Finding
-from rule_runtime.facts.selection import finding
 from rule_runtime.numerics.label_tally import LabelTally
 from rule_runtime.trial.step_view import StepView
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
 from rule_runtime.facts.class_labels import MAX_CLASSES
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.selection import finding, name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
 from rule_runtime.trial.step_view import StepView
 
@@ -89,8 +89,8 @@ class Confusion(Rule):
 
     def _matrix(self, step: StepView, worker: str) -> tuple[str, npt.NDArray[np.int64]] | None:
         """Return the name of predictions, and counts [K, K] of true by predicted class."""
-        label = name_or_only_member(step, worker, self.labels, self.labels_collection)
-        predicted = name_or_only_member(step, worker, self.predictions, self.predictions_collection)
+        label = _existing_name(step, worker, self.labels, self.labels_collection)
+        predicted = _existing_name(step, worker, self.predictions, self.predictions_collection)
         values = step.values((label, predicted), worker)
         if values.keys() != {label, predicted}:
             return None
@@ -119,3 +119,12 @@ class Confusion(Rule):
             message = f"{other} are of class {true}, more than {limit:g}"
             found.append(("max_off_diag", limit - share, share, limit, message))
         return found
+
+
+def _existing_name(step: StepView, worker: str, name: str, collection: str) -> str:
+    """Return a name, or the only tensor of a collection if the worker saved none of this name."""
+    if (name, worker) in step.tensors().pairs:
+        return name
+    rows = step.tensors(collections=(collection,))
+    names = [one for one, of in rows.pairs if of == worker]
+    return names[0] if len(names) == 1 else name

@@ -7,15 +7,17 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.numerics.tensor_change import are_identical
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["DeadOptimizer"]
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import inactive_units
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["DeadRelu"]

@@ -7,15 +7,17 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.losses import Losses, Takes
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.numerics.activations import activated_twice, squashed
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["DoubleActivation"]
 

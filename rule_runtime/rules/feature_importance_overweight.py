@@ -8,9 +8,11 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.findings import MAX_NAMED, finding
 from rule_runtime.engine.outcome import Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import MAX_NAMED, finding, finite_means, saved_every
+from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["FeatureImportanceOverweight"]

@@ -10,12 +10,13 @@ import numpy as np
 
 from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import issue, what_to_try
 from rule_runtime.engine.needs import passes_of_patience
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.losses import INPUT_VALUES
-from rule_runtime.facts.selection import issue, saved_every, what_to_try
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
 from rule_runtime.facts.validation_passes import (
     SETTLED_STEPS,

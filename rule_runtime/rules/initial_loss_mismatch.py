@@ -6,6 +6,7 @@ import math
 import re
 from typing import Annotated, Final
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import (
     IssueFound,
     Missing,
@@ -15,10 +16,10 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
 from rule_runtime.facts.losses import Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InitialLossMismatch"]

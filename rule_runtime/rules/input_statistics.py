@@ -9,9 +9,11 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.input_scales import (
     LARGE,
     float_inputs,
@@ -21,7 +23,6 @@ from rule_runtime.facts.input_scales import (
 )
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.model_inputs import LAYER_INPUTS
-from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.facts.validation_inputs import add_inputs, compared_with_training
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView

@@ -6,9 +6,11 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.labels import (
     SORTED_SHARE,
     TRAINING_DATA,
@@ -20,7 +22,6 @@ from rule_runtime.facts.labels import (
 )
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 

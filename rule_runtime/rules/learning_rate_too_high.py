@@ -7,15 +7,16 @@ from typing import Annotated, Final
 
 from rule_runtime.detectors.curves import first_jump
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.labels import rows_of_batch
-from rule_runtime.facts.loss_curves import training_points
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
+from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.facts.training_losses import training_points
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["LearningRateTooHigh"]
 
@@ -111,11 +112,12 @@ class LearningRateTooHigh(Rule):
         losses = memory.get("losses", {})
         history = SeriesMemory(losses, num_first=_NUM_FIRST, num_latest=_NUM_LATEST)
         try:
-            added = history.add(step.fact(training_points).values)
+            points = step.fact(training_points)
         except Missing:
             return False
+        added = history.add(points.values)
         memory["losses"] = history.to_json()
-        rows = memory["rows"] = step.fact(rows_of_batch) or memory.get("rows")
+        rows = memory["rows"] = points.batch or memory.get("rows")
         return all(_stays_high(history.of(names), rows or math.nan) for names in added)
 
 

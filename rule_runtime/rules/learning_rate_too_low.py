@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.detectors.curves import noise
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import (
     IssueFound,
@@ -18,9 +19,9 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.baseline import constant_loss, targets_of
-from rule_runtime.facts.loss_curves import training_points
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
+from rule_runtime.facts.training_losses import training_points
 from rule_runtime.facts.weight_movement import (
     effective_tree_rate,
     median_of_moving,
@@ -29,6 +30,7 @@ from rule_runtime.facts.weight_movement import (
 from rule_runtime.facts.zero_gradients import are_mostly_zero
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["LearningRateTooLow"]
 

@@ -7,13 +7,14 @@ from typing import Annotated
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.class_distances import distances_to_classes
 from rule_runtime.facts.losses import INPUT_VALUES, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
-from rule_runtime.facts.selection import finding, saved_every
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView
 

@@ -8,11 +8,13 @@ from typing import Annotated, Final, Literal
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, finite_means, saved_every, selected_collections
+from rule_runtime.engine.selection import saved_every, selected_collections
+from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 

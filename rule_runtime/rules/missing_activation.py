@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.layer_links import Link, layer_links
 from rule_runtime.facts.layers import Layers, Signals
-from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["MissingActivation"]

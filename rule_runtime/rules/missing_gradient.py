@@ -9,9 +9,11 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.optimizer_steps import largest_count
@@ -22,10 +24,10 @@ from rule_runtime.facts.parameters import (
     is_normal,
     weight_fingerprints,
 )
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.facts.zero_gradients import zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["MissingGradient"]
 

@@ -7,11 +7,13 @@ from typing import Annotated
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory, Regex, Rule, Unit
-from rule_runtime.facts.selection import finding, saved_every, worst
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["NLPSequenceRatio"]

@@ -1,4 +1,4 @@
-"""NonFinite: detects the first non-finite tensor of a step in execution order."""
+"""NonFinite and ExplodingTensor: tensors with NaN or infinite elements."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
+from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.optimizer_steps import largest_count
-from rule_runtime.facts.selection import (
-    describe_not_finite,
-    finding,
-    finite_means,
-    num_not_finite,
-    saved_every,
-)
+from rule_runtime.facts.saved_tensors import finite_means, num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 
-__all__ = ["NonFinite"]
+__all__ = ["ExplodingTensor", "NonFinite"]
 
 
 class _Phase(IntEnum):
@@ -44,6 +42,10 @@ _REMEDIES: Final = {
     _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
     "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
 }
+
+
+_TREES: Final = "trees/"
+"""Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
 
 class NonFinite(Rule):
@@ -80,7 +82,7 @@ class NonFinite(Rule):
         if not bad or _are_harmless(step, bad, is_skipped=is_skipped):
             return Passed()
         phase, rows, at = min(bad, key=lambda tensor: (tensor[0], *_place(*tensor[1:])))
-        measure, value, message = describe_not_finite(rows, at)
+        measure, value, message = _describe(rows, at)
         if len(bad) > 1:
             message += f"; it is the first of {len(bad)} such tensors"
         if phase is _Phase.GRADIENTS and skipped:
@@ -127,3 +129,52 @@ def _are_harmless(
     if phases == {_Phase.LOSSES}:
         return bool((step.tensors(collections=("gradients",)).column("l2") > 0).any())
     return all(re.search(r"_input_\d+$", rows.names[at]) for _, rows, at in bad)
+
+
+class ExplodingTensor(SelectedTensorsRule):
+    """Detects tensors with NaN or infinite elements.
+
+    How it decides:
+        The rule counts NaN and infinite elements. It reports the tensor with the largest share of
+        them. Finite values never count, however large they are. The tables of XGBoost's trees are
+        ignored unless you select them.
+
+    Parameters:
+        collection_names: Collections to evaluate; by default all saved tensors.
+        tensor_regex: Regular expressions of tensors to evaluate.
+        only_nan: True to ignore infinite elements.
+
+    What to try:
+        Lower the learning rate or warm it up, clip gradients, add an epsilon to logarithms and
+        divisions, scale the loss in half precision, and look for NaN in the inputs.
+    """
+
+    must_select = False
+
+    only_nan: bool = False
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+        """Find tensors with non-finite elements."""
+        rows = self.judged_tensors(step)
+        num_nan = rows.column("nan")
+        num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
+        if np.isnan(num_bad).all():
+            raise missing_values("the selected tensors")
+        is_bad = num_bad > 0
+        if not (self.collection_names or self.tensor_regex):
+            is_bad &= [not name.startswith(_TREES) for name in rows.names]
+        if not is_bad.any():
+            return Passed()
+        size = rows.column("size")
+        share = np.where(is_bad, num_bad / np.where(size > 0, size, np.inf), np.nan)
+        at = worst(rows, share, largest=True)
+        measure, value, message = _describe(rows, at)
+        return finding(self, step, (rows, at), (measure, value, 0.0), message)
+
+
+def _describe(rows: TensorRows, at: int) -> tuple[str, float, str]:
+    """Return the non-finite elements of a row: name of the count, the count, and a message."""
+    measure, noun = ("nan", "NaN") if rows.column("nan")[at] > 0 else ("inf", "infinite")
+    count, size = float(rows.column(measure)[at]), rows.column("size")[at]
+    of_size = "" if np.isnan(size) else f" of {int(size)}"
+    return measure, count, f"{int(count)}{of_size} elements are {noun}"

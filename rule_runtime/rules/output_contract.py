@@ -7,13 +7,14 @@ from typing import Annotated, Any, Final
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.losses import Input, Loss, Losses
 from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
 from rule_runtime.facts.output_contract import CONTRACT, Requirement, is_pooled
-from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.facts.validation_passes import has_unsettled_averages
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
+from rule_runtime.engine.curve_rule import CurveRule, Finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.facts.loss_curves import CurveRule, Finding, training_points, unrelated_outputs
-from rule_runtime.facts.selection import is_training
+from rule_runtime.engine.selection import is_training
+from rule_runtime.facts.losses import Losses, LossKind
+from rule_runtime.facts.training_losses import training_points
 from rule_runtime.facts.weight_movement import learning_steps
-from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.numerics.association import Association
+from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
+
+_WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
+"""Kinds of losses with arbitrary inputs: embeddings, advantages, logarithms."""
+_NUM_STEPS: Final = 5
+"""Number of latest steps with values that are combined."""
+_FEWEST_STEPS: Final = 3
+"""Minimum number of steps with values; fewer may be unusual batches."""
+_CHANCE: Final = 2.0
+"""Threshold of the correlation in standard deviations; 5 % of unrelated outputs exceed it."""
+_MAX_DEVIATION: Final = 0.067
+"""Maximum standard deviation by chance: a correlation of 0.2 would be three of these."""
 
 
 class PlateauedLoss(CurveRule):
@@ -44,11 +58,10 @@ class PlateauedLoss(CurveRule):
 
     measure = "loss_fall_percent"
     num_first = LEVEL
+    points = staticmethod(training_points)
     spacing = 5  # so it hardly depends on how often losses are saved
 
-    @property
-    def _window(self) -> tuple[int, int]:
-        return FEWEST, WINDOW
+    _window = (FEWEST, WINDOW)
 
     def needs(self) -> Needs:
         """Return the length of a curve, and `num_steps` steps."""
@@ -57,11 +70,11 @@ class PlateauedLoss(CurveRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their start, and outputs with targets.
 
-        Memory: The state of `CurveRule`, `learning_steps` and `unrelated_outputs`.
+        Memory: The state of `CurveRule`, `learning_steps` and `_unrelated_outputs`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
-        num_steps, unrelated = learning_steps(step, memory), unrelated_outputs(step, memory)
+        num_steps, unrelated = learning_steps(step, memory), _unrelated_outputs(step, memory)
         outcome = super().check(step, memory)
         if num_steps < self.num_steps:
             raise NotEnough(self.num_steps, "step", num_steps, "a warm-up does not count")
@@ -95,3 +108,34 @@ class PlateauedLoss(CurveRule):
             f"{moved} from {start:.4g} to {lowest:.4g}, and should have fallen by "
             f"{self.min_fall_percent:g} % by now",
         )
+
+
+def _unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Association]:
+    """Add the values of a step; return the losses whose outputs are unrelated to their targets.
+
+    The permutation test compares outputs with their targets and with those of other rows. The loss
+    must be the only one of its worker, and compare the two by its name: a good generator makes a
+    discriminator's outputs unrelated to their targets.
+
+    Memory: `associations` of at most 32 losses at the latest 5 steps with values.
+    """
+    facts = step.fact(Losses)
+    known: dict[str, list[list[float]]] = memory.setdefault("associations", {})
+    found = {}
+    losses = step.fact(training_points).at
+    workers = [worker for _, worker in losses]
+    for name, worker in losses:
+        key = f"{worker}/{name}"
+        is_unknown = facts.find(name, worker).kind in _WITHOUT_TARGETS
+        if is_unknown or workers.count(worker) > 1:
+            continue
+        values = facts.values(facts.find(name, worker))
+        association = None if values is None else Association.of(*values)
+        if association is None or (key not in known and len(known) >= MAX_SERIES):
+            continue
+        known[key] = [*known.get(key, []), list(association)][-_NUM_STEPS:]
+        total = Association(*(sum(column) for column in zip(*known[key], strict=True)))
+        would_show = total.deviation <= _MAX_DEVIATION and len(known[key]) >= _FEWEST_STEPS
+        if would_show and abs(total.correlation) <= _CHANCE * total.deviation:
+            found[name, worker] = total
+    return found

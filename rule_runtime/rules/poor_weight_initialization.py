@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.initialisation import (
     FIRST_WEIGHTS,
     Sign,
@@ -18,7 +20,6 @@ from rule_runtime.facts.initialisation import (
     narrow_gradients,
     unlike_variances,
 )
-from rule_runtime.facts.selection import finding, is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PoorWeightInitialization"]

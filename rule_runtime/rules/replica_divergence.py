@@ -9,13 +9,15 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed, counted
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.missing import missing_statistics
-from rule_runtime.facts.selection import finding, is_training, saved_every, worst
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["ReplicaDivergence"]
 

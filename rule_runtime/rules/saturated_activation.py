@@ -8,9 +8,11 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import saturated_units
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.engine.selection import is_training, selected_collections
 from rule_runtime.facts.activation_inputs import (
     OF_OUTPUTS,
     OF_RECURRENT_LAYERS,
@@ -20,8 +22,8 @@ from rule_runtime.facts.activation_inputs import (
     recurrent_slopes,
 )
 from rule_runtime.facts.layers import Signals
-from rule_runtime.facts.selection import finding, is_training, selected_collections, worst
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["SaturatedActivation"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from rule_runtime.engine.findings import what_to_try
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import what_to_try
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["StalledTrainingRule"]

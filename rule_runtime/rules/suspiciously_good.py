@@ -15,13 +15,14 @@ from rule_runtime.detectors.token_leaks import (
     are_next,
     are_targets_seen,
 )
+from rule_runtime.engine.findings import MAX_NAMED
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
-from rule_runtime.facts.selection import MAX_NAMED, saved_every
 from rule_runtime.facts.supervised_rows import SupervisedRows, has_pairs, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import numpy as np
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, Memory, Unit
-from rule_runtime.facts.selection import SelectedTensorsRule, finding, num_not_finite, worst
+from rule_runtime.engine.selection import SelectedTensorsRule
+from rule_runtime.facts.saved_tensors import num_not_finite
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["TensorVariance"]
 

@@ -9,9 +9,9 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.facts.rank_inputs import same_on_all_ranks
-from rule_runtime.facts.selection import is_training, saved_every
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TrainingLoop"]

@@ -8,10 +8,11 @@ from typing import Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.selection import finding, worst
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["TreeDepth", "deepest"]
 

@@ -7,16 +7,18 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.selection import finding, saved_every, worst
 from rule_runtime.facts.zero_gradients import find_vanishing_layer, zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["VanishingGradient"]
 

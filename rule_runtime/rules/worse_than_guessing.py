@@ -10,14 +10,16 @@ import numpy as np
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
-from rule_runtime.facts.loss_curves import training_losses
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
-from rule_runtime.facts.selection import finding, finite_means, is_training, saved_every
+from rule_runtime.facts.saved_tensors import finite_means
+from rule_runtime.facts.training_losses import training_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView
 

@@ -17,8 +17,8 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
-from rule_runtime.rules.unchanged_tensor import UnchangedTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
+from rule_runtime.rules.weight_update_ratio import UnchangedTensor
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 

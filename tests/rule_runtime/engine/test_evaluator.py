@@ -32,7 +32,7 @@ from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.engine.step_bounds import StepBounds
-from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.rules.overfit import Overfit
 from rule_runtime.rules.stalled_training_rule import StalledTrainingRule
 from rule_runtime.testing import TrialBuilder

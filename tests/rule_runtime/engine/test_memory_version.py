@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.rules.non_finite import ExplodingTensor
 from tests.rule_runtime.engine.followed_run import FollowedRun
 
 

@@ -18,7 +18,7 @@ from rule_runtime.engine.outcome import (
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files

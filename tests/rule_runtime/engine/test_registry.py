@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import sys
 from importlib.metadata import EntryPoint
 from typing import Annotated, Literal
@@ -20,6 +21,7 @@ from rule_runtime.engine.rule import (
     Unit,
     snake_case,
 )
+from rule_runtime.rules import FAMILIES
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.step_view import StepView
 
@@ -64,7 +66,16 @@ def test_built_in_rules_are_found_by_their_files() -> None:
     rules = available_rules()
     assert {"VanishingGradient", "ExplodingTensor", "LossNotDecreasing"} <= set(rules)
     for name, rule in rules.items():
-        assert rule.__module__.rpartition(".")[2] == snake_case(name)
+        file = FAMILIES.get(snake_case(name), snake_case(name))
+        assert rule.__module__ == f"rule_runtime.rules.{file}"
+        of_its_own_name = importlib.import_module(f"rule_runtime.rules.{snake_case(name)}")
+        assert getattr(of_its_own_name, name) is rule
+
+
+def test_a_module_of_a_family_has_no_other_names() -> None:
+    module = importlib.import_module("rule_runtime.rules.loss_spike")
+    assert not hasattr(module, "__file__")
+    assert not hasattr(module, "NoRule")
 
 
 @pytest.mark.usefixtures("with_everything")

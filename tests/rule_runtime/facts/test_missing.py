@@ -12,7 +12,7 @@ from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import missing_counted_loss, missing_statistics
-from rule_runtime.facts.selection import finite_means
+from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.rules.double_activation import DoubleActivation
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.initial_loss_mismatch import InitialLossMismatch

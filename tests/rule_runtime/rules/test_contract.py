@@ -46,11 +46,6 @@ def test_the_test_file_of_the_rule_has_its_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_module_is_named_like_the_rule(name: str) -> None:
-    assert RULES[name].__module__ == f"{rule_runtime.rules.__name__}.{snake_case(name)}"
-
-
-@pytest.mark.parametrize("name", RULES)
 def test_the_rule_has_a_page(name: str) -> None:
     text = (PAGES / f"{snake_case(name)}.md").read_text()
     assert text.startswith(f"# {name}\n\n")

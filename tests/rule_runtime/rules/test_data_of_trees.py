@@ -10,9 +10,9 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
+from rule_runtime.rules.curve_faults import LossDiverging
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
-from rule_runtime.rules.loss_diverging import LossDiverging
 from rule_runtime.rules.overfit import Overfit
 from rule_runtime.rules.plateaued_loss import PlateauedLoss
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood

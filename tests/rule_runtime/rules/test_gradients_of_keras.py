@@ -13,9 +13,8 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.facts.tensor_changes import frozen_rows
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
-from rule_runtime.rules.unchanged_tensor import UnchangedTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
-from rule_runtime.rules.weight_update_ratio import WeightUpdateRatio
+from rule_runtime.rules.weight_update_ratio import UnchangedTensor, WeightUpdateRatio
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import SavedStep, Tensors, healthy_tensors
 from tests.rule_runtime.rules.keras_names import COLLECTIONS, KerasContract

@@ -8,7 +8,7 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.engine.rule import Rule
-from rule_runtime.rules.loss_diverging import LossDiverging
+from rule_runtime.rules.curve_faults import LossDiverging
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import found_at, judged_at, run_of_losses, with_losses

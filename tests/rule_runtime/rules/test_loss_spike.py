@@ -7,7 +7,7 @@ import pytest
 
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.engine.rule import Rule
-from rule_runtime.rules.loss_spike import LossSpike
+from rule_runtime.rules.curve_faults import LossSpike
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import found_at, run_of_losses, with_losses
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from rule_runtime.engine.rule import Rule
-from rule_runtime.rules.loss_diverging import LossDiverging
-from rule_runtime.rules.loss_spike import LossSpike
-from rule_runtime.rules.oscillating_loss import OscillatingLoss
+from rule_runtime.rules.curve_faults import LossDiverging, LossSpike, OscillatingLoss
 from rule_runtime.rules.plateaued_loss import PlateauedLoss
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import LOSS, found_at

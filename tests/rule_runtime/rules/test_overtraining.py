@@ -13,7 +13,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.rules.overtraining import Overtraining
+from rule_runtime.rules.overfit import Overtraining
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix

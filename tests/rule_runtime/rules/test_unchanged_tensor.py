@@ -18,7 +18,7 @@ from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated,
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
-from rule_runtime.rules.unchanged_tensor import UnchangedTensor
+from rule_runtime.rules.weight_update_ratio import UnchangedTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
 

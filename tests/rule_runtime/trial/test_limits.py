@@ -15,7 +15,7 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, collections_key, event
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed, RuleStatus
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.event_reader import MAX_RECORD_BYTES
 from rule_runtime.trial.missing_statistics import computed_statistics

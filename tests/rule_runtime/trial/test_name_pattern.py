@@ -13,7 +13,7 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine.outcome import NotEvaluated, RuleStatus
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial import name_pattern

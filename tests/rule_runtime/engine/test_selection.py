@@ -5,18 +5,15 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.merging import merged
+from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.facts.selection import (
-    finding,
-    finite_means,
-    is_training,
-    name_or_only_member,
-    worst,
-)
-from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.engine.selection import is_training
+from rule_runtime.facts.saved_tensors import finite_means
+from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
 
 
 def step_of(mode: ModeKeys = ModeKeys.TRAIN) -> StepView:
@@ -67,20 +64,6 @@ def test_why_no_selected_tensor_is_judged() -> None:
         with pytest.raises(Missing, match=reason):
             rule.judged_tensors(step_of())
     assert set(ExplodingTensor().judged_tensors(step_of()).names) == {"a", "b", "c"}
-
-
-def test_a_name_or_the_only_member_of_a_collection() -> None:
-    trial = TrialBuilder()
-    trial.collections(one=("^targets$",), two=("^[ab]$",))
-    trial.step(0, {"targets": [1.0], "a": [1.0], "b": [1.0]})
-    (step,) = trial.views()
-    for name, collection, found in (
-        ("a", "one", "a"),
-        ("labels", "one", "targets"),
-        ("labels", "two", "labels"),
-        ("labels", "nothing", "labels"),
-    ):
-        assert name_or_only_member(step, "worker_0", name, collection) == found
 
 
 def test_no_extreme_of_nothing() -> None:

@@ -1,0 +1,70 @@
+"""Findings of rules in tensors of a step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rule_runtime.engine.outcome import Evidence, IssueFound
+from rule_runtime.engine.rule import Rule
+from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["MAX_NAMED", "finding", "issue", "what_to_try"]
+
+MAX_NAMED: Final = 5
+"""Maximum number of columns or features that a finding names."""
+
+_ADVICE: Final = "What to try:\n"
+
+
+def finding(
+    rule: Rule,
+    step: StepView,
+    row: tuple[TensorRows, int],
+    measured: tuple[str, float, float],
+    message: str,
+    *,
+    remedy: str = "",
+) -> IssueFound:
+    """Return a finding in one row.
+
+    Args:
+        rule: The rule.
+        step: The step.
+        row: The rows, and the position of the row.
+        measured: Name of the measure, its value, and the threshold.
+        message: The finding in words; it follows the tensor's name and a colon.
+        remedy: What to try first; by default the section `What to try` of the rule.
+    """
+    rows, at = row
+    tensor = rows.names[at], rows.workers[at]
+    return issue(step, tensor, measured, message, remedy or what_to_try(rule))
+
+
+def issue(
+    step: StepView,
+    tensor: tuple[str, str],
+    measured: tuple[str, float, float],
+    message: str,
+    remedy: str,
+) -> IssueFound:
+    """Return a finding in a worker's tensor; the arguments are those of `finding`."""
+    (name, worker), (measure, value, threshold) = tensor, measured
+    return IssueFound(
+        Evidence(
+            step=step.step,
+            mode=step.mode.name,
+            worker=worker,
+            tensor=name,
+            measure=measure,
+            value=value,
+            threshold=threshold,
+            sentence=f"{name}: {message}",
+            remedy=remedy,
+        )
+    )
+
+
+def what_to_try(rule: Rule) -> str:
+    """Return the section `What to try` of the docstring of a rule or its base."""
+    texts = [(kind.__doc__ or "").partition(_ADVICE) for kind in type(rule).__mro__]
+    return " ".join(next((text for _, heading, text in texts if heading), "").split())

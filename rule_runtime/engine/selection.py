@@ -1,0 +1,102 @@
+"""Selects the steps and tensors that a rule evaluates, and the collections that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Final
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import Regex, Rule
+from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["SelectedTensorsRule", "is_training", "saved_every", "selected_collections"]
+
+_TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
+
+
+def selected_collections(
+    rule: str,
+    names: Sequence[str],
+    regex: Sequence[str],
+    parameters: Mapping[str, str] | None = None,
+) -> tuple[CollectionConfig, ...]:
+    """Return the collections that the hook must save for the tensors of a rule.
+
+    Args:
+        rule: Name of the rule; also names the collection of the regular expressions.
+        names: Names of collections.
+        regex: Regular expressions of further tensors.
+        parameters: Parameters of all these collections, such as `save_raw_tensor`.
+    """
+    given = dict(parameters or {})
+    found = [CollectionConfig(name, given) for name in names]
+    if regex:
+        found.append(
+            CollectionConfig(f"{rule}_tensors", {"include_regex": ",".join(regex), **given})
+        )
+    return tuple(found)
+
+
+def saved_every(num_steps: int, *names: str, **parameters: object) -> tuple[CollectionConfig, ...]:
+    """Return collections, given by name, that the hook saves at an interval of steps."""
+    given = {"save_interval": num_steps, **parameters}
+    return tuple(CollectionConfig(name, given) for name in names)
+
+
+def is_training(step: StepView) -> bool:
+    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set."""
+    return step.mode in _TRAINING
+
+
+class SelectedTensorsRule(Rule):
+    """Evaluates the tensors of the given collections and regular expressions.
+
+    Attributes:
+        must_select: Whether the user must select tensors; by default, all are evaluated.
+        collection_names: Collections to evaluate, in addition to `tensor_regex`.
+        tensor_regex: Regular expressions of tensors to evaluate.
+    """
+
+    must_select: ClassVar[bool] = True
+
+    collection_names: tuple[str, ...] = ()
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.must_select and not (self.collection_names or self.tensor_regex):
+            raise ParameterError(
+                f"{type(self).__name__}: select tensors by collection_names or tensor_regex"
+            )
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether the hook must save values; otherwise statistics suffice."""
+        return False
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the selected collections; none if all saved tensors are evaluated."""
+        parameters = {"save_raw_tensor": "True"} if self.needs_values else {}
+        return selected_collections(
+            type(self).__name__, self.collection_names, self.tensor_regex, parameters
+        )
+
+    def select(self, step: StepView) -> TensorRows:
+        """Return the selected tensors of a step, possibly none."""
+        return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+
+    def judged_tensors(self, step: StepView) -> TensorRows:
+        """Return the selected tensors of a step.
+
+        Raises:
+            Missing: If no selected tensor was saved.
+        """
+        rows = self.select(step)
+        if not len(rows):
+            is_selected = self.collection_names or self.tensor_regex
+            how = "check collection_names and tensor_regex" if is_selected else ""
+            raise Missing("none of the selected tensors was saved", how)
+        return rows

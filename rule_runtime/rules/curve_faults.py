@@ -1,0 +1,224 @@
+"""Faults of curves: losses that spike, diverge or oscillate, and gradient norms that explode.
+
+Each rule is a detector of `detectors.curves` with its parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import numpy as np
+
+from rule_runtime.detectors.curves import LEVEL, WINDOW, divergence, first_jump, oscillation, spike
+from rule_runtime.engine.curve_rule import CurveRule, Finding, Points
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.missing import missing_gradients
+from rule_runtime.facts.training_losses import training_points
+from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import worst
+
+__all__ = ["GradientNormExplosion", "LossDiverging", "LossSpike", "OscillatingLoss"]
+
+_Percent = Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")]
+
+_FEWEST_BEFORE: Final = 5
+"""Minimum number of losses before a spike, for their scatter."""
+
+
+class LossDiverging(CurveRule):
+    """Detects training losses that rise and stay high.
+
+    How it decides:
+        The rule fires if one of these holds at `patience` saved steps in a row:
+        * The latest 30 losses are all higher than the first one by `rise_percent`.
+        * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
+
+        Either rise must be four times the scatter, and more than chance for batches with few rows.
+        After a jump to three times the first loss within the first 5, the losses need not be
+        steady, only three times higher. Of several losses, all must diverge.
+
+    Parameters:
+        patience: Saved steps in a row.
+        rise_percent: The rise, in percent of the first loss.
+
+    What to try:
+        Lower the learning rate or warm it up, clip gradients, and resume from the last good
+        checkpoint.
+    """
+
+    rise_percent: _Percent = 50.0
+
+    measure = "loss_rise_percent"
+    _window = (LEVEL, WINDOW)
+    points = staticmethod(training_points)
+
+    def _detect(self, series: NumberSeries) -> Finding | None:
+        found = divergence(series.first, series.whole, self.rise_percent / 100, series.rows)
+        if found is None:
+            return None
+        rise, limit = (100 * (at - found.before) / found.scale for at in (found.now, found.limit))
+        text = f"rose from {found.before:.4g} to {found.now:.4g}, by {rise:.3g} % of "
+        text += f"{found.scale:.4g} at the beginning, more than {limit:.3g} %"
+        return Finding(rise, limit, text)
+
+
+class LossSpike(CurveRule):
+    """Detects training losses that jump far above their latest level.
+
+    How it decides:
+        The rule compares the last `patience` saved losses with the median of the `num_points`
+        before them. Each must exceed it by all of these:
+        * `num_deviations` robust standard deviations;
+        * twice the largest excess before;
+        * `rise_percent` of the loss at the beginning.
+
+        Batches with few rows have a wider limit. A jump to three times the first loss within the
+        first 5 is compared with the losses before it. Of several losses, all must spike.
+
+    Parameters:
+        patience: Number of consecutive high losses.
+        num_points: Saved losses before the spike that it is compared with.
+        num_deviations: Robust standard deviations above their median.
+        rise_percent: The rise, in percent of the first loss.
+
+    What to try:
+        Clip gradients, lower the learning rate or warm it up longer. Look at the batches of these
+        steps, and resume from the checkpoint before without them.
+    """
+
+    num_points: Annotated[int, AtLeast(5), Unit("saved steps")] = 20
+    num_deviations: Annotated[float, GreaterThan(0), Unit("standard deviations")] = 8.0
+    rise_percent: _Percent = 20.0
+
+    measure = "loss"
+    compares_together = True
+    points = staticmethod(training_points)
+
+    @property
+    def _window(self) -> tuple[int, int]:
+        return max(self.num_points // 4, _FEWEST_BEFORE) + self.patience, self.num_points
+
+    def _detect(self, series: NumberSeries) -> Finding | None:
+        found = self._spike(series, len(series.latest) - self.patience, series.start)
+        num = first_jump(series.first, series.rows)
+        if num and LEVEL + self.patience <= series.count == len(series.latest):
+            found = found or self._spike(series, num, series.first[0])
+        if found is None:
+            return None
+        (level, limit), now = found, float(series.latest[-1])
+        text = f"is {now:.4g}, above {limit:.4g} for {self.patience} saved steps; the "
+        return Finding(now, limit, f"{text}median before is {level:.4g}")
+
+    def _spike(self, series: NumberSeries, num: int, start: float) -> tuple[float, float] | None:
+        """Compare the latest losses with the given number of losses before them."""
+        rise, before, now = (
+            self.rise_percent / 100 * start,
+            series.latest[:num],
+            series.latest[num:],
+        )
+        return spike(before, now, self.num_deviations, rise, series.rows)
+
+
+class OscillatingLoss(CurveRule):
+    """Detects training losses that swing widely and do not fall.
+
+    How it decides:
+        The rule looks at the latest `num_points` saved losses. It fires if all of these hold:
+        * Their scatter exceeds `amplitude_percent` of the loss at the beginning.
+        * Neighbours differ more than among the first 10.
+        * Neighbours differ more than batches with so few rows do by chance.
+        * They have no downward trend, stay above half of the beginning, and have not fallen by more
+          than they scatter.
+
+        Ranks with several losses are ignored.
+
+    Parameters:
+        patience: Saved steps in a row.
+        num_points: Saved losses whose scatter is measured.
+        amplitude_percent: The scatter, in percent of the first loss.
+
+    What to try:
+        Lower the learning rate, take larger batches or clip gradients.
+    """
+
+    num_points: Annotated[int, AtLeast(10), Unit("saved steps")] = 20
+    amplitude_percent: _Percent = 30.0
+
+    measure = "loss_scatter_percent"
+    num_first = 10
+    needs_single_curve = True
+    points = staticmethod(training_points)
+
+    @property
+    def _window(self) -> tuple[int, int]:
+        return self.num_first // 2 + self.num_points, self.num_points
+
+    def _detect(self, series: NumberSeries) -> Finding | None:
+        scatter = 100 * oscillation(series.first, series.latest[-self.num_points :], series.rows)
+        limit = self.amplitude_percent
+        text = f"scatters by {scatter:.3g} % of its beginning, more than {limit:g} %, and does not"
+        return Finding(scatter, limit, f"{text} fall") if scatter > limit else None
+
+
+def _gradient_norms(step: StepView) -> Points:
+    """Return the norm of all gradients per worker; a finding names the largest gradient."""
+    rows = step.tensors(collections=("gradients",))
+    sizes = rows.column("l2")
+    found = Points(rows, {}, {})
+    for worker in sorted(set(rows.workers)):
+        is_known = [of == worker for of in rows.workers] & np.isfinite(sizes)
+        with np.errstate(over="ignore"):
+            norm = float(np.sqrt(np.sum(np.sort(sizes[is_known]) ** 2)))
+        if is_known.any() and np.isfinite(norm):
+            found.values["gradients", worker] = norm
+            own = np.where(is_known, sizes, np.nan)
+            found.at["gradients", worker] = worst(rows, own, largest=True)
+    if not found.at:
+        unknown = missing_gradients(rows, ("l2",))
+        raise unknown or Missing("the norm of all gradients is not finite")
+    return found
+
+
+class GradientNormExplosion(CurveRule):
+    """Detects gradients whose norm grows many times over.
+
+    How it decides:
+        The rule computes the norm of all gradients of a rank, before clipping. The usual norm is
+        the median of the 10 before or, if that is larger, of the first 5. More than `growth_factor`
+        times that fires, at `patience` saved steps in a row that are 5 steps apart, and at all
+        between them.
+
+    Parameters:
+        patience: Saved steps in a row.
+        growth_factor: Times the usual norm of the gradients.
+        weight_factor: Accepted and ignored.
+
+    What to try:
+        Clip gradients by their norm, lower the learning rate or warm it up. In recurrent networks
+        use gated cells or an orthogonal initialisation.
+    """
+
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
+    growth_factor: Annotated[float, GreaterThan(1), Unit("times")] = 20.0
+    weight_factor: Annotated[float, GreaterThan(0), Unit("times")] = 10.0
+
+    collections = saved_every(10, "gradients")
+    noun = "gradient norm"
+    measure = "norm_of_all_gradients"
+    compares_together = True
+    steps_apart = 5  # a few large batches in a row are no explosion
+    points = staticmethod(_gradient_norms)
+
+    @property
+    def _window(self) -> tuple[int, int]:
+        return self.num_first + self.patience, LEVEL
+
+    def _detect(self, series: NumberSeries) -> Finding | None:
+        before, now = series.latest[: -self.patience], series.latest[-self.patience :]
+        limit = self.growth_factor * float(max(np.median(before), np.median(series.first)))
+        text = f"is the largest of the gradients, whose norm {now[-1]:.3g} is more than "
+        text += f"{self.growth_factor:g} times what it was before"
+        return Finding(float(now[-1]), limit, text) if 0 < limit < now.min() else None
