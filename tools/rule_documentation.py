@@ -28,8 +28,8 @@ from rule_runtime.engine.constraints import Regex  # noqa: E402
 from rule_runtime.engine.parameters import Parameter, ParameterError  # noqa: E402
 from rule_runtime.engine.registry import available_rules  # noqa: E402
 from rule_runtime.engine.rule import Rule, snake_case  # noqa: E402
+from rule_runtime.facts.applicability import applies  # noqa: E402
 from rule_runtime.facts.framework import Framework  # noqa: E402
-from rule_runtime.reporting.coverage import _applies as applies  # noqa: E402
 from tools.generated_text import bring_up_to_date  # noqa: E402
 
 README = ROOT / "rule_runtime" / "rules" / "README.md"
@@ -42,14 +42,6 @@ PARAMETERS = "Parameters"
 COMMAND = "python tools/rule_documentation.py"
 
 SECTIONS = ("How it decides", PARAMETERS, "What to try")
-OF_XGBOOST = frozenset(
-    {"trees", "feature_importance", "average_shap", "full_shap", "hyperparameters", "training_data"}
-)
-"""Collections that only the hook for XGBoost saves."""
-ALSO_OF_XGBOOST = frozenset({"losses", "metrics", "optimizer_steps", "input_values"})
-"""Collections that it saves, too."""
-PAIR = frozenset({"labels", "predictions"})
-"""Collections of every framework; rules that read both need no inputs of losses."""
 NAMED = "the tensors that you name"
 SOME_PARAMETERS = {"collection_names": (NAMED,), "max_threshold": 1.0, "other_trials": ("job",)}
 """Enough for the rules that cannot be made without parameters."""
@@ -111,11 +103,10 @@ def _rules() -> dict[str, type[Rule]]:
 
 
 def _framework(rule: type[Rule]) -> str:
-    names = {config.name for config in _required(rule)} - {NAMED}
-    if names and names <= OF_XGBOOST:
+    fitting = {framework for framework in Framework if applies(rule, framework)}
+    if fitting == {Framework.XGBOOST}:
         return "XGBoost"
-    is_of_trees = names & (OF_XGBOOST | ALSO_OF_XGBOOST) and applies(_made(rule), Framework.XGBOOST)
-    return "any" if not names or names >= PAIR or is_of_trees else "deep learning"
+    return "any" if Framework.XGBOOST in fitting else "deep learning"
 
 
 def _required(rule: type[Rule]) -> tuple[CollectionConfig, ...]:

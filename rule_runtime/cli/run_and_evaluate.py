@@ -31,7 +31,8 @@ from rule_runtime.cli.summary import Summary, coverage_line
 from rule_runtime.cli.tables import harmless
 from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.facts.framework import OF_BOOSTING
+from rule_runtime.facts.applicability import applies
+from rule_runtime.facts.framework import Framework
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at
@@ -68,11 +69,6 @@ class VerdictFormat(str, Enum):
 
 
 _STDERR: Final = 2
-_OF_NETWORKS: Final = frozenset(
-    {"weights", "biases", "gradients", "module_io", "input_image", "input_sequence"}
-    | {f"{kind}_{end}" for kind in ("relu", "tanh", "sigmoid") for end in ("input", "output")}
-)
-_OF_TREES: Final = frozenset({"trees", "feature_importance", "hyperparameters"})
 _NO_STEPS: Final = "{}: the script saved no step, so nothing was evaluated: {}"
 _FILE: Final = typer.Option("--output-file", help="File for the verdicts. Default: the terminal.")
 _Command = Annotated[
@@ -287,19 +283,18 @@ def _print_damage(states: Mapping[str, EvaluationState]) -> None:
         _print_note(harmless(f"{line}: {counts.last_problem}" if is_of_file else line))
 
 
-def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
+def _unfit(run: RunVerdicts, chosen: ChosenRules) -> frozenset[str]:
     """Return names of unnamed rules for neural networks if the run trained boosted trees."""
-    from rule_runtime.trial.collection_reader import CollectionReader  # noqa: PLC0415 - loads numpy
+    from rule_runtime.reporting.saved_collections import (  # noqa: PLC0415 - loads numpy
+        SavedCollections,
+    )
 
-    needs = {name: {config.name for config in rule.requires()} for name, rule in chosen.all}
-    of_networks = {name for name, of in needs.items() if of & _OF_NETWORKS and not of & _OF_TREES}
-    unnamed = frozenset(of_networks.difference(chosen.names))
-    if not unnamed:
-        return unnamed  # avoids reading files
-    reader = CollectionReader(open_store(path))
-    files = reader.load_all(reader.workers())
-    is_of_trees = any(OF_BOOSTING in file.collections for file in files)
-    return unnamed if is_of_trees else frozenset()
+    unnamed = [(name, rule) for name, rule in chosen.all if name not in chosen.names]
+    unfit = frozenset(name for name, of in unnamed if not applies(type(of), Framework.XGBOOST))
+    if not unfit:
+        return unfit  # avoids reading files
+    framework = (run.coverage or SavedCollections(open_store(run.path))).framework
+    return unfit if framework is Framework.XGBOOST else frozenset()
 
 
 def _print_verdicts(
@@ -339,9 +334,9 @@ def _print_verdicts(
 def _table(run: RunVerdicts, chosen: ChosenRules, *, is_alone: bool) -> RenderableType:
     """Return a table of verdicts; one of several runs without a finding gets a single line."""
     if is_alone:
-        return verdicts_table(run.states, _unfit(run.path, chosen))
+        return verdicts_table(run.states, _unfit(run, chosen))
     found = [state for state in run.states.values() if state.status is RuleStatus.ISSUES_FOUND]
     heading = f"{run.name}: {counted(len(found), 'issue')}" if found else f"{run.name}: no issue"
     if not found:
         return Text(heading)
-    return Group(Text(heading), verdicts_table(run.states, _unfit(run.path, chosen)))
+    return Group(Text(heading), verdicts_table(run.states, _unfit(run, chosen)))

@@ -7,10 +7,11 @@ converted to the types of their annotations.
 from __future__ import annotations
 
 import difflib
+import logging
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -21,6 +22,7 @@ __all__ = [
     "Parameter",
     "ParameterError",
     "coerce",
+    "current_names",
     "is_supported",
     "nearest",
     "nearest_name",
@@ -33,6 +35,9 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
 _SIMILAR: Final = 0.5
 """Similarity (difflib's ratio) from which another name is suggested."""
+
+
+_logger = logging.getLogger(__name__)
 
 
 class ParameterError(ValueError):
@@ -289,3 +294,28 @@ _PLAIN: Final = {
     float: _Kind("a number", "numbers", _real),
     str: _Kind("text", "texts", _text),
 }
+
+
+def current_names(
+    owner: str, former: Iterable[tuple[str, str]], given: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return parameters by their current names; logs a warning for each former name.
+
+    Args:
+        owner: Name of the rule, for the messages.
+        former: Former and current names.
+        given: The parameters.
+
+    Raises:
+        ParameterError: If a parameter is given by both names.
+    """
+    found = dict(given)
+    for old, new in former:
+        if old not in found:
+            continue
+        if new in found:
+            message = f"{owner}: {old!r} is the former name of {new!r}; give only {new!r}"
+            raise ParameterError(message, parameter=old)
+        found[new] = found.pop(old)
+        _logger.warning("%s: the parameter %s is deprecated; use %s", owner, old, new)
+    return found

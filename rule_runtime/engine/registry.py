@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Final, TypeGuard
 
 import rule_runtime.rules
-from rule_runtime.engine.parameters import ParameterError, nearest
+from rule_runtime.engine.parameters import ParameterError, current_names, nearest
 from rule_runtime.engine.rule import Rule, snake_case
 from rule_runtime.engine.step_bounds import bounded, split_bounds
 
@@ -94,6 +94,7 @@ def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
     Raises:
         ParameterError: If a parameter is unknown or missing, or a value is invalid.
     """
+    parameters = current_names(cls.__name__, cls.former_names, parameters)
     accepted = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
     values, steps = split_bounds(cls.__name__, parameters, accepted)
     for name in values:

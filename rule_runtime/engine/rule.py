@@ -16,11 +16,12 @@ checked when it is created, so `check` sees only valid parameters.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +29,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig, as_co
 from rule_runtime.engine.constraints import AtLeast, AtMost, GreaterThan, LessThan, Regex, Unit
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Outcome
-from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
+from rule_runtime.engine.parameters import Parameter, coerce, current_names, parameters_of
 from rule_runtime.engine.step_bounds import StepBounds
 
 if TYPE_CHECKING:  # commands that only list rule names start without numpy
@@ -66,10 +67,12 @@ class Rule(ABC):
         caution: A warning about the defaults in one sentence; empty for most rules. The command
             line prints it for rules with default parameters.
         step_bounds: Global steps that the rule evaluates; other steps are not applicable.
+        former_names: Former and current names of parameters; the former work with a warning.
     """
 
     collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
+    former_names: ClassVar[tuple[tuple[str, str], ...]] = ()
     step_bounds: ClassVar[StepBounds] = StepBounds()  # not a parameter of the rule: see `bounded`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -84,6 +87,8 @@ class Rule(ABC):
                 f"{error}; several values are a tuple: `names: tuple[str, ...] = ()`"
             ) from None
         cls.__doc__ = documentation
+        if cls.former_names and not own_constructor:
+            _accept_former_names(cls)
 
     def __post_init__(self) -> None:
         for parameter in self.parameters():
@@ -149,3 +154,14 @@ class Rule(ABC):
 def snake_case(name: str) -> str:
     """Return the module name of a class: `VanishingGradient` becomes `vanishing_gradient`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _accept_former_names(cls: type[Rule]) -> None:
+    """Let the constructor of a class accept former names of parameters."""
+    constructor: Callable[..., None] = cls.__init__
+
+    @functools.wraps(constructor)
+    def with_former_names(self: Rule, **given: Any) -> None:
+        constructor(self, **current_names(cls.__name__, cls.former_names, given))
+
+    cls.__init__ = with_former_names  # type: ignore[method-assign, assignment]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # commands start without numpy
     from hook_layer.format.collections_file import CollectionEntry
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["OF_BOOSTING", "Framework", "framework_of", "framework_of_collections"]
+__all__ = ["Framework", "framework_of", "framework_of_collections"]
 
 
 class Framework(Enum):
@@ -23,7 +23,7 @@ class Framework(Enum):
     XGBOOST = "xgboost"
 
 
-OF_BOOSTING: Final = "average_shap"
+_OF_BOOSTING: Final = "average_shap"
 """A collection of every run of XGBoost, and of no other run."""
 _OF_KERAS: Final = "sm_metrics"
 """A collection of every run of Keras or of TensorFlow sessions."""
@@ -41,7 +41,7 @@ def framework_of(step: StepView) -> Framework:
 
 def framework_of_collections(collections: Mapping[str, CollectionEntry]) -> Framework:
     """Return the framework from the collections of a file; PyTorch if there are none."""
-    if OF_BOOSTING in collections:
+    if _OF_BOOSTING in collections:
         return Framework.XGBOOST
     losses = collections.get("losses")
     patterns = () if losses is None else losses.include_regex

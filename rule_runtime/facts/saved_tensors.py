@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["declared", "finite_means", "num_not_finite"]
+__all__ = ["declared", "finite_means", "first_scalar", "num_not_finite"]
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
@@ -24,6 +24,11 @@ def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
     It is NaN if the row has a non-finite element.
     """
     return np.where(num_not_finite(rows) > 0, np.nan, rows.column("mean"))
+
+
+def first_scalar(rows: TensorRows) -> tuple[str, float]:
+    """Return the name and the mean of the first row."""
+    return rows.names[0], float(finite_means(rows)[0])
 
 
 def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:

@@ -12,7 +12,7 @@ from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.facts.missing import missing_statistics
-from rule_runtime.facts.saved_tensors import finite_means
+from rule_runtime.facts.saved_tensors import first_scalar
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -108,7 +108,7 @@ def tree_rate(step: StepView) -> tuple[str, float] | None:
     rows = step.tensors(regex=(_RATE_OF_TREES,))
     if not len(rows):
         raise Missing("no learning rate of the boosted trees was saved")
-    return rows.names[0], float(finite_means(rows)[0])
+    return first_scalar(rows)
 
 
 def effective_tree_rate(step: StepView) -> tuple[str, float] | None:
@@ -120,4 +120,4 @@ def effective_tree_rate(step: StepView) -> tuple[str, float] | None:
         Missing: The rate was not saved.
     """
     rows = step.tensors(regex=(_EFFECTIVE_RATE,))
-    return (rows.names[0], float(finite_means(rows)[0])) if len(rows) else tree_rate(step)
+    return first_scalar(rows) if len(rows) else step.fact(tree_rate)

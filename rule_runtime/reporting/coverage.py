@@ -1,6 +1,6 @@
 """Counts the rules that had data in a run, of those that apply to its framework.
 
-* A rule **applies** unless it needs a fact that the framework's hook cannot provide (`_LACKING`).
+* A rule **applies** unless it needs a fact that the framework's hook cannot provide.
 * An applying rule **had data** if it evaluated a step, or needs more such steps to decide.
 * It **was not configured** if it had no data and the hook did not save a collection that it needs.
 * Any other rule without data needs tensors that the script or model does not have.
@@ -19,8 +19,10 @@ from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.facts.applicability import applies
 from rule_runtime.facts.framework import Framework
 from rule_runtime.reporting.saved_collections import SavedCollections
+from rule_runtime.trial.collection_reader import CollectionReader
 
 __all__ = ["Coverage", "coverage_of", "had_data"]
 
@@ -38,52 +40,6 @@ _CLASSES: Final = {
     Framework.MXNET: "stepwatch.mxnet.Hook",
     Framework.XGBOOST: "stepwatch.xgboost.Hook",
 }
-_RANKS: Final = "several ranks"
-_STEPS: Final = "counts of optimizer steps"
-_LAYERS: Final = "inputs and outputs of linear layers"
-_ACTIVATIONS: Final = "outputs of activations"
-_INPUTS: Final = "inputs of layers"
-_GRADIENTS: Final = "gradients"
-_OWNERS: Final = "the parameter of each gradient"
-_LOSS_INPUTS: Final = "inputs of the loss"
-_LABELS: Final = "labels"
-_OUTPUTS: Final = "predictions, or inputs of the loss"
-
-_LACKING: Final[Mapping[Framework, frozenset[str]]] = {
-    Framework.TORCH: frozenset(),
-    Framework.KERAS: frozenset({_RANKS, _STEPS, _LAYERS}),
-    Framework.MXNET: frozenset({_RANKS, _STEPS}),
-    Framework.TENSORFLOW: frozenset(
-        {_RANKS, _STEPS, _LAYERS, _ACTIVATIONS, _INPUTS, _OWNERS, _LOSS_INPUTS, _LABELS, _OUTPUTS}
-    ),
-    Framework.XGBOOST: frozenset(
-        {_RANKS, _LAYERS, _ACTIVATIONS, _INPUTS, _GRADIENTS, _OWNERS, _LOSS_INPUTS}
-    ),
-}
-"""Facts that a framework's hook cannot provide; `FactContract` tests such facts of each hook."""
-
-_NEEDED: Final[Mapping[str, frozenset[str]]] = {
-    _RANKS: frozenset({"ReplicaDivergence"}),
-    _STEPS: frozenset({"IneffectiveSteps"}),
-    _LAYERS: frozenset({"MissingActivation", "PoorWeightInitialization", "SaturatedActivation"}),
-    _ACTIVATIONS: frozenset({"DeadRelu"}),
-    _INPUTS: frozenset({"InputStatistics"}),
-    _GRADIENTS: frozenset({"GradientNormExplosion", "VanishingGradient"}),
-    _OWNERS: frozenset({"DeadOptimizer", "MissingGradient"}),
-    _LOSS_INPUTS: frozenset(
-        {
-            "DoubleActivation",
-            "InitialLossMismatch",
-            "LossInputMismatch",
-            "TrainingLoop",
-            "WorseThanGuessing",
-        }
-    ),
-    _OUTPUTS: frozenset({"OutputContract"}),
-    _LABELS: frozenset({"ClassImbalance", "LabelDegenerate", "SuspiciouslyGood"}),
-}
-"""Classes of the rules that cannot evaluate any step without a fact."""
-
 _DEFAULT: Final = "recommended"
 
 
@@ -147,7 +103,10 @@ def had_data(state: EvaluationState) -> bool:
 
 
 def coverage_of(
-    store: Store, judged: Mapping[str, bool], rules: Mapping[str, Rule] | None = None
+    store: Store,
+    judged: Mapping[str, bool],
+    rules: Mapping[str, Rule] | None = None,
+    reader: CollectionReader | None = None,
 ) -> Coverage | None:
     """Return which rules had data in a run; None if no file describes its collections.
 
@@ -155,18 +114,19 @@ def coverage_of(
         store: The run's root.
         judged: Whether each rule had data, by displayed name.
         rules: The rules; by default, those of the pack `recommended`, and built-in ones.
+        reader: The reader of its collections, if it has one.
 
     Raises:
         StorageError: The storage cannot be read.
     """
-    saved = SavedCollections(store)
+    saved = SavedCollections(store, reader)
     if not (saved.are_known and judged):
         return None
     known = _named(judged) if rules is None else rules
     applying = [
         name
         for name, has_data in judged.items()
-        if has_data or name not in known or _applies(known[name], saved.framework)
+        if has_data or name not in known or applies(type(known[name]), saved.framework)
     ]
     unsaved = {
         name: saved.missing(known[name].requires())
@@ -182,10 +142,6 @@ def coverage_of(
         sorted(frozenset().union(*lacking.values())),
         _pack_of(lacking),
     )
-
-
-def _applies(rule: Rule, framework: Framework) -> bool:
-    return not any(type(rule).__name__ in _NEEDED[fact] for fact in _LACKING[framework])
 
 
 def _named(names: Iterable[str]) -> Mapping[str, Rule]:

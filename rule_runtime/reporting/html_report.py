@@ -127,7 +127,7 @@ def report_of_store(
     evidence = [verdict.evidence for verdict in verdicts if verdict.evidence is not None]
     reading = read_run(store, evidence, limits, on_start=on_start, on_read=on_read)
     judged = {each.name: each.needs_more or not each.is_not_judged for each in verdicts}
-    coverage = coverage_of(store, judged)
+    coverage = coverage_of(store, judged, reader=reading.history.kinds.reader)
     if coverage is not None:
         reading.notes.insert(0, str(coverage))
     made_at = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -58,14 +58,15 @@ class SavedCollections:
 
     Args:
         store: The run's root.
+        reader: The reader of its collections, if it has one.
 
     Attributes:
         are_known: Whether a file describes them.
         framework: The framework of the run.
     """
 
-    def __init__(self, store: Store) -> None:
-        reader = CollectionReader(store)
+    def __init__(self, store: Store, reader: CollectionReader | None = None) -> None:
+        reader = reader or CollectionReader(store)
         self._files = reader.load_all(reader.workers())
         self._matcher = reader.matcher
         self.are_known = bool(self._files)

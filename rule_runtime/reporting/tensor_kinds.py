@@ -69,10 +69,14 @@ class TensorGroup:
 
 
 class TensorKinds:
-    """Classifies the tensors of a run."""
+    """Classifies the tensors of a run.
+
+    Attributes:
+        reader: The reader of its collections.
+    """
 
     def __init__(self, store: Store) -> None:
-        self._reader = CollectionReader(store)
+        self.reader = CollectionReader(store)
         self._groups: dict[tuple[str, ...], TensorGroup] = {}
         self.refresh()
 
@@ -82,8 +86,8 @@ class TensorKinds:
         Raises:
             StorageError: If the storage fails, except for a missing object.
         """
-        workers = self._reader.workers()[:_MAX_WORKERS]
-        self._files = self._reader.load_all(workers, again=True)
+        workers = self.reader.workers()[:_MAX_WORKERS]
+        self._files = self.reader.load_all(workers, again=True)
         self._groups.clear()
 
     def group(self, names: tuple[str, ...]) -> TensorGroup:
@@ -97,7 +101,7 @@ class TensorKinds:
 
     def collections(self, names: Iterable[str]) -> Mapping[str, TrialCollection]:
         """Return the collections of all workers by name."""
-        return merged_collections(self._files, list(names), self._reader.matcher)
+        return merged_collections(self._files, list(names), self.reader.matcher)
 
     def _grouped(self, stored: tuple[str, ...]) -> TensorGroup:
         rows = [at for at, name in enumerate(stored) if split_reduction_name(name) is None]
@@ -127,7 +131,7 @@ class TensorKinds:
 
     def _members(self, collection: str, names: Sequence[str]) -> set[str]:
         try:
-            return collection_members(self._files, collection, names, self._reader.matcher)
+            return collection_members(self._files, collection, names, self.reader.matcher)
         except PatternError as error:
             _logger.warning("the collection %s is not known: %s", collection, error)
             return set()

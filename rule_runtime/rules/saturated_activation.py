@@ -51,7 +51,7 @@ class SaturatedActivation(Rule):
         threshold_sigmoid_max: Upper limit of the inputs of sigmoid.
         threshold_inactivity: Minimum share of inputs within the limits.
         threshold_layer: Maximum share of saturated units.
-        judge_answers: True to evaluate activations whose output goes into a loss.
+        check_outputs: True to evaluate activations whose output goes into a loss.
         threshold_slope: Minimum mean slope of a recurrent layer at step 0; 0 for any.
 
     What to try:
@@ -67,8 +67,10 @@ class SaturatedActivation(Rule):
     threshold_sigmoid_max: Annotated[float, Unit("input")] = 16.99999
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
-    judge_answers: bool = True
+    check_outputs: bool = True
     threshold_slope: Annotated[float, AtLeast(0), AtMost(1)] = 0.0
+
+    former_names = (("judge_answers", "check_outputs"),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,7 +90,7 @@ class SaturatedActivation(Rule):
             *of_layers,
             *selected_collections("SaturatedActivation", named, regex, _VALUES),
             *(OF_RECURRENT_LAYERS if self.threshold_slope else ()),
-            *(() if self.judge_answers else OF_OUTPUTS),
+            *(() if self.check_outputs else OF_OUTPUTS),
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
@@ -116,7 +118,7 @@ class SaturatedActivation(Rule):
         low, high = bounds.T
         is_fine = (rows.column("min") > low) & (rows.column("max") < high)
         is_fine &= rows.column("inf") == 0
-        if not self.judge_answers:
+        if not self.check_outputs:
             is_fine |= are_answers(step, rows)
         saturated = np.where(is_fine, 0.0, np.nan)
         beyond = np.flatnonzero(~is_fine & ~np.isnan(low))

@@ -23,7 +23,7 @@ class StalledTrainingRule(Rule):
 
     Parameters:
         threshold: Longest time without output that passes.
-        judge_gaps: False to ignore a stall after which the training continued.
+        check_gaps: False to ignore a stall after which the training continued.
         stop_training_on_fire: Accepted and ignored.
         training_job_name_prefix: Accepted and ignored.
 
@@ -33,9 +33,11 @@ class StalledTrainingRule(Rule):
     """
 
     threshold: Annotated[int, GreaterThan(0), Unit("s")] = 1800
-    judge_gaps: bool = True
+    check_gaps: bool = True
     stop_training_on_fire: bool = False
     training_job_name_prefix: str | None = None
+
+    former_names = (("judge_gaps", "check_gaps"),)
 
     def needs(self) -> Needs:
         """Return two steps, because the time between them counts."""
@@ -54,7 +56,7 @@ class StalledTrainingRule(Rule):
             memory.update(time=step.time, step=step.step)
         if previous is None:
             raise NotEnough(2, "saved step", 1)
-        if gap <= self.threshold or not self.judge_gaps:
+        if gap <= self.threshold or not self.check_gaps:
             return Passed()
         return self._stalled(gap, f"after step {previous}", "; the training continued")
 

@@ -264,7 +264,7 @@ def test_a_pack_is_configured_by_its_name() -> None:
     by_name = {rule.name: rule.parameters for rule in config.rules}
     assert by_name["NonFinite"] == {}
     assert by_name["DeadRelu"] == {"threshold_layer": "80.0"}
-    assert by_name["StalledTrainingRule"] == {"judge_gaps": "false"}
+    assert by_name["StalledTrainingRule"] == {"check_gaps": "false"}
     assert by_name["PoorWeightInitialization"] == {"conditions": "scale,symmetry"}
     assert set(config.stop_rules) == pack.stops
 

@@ -159,3 +159,20 @@ def test_rules_are_frozen_and_comparable() -> None:
 )
 def test_snake_case(name: str, expected: str) -> None:
     assert snake_case(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "former", "current"),
+    [
+        ("SaturatedActivation", "judge_answers", "check_outputs"),
+        ("StalledTrainingRule", "judge_gaps", "check_gaps"),
+    ],
+)
+def test_a_former_name_of_a_parameter_works_with_a_warning(
+    rule: str, former: str, current: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = create_rule(rule, {former: "false"})
+    assert f"{rule}: the parameter {former} is deprecated; use {current}" in caplog.text
+    assert made == create_rule(rule, {current: "false"}) == type(made)(**{former: False})
+    with pytest.raises(ParameterError, match=f"{former!r} is the former name of {current!r}"):
+        create_rule(rule, {former: "false", current: "false"})

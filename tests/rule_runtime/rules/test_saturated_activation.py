@@ -226,7 +226,7 @@ def test_a_last_sigmoid_may_be_sure_of_its_answers(place: str) -> None:
     trial = TrialBuilder()
     trial.collections(sigmoid_input=("^1_input_0$", "sigmoid_input"))
     trial.step(0, tensors)
-    assert trial.outcomes(SaturatedActivation(judge_answers=False)) == [Passed()]
+    assert trial.outcomes(SaturatedActivation(check_outputs=False)) == [Passed()]
     assert found_at(SaturatedActivation(), trial)
 
 
@@ -240,4 +240,4 @@ def test_a_sigmoid_before_others_is_judged() -> None:
         "BCELoss_input_0": np.linspace(0.1, 0.9, 32),
     }
     trial.step(0, tensors)
-    assert found_at(SaturatedActivation(judge_answers=False), trial)
+    assert found_at(SaturatedActivation(check_outputs=False), trial)

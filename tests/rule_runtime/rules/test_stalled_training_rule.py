@@ -56,7 +56,7 @@ def test_a_gap_longer_than_the_threshold_fires() -> None:
 
 
 def test_a_stall_that_is_over_may_be_ignored() -> None:
-    rule = StalledTrainingRule(judge_gaps=False)
+    rule = StalledTrainingRule(check_gaps=False)
     assert kinds(outcomes(rule, 1000.0, 9000.0, 90000.0)) == "-PP"
     assert isinstance(rule.check_silence(1801.0, 2), IssueFound)
 
