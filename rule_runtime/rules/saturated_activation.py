@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import saturated_units
@@ -12,23 +15,33 @@ from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.engine.selection import is_training, selected_collections
-from rule_runtime.facts.activation_inputs import (
-    OF_OUTPUTS,
-    OF_RECURRENT_LAYERS,
-    SATURATING,
-    are_answers,
-    bounds_of,
-    recurrent_slopes,
-)
+from rule_runtime.engine.selection import is_training, saved_every, selected_collections
 from rule_runtime.facts.layers import Signals
-from rule_runtime.trial.step_view import StepView
+from rule_runtime.numerics.row_memory import fingerprints
+from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["SaturatedActivation"]
 
-_INPUTS: Final = tuple(f"{kind}_input" for kind in SATURATING)
+_SATURATING: Final = ("tanh", "sigmoid")
+"""The activations that saturate; the hook fills the collections `{kind}_input` by type."""
+_OF_OUTPUTS: Final = (
+    *saved_every(10, "module_io"),
+    *saved_every(500, "tanh_output", "sigmoid_output"),
+    *saved_every(10, "loss_inputs"),
+)
+"""Collections for a rule that uses outputs of activations."""
+_OF_RECURRENT_LAYERS: Final = (*saved_every(10, "module_io"), *saved_every(500, "weights"))
+"""Collections for a rule that uses recurrent layers."""
+_HIDDEN: Final = ".weight_hh"
+_WEIGHTS: Final = r"^(?!gradient/).*\.weight_hh(_l[0-9]+)?(_reverse)?$"
+_OUTPUTS: Final = r"_output(_[0-9]+|/[0-9]+)$"
+_INPUT: Final = re.compile(r"_input(?=[_/][0-9]+$)")
+_OF_LOSS: Final = r"[Ll]oss_input_0$"
+_COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
+
+_INPUTS: Final = tuple(f"{kind}_input" for kind in _SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _NONE: Final = "no input of a tanh or sigmoid layer was saved with its values (collections {})"
@@ -89,8 +102,8 @@ class SaturatedActivation(Rule):
         return (
             *of_layers,
             *selected_collections("SaturatedActivation", named, regex, _VALUES),
-            *(OF_RECURRENT_LAYERS if self.threshold_slope else ()),
-            *(() if self.check_outputs else OF_OUTPUTS),
+            *(_OF_RECURRENT_LAYERS if self.threshold_slope else ()),
+            *(() if self.check_outputs else _OF_OUTPUTS),
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
@@ -100,7 +113,7 @@ class SaturatedActivation(Rule):
         of_layers, limit = self._of_layers(step), self.threshold_slope
         if not limit or step.mode_step or isinstance(of_layers, IssueFound):
             return of_layers
-        rows, slopes = step.fact(Signals).rows, recurrent_slopes(step)
+        rows, slopes = step.fact(Signals).rows, _recurrent_slopes(step)
         if np.isnan(slopes).all():
             return of_layers
         at = worst(rows, slopes, largest=False)
@@ -114,12 +127,12 @@ class SaturatedActivation(Rule):
         names = (*_INPUTS, *self.collection_names)
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         limit, least = self.threshold_layer, self.threshold_inactivity
-        bounds = bounds_of(step, rows, self._limits)
+        bounds = _bounds_of(step, rows, self._limits)
         low, high = bounds.T
         is_fine = (rows.column("min") > low) & (rows.column("max") < high)
         is_fine &= rows.column("inf") == 0
         if not self.check_outputs:
-            is_fine |= are_answers(step, rows)
+            is_fine |= _are_answers(step, rows)
         saturated = np.where(is_fine, 0.0, np.nan)
         beyond = np.flatnonzero(~is_fine & ~np.isnan(low))
         for number, value in row_values(step, rows.select(beyond)):
@@ -140,3 +153,53 @@ class SaturatedActivation(Rule):
     def _limits(self) -> dict[str, tuple[float, float]]:
         tanh = (self.threshold_tanh_min, self.threshold_tanh_max)
         return {"tanh": tanh, "sigmoid": (self.threshold_sigmoid_min, self.threshold_sigmoid_max)}
+
+
+def _bounds_of(
+    step: StepView, rows: TensorRows, limits: Mapping[str, tuple[float, float]]
+) -> npt.NDArray[np.float64]:
+    """Return the limits of each input; NaN if it is not an input of tanh or sigmoid [R, 2].
+
+    The collection, otherwise the name, shows the activation. `tanh` and `sigmoid` are not saturated
+    for inputs between the limits.
+    """
+    pairs = {kind: {*step.tensors(collections=(f"{kind}_input",)).pairs} for kind in _SATURATING}
+    found = np.full((len(rows), 2), np.nan)
+    for at, pair in enumerate(rows.pairs):
+        by_type = [kind for kind in _SATURATING if pair in pairs[kind]]
+        by_name = [kind for kind in _SATURATING if kind in pair[0].casefold()]
+        for kind in (by_type or by_name)[:1]:
+            found[at] = limits[kind]
+    return found
+
+
+def _are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Return for which inputs of modules and functions the output goes into a loss [R]."""
+    outputs, compared = step.tensors(regex=(_OUTPUTS,)), step.tensors(regex=(_OF_LOSS,))
+    of_outputs, of_losses = (
+        fingerprints([tensors.column(name) for name in _COMPARED])
+        for tensors in (outputs, compared)
+    )
+    answers = {*outputs.select(np.isin(of_outputs, of_losses)).pairs}
+    named = [(_INPUT.sub("_output", name), worker) for name, worker in rows.pairs]
+    return np.array([pair in answers for pair in named], dtype=np.bool_)
+
+
+def _recurrent_slopes(step: StepView) -> npt.NDArray[np.float64]:
+    """Return the mean slope of the activations of recurrent layers, relative to the largest [S].
+
+    The step is the first of its mode. The slope is NaN for `Signals` that no recurrent layer
+    returned. A tanh with the output h has the slope 1 - h^2. Outputs between -1 and 1 count as
+    outputs of tanh: those of a GRU are, and those of an LSTM are smaller.
+    """
+    signals, weights = step.fact(Signals), step.tensors(regex=(_WEIGHTS,))
+    rows = signals.rows
+    slopes = 1 - rows.column("mean") ** 2 - rows.column("std") ** 2
+    owners = {name.rpartition(_HIDDEN)[0] for name in weights.names}
+    is_recurrent = [
+        place.kind == "output"
+        and any(o == place.module or o.endswith(f"_{place.module}") for o in owners)
+        for place in signals.places
+    ]
+    is_tanh = (rows.column("min") >= -1) & (rows.column("max") <= 1)
+    return np.where(is_tanh & np.array(is_recurrent, dtype=np.bool_), slopes, np.nan)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Final, NamedTuple
+
+import numpy as np
 
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import saved_steps_of_patience
@@ -11,10 +14,13 @@ from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outc
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.optimizer_steps import largest_count
-from rule_runtime.facts.rank_inputs import same_on_all_ranks
-from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["TrainingLoop"]
+
+_INPUTS: Final = (r"^[A-Z][A-Za-z0-9]*_input_[0-9]+$", r"^inputs(_[0-9]+)?$")
+"""Inputs of whole models, and the targets of losses."""
+_STATISTICS: Final = ("size", "min", "max", "mean", "std")
 
 _MANY_TIMES: Final = 10
 """Multiple of the longest accumulation, in backward passes, after which a step is missing."""
@@ -121,8 +127,37 @@ class TrainingLoop(Rule):
             remedy = "Fit the number of steps of the scheduler to that of the training."
             is_zero = float(rate == 0 < highest)
             yield _Sign("learning_rate", is_zero, 1, message, remedy)
-        name = same_on_all_ranks(step)
+        name = _same_on_all_ranks(step)
         if name is not None:
             message = f"{name} is the same on all {len(step.workers)} ranks: they get one batch"
             remedy = "Give each rank its own rows: DistributedSampler, or a seed that has the rank."
             yield _Sign("same_inputs", float(bool(name)), 1, message, remedy)
+
+
+def _same_on_all_ranks(step: StepView) -> str | None:
+    """Return the name of an input if all ranks got the same, "" if not, None if it is unknown.
+
+    Ranks with different weights work on one batch, as in tensor parallelism. Inputs are the same if
+    all their statistics are equal.
+    """
+    losses = step.tensors(collections=("losses",)).names
+    outputs = {f"{name.rpartition('_output_')[0]}_input_0" for name in losses}
+    inputs = step.tensors(regex=_INPUTS)
+    inputs = inputs.select([name not in outputs for name in inputs.names])
+    workers = frozenset(inputs.workers)
+    weights = step.tensors(collections=("weights",))
+    are_replicas = frozenset(weights.workers) == workers and not _differing(weights, workers)
+    pairs = zip(inputs.names, inputs.column("std").tolist(), strict=True)
+    judged = sorted({name for name, std in pairs if std > 0})
+    if len(workers) < 2 or not are_replicas or not judged:  # noqa: PLR2004 - a single rank
+        return None
+    return "" if _differing(inputs, workers) else judged[0]
+
+
+def _differing(rows: TensorRows, workers: frozenset[str]) -> set[str]:
+    """Return the tensors that some worker lacks, or that have other statistics on it."""
+    table = np.stack([rows.column(name) for name in _STATISTICS], axis=1).tolist()
+    seen: dict[str, dict[str, tuple[float, ...]]] = defaultdict(dict)
+    for name, worker, numbers in zip(rows.names, rows.workers, table, strict=True):
+        seen[name][worker] = tuple(numbers)
+    return {name for name, of in seen.items() if of.keys() != workers or len(set(of.values())) > 1}
