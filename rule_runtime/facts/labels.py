@@ -14,6 +14,7 @@ from rule_runtime.facts.losses import (
     LossKind,
     described,
 )
+from rule_runtime.facts.saved_tensors import LARGEST
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
@@ -40,8 +41,6 @@ TRAINING_WEIGHTS: Final = "training_data/Weight"
 SORTED_SHARE: Final = 0.5
 """Share of batches with a single class from which rows count as sorted."""
 
-_LARGEST: Final = 1e100
-"""Labels from this size on are skipped: their sums could overflow."""
 _MIN_ROWS: Final = 32
 """Minimum rows for a reliable share of labels."""
 _MIN_IN_BATCH: Final = 8
@@ -125,7 +124,7 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
     for at, ((name, worker), of) in enumerate(described(rows).items()):
         owner = name.removesuffix("_input_1")
         loss = None if owner == name else step.fact(Losses).find(f"{owner}_output_0", worker)
-        if -_LARGEST < of.low <= of.high < _LARGEST:
+        if -LARGEST < of.low <= of.high < LARGEST:
             found.append(Labels(at, name, worker, of, loss))
     return sorted(found, key=lambda labels: (labels.name, labels.worker))
 
@@ -207,7 +206,7 @@ class LabelSeries(NamedTuple):
         series = self._replace(
             low=min(self.low, labels.statistics.low),
             high=max(self.high, labels.statistics.high),
-            rows=min(self.rows + labels.num_rows, _LARGEST),
+            rows=min(self.rows + labels.num_rows, LARGEST),
             steps=self.steps + 1,
             loss=labels.loss_value if self.loss is None else self.loss,
         )

@@ -16,11 +16,12 @@ from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Layers", "LinearLayer", "Place", "Signals"]
+__all__ = ["MATRIX", "Layers", "LinearLayer", "Place", "Signals"]
 
 _SIGNAL: Final = re.compile(r"(?P<module>.+)_(?P<kind>input|output)_(?P<number>[0-9]+)$")
 _COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
-_MATRIX: Final = 2
+MATRIX: Final = 2
+"""Number of dimensions of a matrix."""
 _IN_ONE: Final = (
     "FSDP keeps all weights in one flat parameter, so that no layer has its own: pass "
     "use_orig_params=True, or use fully_shard"
@@ -243,16 +244,16 @@ class Layers:
             into, out = (self._signals.at(module, kind, worker) for kind in ("input", "output"))
             for name in sorted(names):
                 shape = self._shapes.get((name, worker)) or ()
-                is_weight = name.endswith(".weight") and len(shape) >= _MATRIX
+                is_weight = name.endswith(".weight") and len(shape) >= MATRIX
                 if is_weight and into is not None and out is not None:
                     layer = LinearLayer(module, worker, name, shape[0], shape[1], into, out)
-                    found += [layer] if self._fits(layer, is_kernel=len(shape) > _MATRIX) else []
+                    found += [layer] if self._fits(layer, is_kernel=len(shape) > MATRIX) else []
         return sorted(found, key=lambda layer: layer.out)
 
     def _fits(self, layer: LinearLayer, *, is_kernel: bool) -> bool:
         """Return whether the sizes of input and output match the weight."""
         taken, given = (self._signals.rows.shapes[at] or () for at in (layer.into, layer.out))
-        is_long_enough = min(len(taken), len(given)) >= _MATRIX + is_kernel
+        is_long_enough = min(len(taken), len(given)) >= MATRIX + is_kernel
         axis = 1 if is_kernel else -1
         return is_long_enough and (given[axis], taken[axis]) == (layer.outputs, layer.inputs)
 

@@ -5,12 +5,17 @@ Shape legend: R = rows, one for each (tensor, worker).
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["declared", "finite_means", "first_scalar", "num_not_finite"]
+__all__ = ["LARGEST", "declared", "finite_means", "first_scalar", "num_not_finite"]
+
+LARGEST: Final = 1e100
+"""Numbers from this size on are skipped: their sums and squares could overflow."""
 
 
 def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:

@@ -10,6 +10,7 @@ from rule_runtime.engine.outcome import NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import Memory
 from rule_runtime.engine.selection import is_training
 from rule_runtime.facts.losses import Input, Losses, described
+from rule_runtime.facts.saved_tensors import LARGEST
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -41,8 +42,6 @@ _OTHER_SPAN: Final = 1.25
 """Ratio between ranges of pixels that are not equal up to rounding or interpolation."""
 _SAME_SHAPE: Final = 0.15
 """Difference of mean and standard deviation, in shares of the range, of alike images."""
-_LARGEST: Final = 1e100
-"""Elements from this size on are skipped: their squares could overflow."""
 
 
 _Measured = tuple[str, float, float]
@@ -159,7 +158,7 @@ def compared_with_training(step: StepView, rows: TensorRows, memory: Memory) -> 
 
 def _is_usable(one: Input) -> bool:
     numbers = (one.size, one.low, one.high, one.mean, one.std)
-    return all(abs(number) < _LARGEST for number in numbers) and one.size > 0
+    return all(abs(number) < LARGEST for number in numbers) and one.size > 0
 
 
 def _are_alike(training: dict[str, Any], validation: dict[str, Any]) -> bool:
@@ -181,7 +180,7 @@ def _compared(own: _Side, other: _Side, *, are_alike: bool) -> _Measured | None:
     """Return how the scale in validation, `other`, differs from that in training, `own`."""
     factor = _FACTOR if are_alike else _OTHER_DATA
     noise = _SPREAD * math.sqrt((1 + own.rows / other.rows) / own.means.num)
-    largest = factor * math.exp(min(noise * own.logarithms.std, math.log(_LARGEST)))
+    largest = factor * math.exp(min(noise * own.logarithms.std, math.log(LARGEST)))
     std, usual = other.elements.std, math.exp(own.logarithms.mean)
     if std > largest * own.elements.std:
         return "std", std, largest * own.elements.std

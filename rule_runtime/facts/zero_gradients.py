@@ -9,18 +9,16 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.layers import Layers
+from rule_runtime.facts.layers import MATRIX, Layers
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Vanished", "are_mostly_zero", "find_vanishing_layer", "zero_by_construction"]
-
-_MATRIX: Final = 2
 
 
 class Vanished(NamedTuple):
@@ -82,7 +80,7 @@ def zero_by_construction(step: StepView) -> dict[str, frozenset[str]]:
     for of, worker, shape in compress(rows, gradients.sizes == 0):
         inputs = layers.shapes_at(of, worker)
         is_used = inputs is None or any(math.prod(given) for given in inputs)
-        if inputs and is_used and len(shape or ()) == _MATRIX:
+        if inputs and is_used and len(shape or ()) == MATRIX:
             outputs = layers.shapes_at(of, worker, "output")
             beside = learning[_layer(of), worker]
             is_used = not _is_of_first_state(_units_first(of, shape), beside, inputs, outputs)
@@ -125,7 +123,7 @@ def _is_of_first_state(
     are_of_input = (units, *given[-1:]) in learning
     is_narrow = size < units and (given[-1:] != (size,) or returned[-1:] == (size,))
     has_biases = learning.count((units,)) > 1
-    is_last = len(given) > _MATRIX and returned == (given[0], size)
+    is_last = len(given) > MATRIX and returned == (given[0], size)
     is_recurrent = units in (size, 3 * size, 4 * size) and are_of_input
     return is_recurrent and (is_narrow or has_biases or is_last) and _is_one_step(inputs)
 
@@ -136,4 +134,4 @@ def _is_one_step(inputs: Sequence[tuple[int, ...]]) -> bool:
     A cell that is called again has another input of the first one's shape.
     """
     first = inputs[0]
-    return 1 in first[:-1] if len(first) > _MATRIX else inputs.count(first) == 1
+    return 1 in first[:-1] if len(first) > MATRIX else inputs.count(first) == 1

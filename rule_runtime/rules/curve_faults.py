@@ -1,11 +1,8 @@
-"""Faults of curves: losses that spike, diverge or oscillate, and gradient norms that explode.
-
-Each rule is a detector of `detectors.curves` with its parameters.
-"""
+"""Losses that diverge, spike or oscillate, and gradient norms that explode."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import numpy as np
 
@@ -23,9 +20,6 @@ from rule_runtime.trial.tensor_rows import worst
 __all__ = ["GradientNormExplosion", "LossDiverging", "LossSpike", "OscillatingLoss"]
 
 _Percent = Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")]
-
-_FEWEST_BEFORE: Final = 5
-"""Minimum number of losses before a spike, for their scatter."""
 
 
 class LossDiverging(CurveRule):
@@ -99,7 +93,7 @@ class LossSpike(CurveRule):
 
     @property
     def _window(self) -> tuple[int, int]:
-        return max(self.num_points // 4, _FEWEST_BEFORE) + self.patience, self.num_points
+        return max(self.num_points // 4, self.num_first) + self.patience, self.num_points
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         found = self._spike(series, len(series.latest) - self.patience, series.start)
@@ -126,10 +120,10 @@ class OscillatingLoss(CurveRule):
     """Detects training losses that swing widely and do not fall.
 
     How it decides:
-        The rule looks at the latest `num_points` saved losses. It fires if all of these hold:
+        The rule fires if all of these hold for the latest `num_points` saved losses:
         * Their scatter exceeds `amplitude_percent` of the loss at the beginning.
-        * Neighbours differ more than among the first 10.
-        * Neighbours differ more than batches with so few rows do by chance.
+        * Neighbours differ more than among the first 10, and than batches with so few rows do by
+          chance.
         * They have no downward trend, stay above half of the beginning, and have not fallen by more
           than they scatter.
 

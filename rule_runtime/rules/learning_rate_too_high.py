@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from rule_runtime.detectors.curves import first_jump
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.curve_rule import CurveRule
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
@@ -28,8 +29,6 @@ optimizers that divide by a running mean of gradients start with steps up to ten
 """
 _FEWEST_STEPS: Final = 2
 """Number of steps that must be too long: one step of L-BFGS has many iterations."""
-_NUM_FIRST: Final = 5
-"""First losses in which a jump counts."""
 _NUM_LATEST: Final = 15
 """Latest losses that must all be no better than before a jump: healthy jumps are over after 10."""
 _BETTER: Final = 0.8
@@ -110,7 +109,7 @@ class LearningRateTooHigh(Rule):
     def _is_upset(self, step: StepView, memory: Memory) -> bool:
         """Return whether all losses of the step have jumped at the beginning and stay high."""
         losses = memory.get("losses", {})
-        history = SeriesMemory(losses, num_first=_NUM_FIRST, num_latest=_NUM_LATEST)
+        history = SeriesMemory(losses, num_first=CurveRule.num_first, num_latest=_NUM_LATEST)
         try:
             points = step.fact(training_points)
         except Missing:
@@ -124,5 +123,5 @@ class LearningRateTooHigh(Rule):
 def _stays_high(series: NumberSeries, rows: float) -> bool:
     """Return whether a loss jumped at the beginning and is no better than before the jump."""
     num = first_jump(series.first, rows)
-    is_known = series.count >= _NUM_FIRST + _NUM_LATEST
+    is_known = series.count >= CurveRule.num_first + _NUM_LATEST
     return bool(num and is_known and series.latest.min() > _BETTER * series.first[:num].min())

@@ -35,7 +35,7 @@ class LossNotDecreasing(Rule):
         collection_names: Collections whose tensors are losses.
         tensor_regex: Regular expressions of further losses.
         use_losses_collection: True to include the collection `losses`.
-        num_steps: Steps between two losses that are compared.
+        num_steps: Steps between two compared losses.
         diff_percent: The least fall, in percent of the previous loss.
         increase_threshold_percent: The rise in percent that is reported as a rise.
         mode: The mode to evaluate; by default EVAL once it has losses, otherwise TRAIN.

@@ -18,6 +18,7 @@ from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.reporting.job_verdicts import verdicts_of
 from rule_runtime.reporting.run_reader import read_run
+from rule_runtime.rules import FAMILIES
 from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.testing import TrialBuilder
@@ -36,7 +37,8 @@ NOT_DRAWN = {
 
 
 def contract_of(name: str) -> RuleContract:
-    module = importlib.import_module(f"tests.rule_runtime.rules.test_{snake_case(name)}")
+    file = FAMILIES.get(snake_case(name), snake_case(name))
+    module = importlib.import_module(f"tests.rule_runtime.rules.test_{file}")
     contract: RuleContract = getattr(module, f"Test{name}Contract")()
     return contract
 

@@ -27,7 +27,7 @@ PAGE_HEADINGS = ("## Why", "## How it decides", "## Known false alarms", "## Exa
 
 @pytest.mark.parametrize("name", RULES)
 def test_the_test_file_of_the_rule_has_its_contract(name: str) -> None:
-    path = Path(__file__).with_name(f"test_{snake_case(name)}.py")
+    path = Path(__file__).with_name(f"test_{RULES[name].__module__.rpartition('.')[2]}.py")
     assert path.exists(), f"{name} has no tests"
     spec = importlib.util.spec_from_file_location(f"contract_of_{path.stem}", path)
     assert spec is not None

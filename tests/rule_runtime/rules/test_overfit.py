@@ -1,6 +1,8 @@
+"""Validation passes with one change each: when Overfit and Overtraining find a fault."""
+
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,16 @@ from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.rules.overfit import Overfit
+from rule_runtime.engine.rule import Rule
+from rule_runtime.rules.overfit import Overfit, Overtraining
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
 LOSS = "CrossEntropyLoss_output_0"
 XGBOOST_LOSSES = ("^[a-zA-z]+-.+(?<!(auc|map))$",)
+MANY = {f"test_{number:02}-rmse": 1.0 for number in range(32)}
+FALLING = [5.0 - 0.1 * epoch for epoch in range(20)]
 
 
 def epochs(worker: int, *, gap: float) -> Iterable[SavedStep]:
@@ -62,8 +67,36 @@ class TestOverfitContractOfXgboost(RuleContract):
         return {**tensors, "validation-rmse": np.array([9.0])}
 
 
+class TestOvertrainingContract(RuleContract):
+    def make_rule(self) -> Overtraining:
+        return Overtraining(patience_validation=4, patience_train=3)
+
+    def make_steps(self, worker: int) -> Iterable[SavedStep]:
+        noise = np.random.default_rng(worker)
+        for epoch in range(12):
+            for at in range(4):
+                loss = 2 * 0.9**epoch * noise.uniform(0.98, 1.02) * (1 if at < 3 else 1.05)
+                mode = ModeKeys.TRAIN if at < 3 else ModeKeys.EVAL
+                yield SavedStep(5 * (4 * epoch + at), {LOSS: np.float32(loss)}, mode)
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        """The validation loss rises from the third epoch on."""
+        for saved in self.make_steps(worker):
+            is_late = saved.mode is ModeKeys.EVAL and saved.step > 50
+            tensors = {LOSS: np.float32(1.8 + 0.001 * saved.step)} if is_late else saved.tensors
+            yield saved._replace(tensors=tensors)
+
+
+def t(loss: float) -> tuple[str, float]:
+    return "TRAIN", loss
+
+
+def e(loss: float) -> tuple[str, float]:
+    return "EVAL", loss
+
+
 def phases(
-    rule: Overfit, *parts: tuple[str, float], names: tuple[str, ...] = (LOSS,)
+    rule: Rule, *parts: tuple[str, float], names: tuple[str, ...] = (LOSS,)
 ) -> list[Outcome]:
     """Return the outcomes of losses that are saved one after the other in modes."""
     trial = TrialBuilder()
@@ -77,92 +110,115 @@ def kinds(outcomes: Iterable[Outcome]) -> str:
     return "".join(names[type(outcome)] for outcome in outcomes)  # type: ignore[index]
 
 
-def t(loss: float) -> tuple[str, float]:
-    return "TRAIN", loss
+@pytest.mark.parametrize(
+    ("rule", "parts", "expected"),
+    [
+        pytest.param(Overfit(), [t(1), t(3), e(1), e(5), t(2)], "----!", id="a pass ends"),
+        pytest.param(Overfit(ratio_threshold=0.5), [t(2), e(3), t(2)], "--P", id="at the limit"),
+        pytest.param(Overfit(ratio_threshold=0.5), [t(2), e(3.001), t(2)], "--!", id="above it"),
+        # otherwise the last pass of a run would be lost
+        pytest.param(
+            Overfit(),
+            [t(2), e(2), e(2), t(2), e(4), e(4), e(9), t(2), e(2), e(2), e(2)],
+            "---P-!----P",
+            id="a pass as long as the previous one ends with its last step",
+        ),
+        pytest.param(
+            Overfit(),
+            [t(100), e(100), t(1), t(3), e(2), t(1)],
+            "--P-P-",
+            id="means since the previous pass",
+        ),
+        pytest.param(
+            Overfit(start_step=3),
+            [t(1), e(9), t(1), t(2), e(2), t(1)],
+            "-----P",
+            id="steps before start_step are ignored",
+        ),
+        pytest.param(
+            Overfit(), [e(9), e(9), t(1), e(1), e(1), t(1)], "-----P", id="validation comes first"
+        ),
+        pytest.param(
+            Overfit(patience=3),
+            [t(1), e(2), t(1), e(2), t(1), e(1), t(1), *[e(2), t(1)] * 3, e(2)],
+            "--PP-P-P-P-!-!",
+            id="patience in a row",
+        ),
+        pytest.param(
+            Overfit(patience=2),
+            [t(1), e(2), t(0), e(2), t(1), e(2), t(1)],
+            "--P--P-",
+            id="a pass without a ratio ends the row",
+        ),
+        pytest.param(
+            Overfit(),
+            [t(1), t(np.nan), e(np.inf), e(1), e(1), t(1)],
+            "-----P",
+            id="losses that are not finite",
+        ),
+        pytest.param(Overfit(), [t(1), e(1), t(2), e(3)], "--P!", id="only the latest passes"),
+        pytest.param(Overfit(tensor_regex=("^my$",)), [t(1), e(9), t(1)], "---", id="other losses"),
+    ],
+)
+def test_when_a_pass_is_overfit(rule: Rule, parts: list[tuple[str, float]], expected: str) -> None:
+    assert kinds(phases(rule, *parts)) == expected
 
 
-def e(loss: float) -> tuple[str, float]:
-    return "EVAL", loss
+@pytest.mark.parametrize(
+    ("rule", "parts", "reason"),
+    [
+        (Overfit(start_step=3), [t(1)], "needs 3 steps, had 0: start_step"),
+        (Overfit(), [e(9)], "no training loss was saved before this validation"),
+        (Overfit(), [t(0), e(5), t(0)], f"the mean training loss for {LOSS} is not above zero"),
+        (Overfit(), [t(-1), e(5), t(-1)], f"the mean training loss for {LOSS} is not above zero"),
+        (Overfit(), [t(1), e(1), t(2), t(2)], "no validation pass ended at this step"),
+        (Overfit(), [t(1), t(1)], "no validation loss was saved"),
+        (
+            Overfit(),
+            [("PREDICT", 9.0)],
+            "a step of mode PREDICT is neither training nor validation",
+        ),
+        (Overtraining(), [t(1), t(1)], "no validation loss was saved"),
+        (Overtraining(), [t(1), e(np.nan)], "no saved loss is finite"),
+    ],
+)
+def test_why_a_step_is_not_evaluated(
+    rule: Rule, parts: list[tuple[str, float]], reason: str
+) -> None:
+    *_, last = phases(rule, *parts)
+    assert isinstance(last, NotEvaluated)
+    assert last.reason.startswith(reason)
 
 
-def test_a_pass_is_judged_when_training_continues() -> None:
-    outcomes = phases(Overfit(), t(1), t(3), e(1), e(5), t(2))
-    assert kinds(outcomes) == "----!"
-    assert isinstance(outcomes[-1], IssueFound)
-    evidence = outcomes[-1].evidence
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        ("train-auc", "train-auc is not known to fall, so it may not be a loss"),
+        *[(f"train-{name}", "train-") for name in ("aucpr", "map", "ndcg", "map@5", "pre@3")],
+    ],
+)
+def test_metrics_that_should_grow_are_no_losses(metric: str, reason: str) -> None:
+    (outcome,) = of_xgboost(Overfit(tensor_regex=("train",)), {metric: 0.5})
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith(reason)
+
+
+def test_the_evidence_of_overfit() -> None:
+    *_, last = phases(Overfit(), t(1), t(3), e(1), e(5), t(2))
+    assert isinstance(last, IssueFound)
+    evidence = last.evidence
     assert (evidence.step, evidence.mode, evidence.tensor) == (4, "TRAIN", LOSS)
     assert (evidence.value, evidence.threshold) == (0.5, 0.1)
     assert evidence.sentence == (
         f"{LOSS}: the validation loss 3 is larger than the training loss 2 by a ratio of 0.5, "
         "more than 0.1"
     )
-
-
-def test_the_ratio_must_be_larger_than_the_threshold() -> None:
-    rule = Overfit(ratio_threshold=0.5)
-    assert kinds(phases(rule, t(2), e(3), t(2))) == "--P"
-    assert kinds(phases(rule, t(2), e(3.001), t(2))) == "--!"
-
-
-def test_a_phase_as_long_as_the_one_before_is_judged_at_its_end() -> None:
-    """Or the last evaluation of a run would never be judged."""
-    parts = [t(2), e(2), e(2), t(2), e(4), e(4)]
-    assert kinds(phases(Overfit(), *parts)) == "---P-!"
-    assert kinds(phases(Overfit(), *parts, e(9), t(2), e(2), e(2), e(2))) == "---P-!----P"
-
-
-def test_means_are_of_the_steps_since_the_phase_before() -> None:
-    outcomes = phases(Overfit(), t(100), e(100), t(1), t(3), e(2), t(1))
-    assert kinds(outcomes) == "--P-P-"
-    outcomes = phases(Overfit(), t(1), e(1), t(2), e(3))
-    assert isinstance(outcomes[-1], IssueFound)
-    assert outcomes[-1].evidence.value == 0.5
-
-
-def test_patience_counts_phases_in_a_row() -> None:
-    parts = [t(1), e(2), t(1), e(2), t(1), e(1), t(1), e(2), t(1), e(2), t(1), e(2), t(1), e(2)]
-    found = [
-        number
-        for number, outcome in enumerate(phases(Overfit(patience=3), *parts))
-        if isinstance(outcome, IssueFound)
-    ]
-    assert found == [11, 13]
-    last = phases(Overfit(patience=3), *parts)[-1]
+    *_, last = phases(Overfit(patience=2), t(1), e(2), t(1), e(2))
     assert isinstance(last, IssueFound)
-    assert last.evidence.sentence.endswith("more than 0.1, 3 passes in a row")
+    assert last.evidence.sentence.endswith("more than 0.1, 2 passes in a row")
 
 
-def test_steps_before_start_step_are_not_looked_at() -> None:
-    outcomes = phases(Overfit(start_step=3), t(1), e(9), t(1), t(2), e(2), t(1))
-    assert kinds(outcomes) == "-----P"
-    assert isinstance(outcomes[0], NotEvaluated)
-    assert outcomes[0].reason == "needs 3 steps, had 0: start_step"
-
-
-def test_an_evaluation_before_training_is_no_phase() -> None:
-    outcomes = phases(Overfit(), e(9), e(9), t(1), e(1), e(1), t(1))
-    assert kinds(outcomes) == "-----P"
-    assert isinstance(outcomes[0], NotEvaluated)
-    assert outcomes[0].reason.startswith("no training loss was saved before this validation")
-
-
-@pytest.mark.parametrize("loss", [0.0, -1.0])
-def test_a_training_loss_that_is_not_above_zero_has_no_ratio(loss: float) -> None:
-    outcomes = phases(Overfit(), t(loss), e(5), t(loss))
-    assert outcomes[-1] == NotEvaluated(f"the mean training loss for {LOSS} is not above zero")
-
-
-def test_a_phase_without_ratio_ends_the_row() -> None:
-    parts = [t(1), e(2), t(0), e(2), t(1), e(2), t(1)]
-    assert kinds(phases(Overfit(patience=2), *parts)) == "--P--" + "P-"
-
-
-def test_losses_that_are_not_finite_are_left_out_of_the_means() -> None:
-    parts = [t(1), t(np.nan), e(np.inf), e(1), e(1), t(1)]
-    assert kinds(phases(Overfit(), *parts)) == "-----P"
-
-
-def test_each_loss_and_worker_is_judged_by_itself_and_the_worst_is_reported() -> None:
+def test_the_worst_of_losses_and_workers_is_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     for step, mode in enumerate((ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.TRAIN)):
         for worker, factor in (("worker_0", 2.0), ("worker_1", 3.0)):
@@ -173,22 +229,6 @@ def test_each_loss_and_worker_is_judged_by_itself_and_the_worst_is_reported() ->
     assert isinstance(outcome, IssueFound)
     assert (outcome.evidence.worker, outcome.evidence.tensor) == ("worker_1", "a_loss_output")
     assert outcome.evidence.value == 2
-
-
-def test_the_regex_names_the_losses_alone() -> None:
-    rule = Overfit(tensor_regex=("^mine$",))
-    assert kinds(phases(rule, t(1), e(9), t(1), names=("mine", LOSS))) == "--!"
-    assert kinds(phases(rule, t(1), e(9), t(1))) == "---"
-
-
-def test_predictions_are_no_evaluation_and_a_run_without_one_says_so() -> None:
-    outcomes = phases(Overfit(), t(1), ("PREDICT", 9.0), t(1))
-    reasons = [o.reason for o in outcomes if isinstance(o, NotEvaluated)]
-    assert [reason.partition(":")[0] for reason in reasons] == [
-        "no validation loss was saved",
-        "a step of mode PREDICT is neither training nor validation",
-        "no validation loss was saved",
-    ]
 
 
 def of_xgboost(rule: Overfit, *steps: dict[str, float]) -> list[Outcome]:
@@ -214,24 +254,20 @@ def test_names_show_the_sides_of_xgboosts_losses(name: str) -> None:
     assert (outcomes[-1].evidence.tensor, outcomes[-1].evidence.value) == (f"{name}-rmse", 1.0)
 
 
-@pytest.mark.parametrize("metric", ["auc", "aucpr", "map", "ndcg", "map@5", "pre@3", "ndcg@2-"])
-def test_metrics_that_should_grow_are_no_losses(metric: str) -> None:
-    (outcome,) = of_xgboost(
-        Overfit(tensor_regex=(".*",)), {f"train-{metric}": 0.5, f"validation-{metric}": 0.9}
-    )
-    assert isinstance(outcome, NotEvaluated)
-
-
-def test_metrics_are_not_mixed() -> None:
-    outcomes = of_xgboost(Overfit(), {"train-rmse": 1.0, "validation-mae": 5.0})
-    assert kinds(outcomes) == "-"
-
-
-def test_two_validation_sets_are_judged_by_themselves() -> None:
-    losses = {"train-rmse": 1.0, "eval-rmse": 1.0, "test-rmse": 2.0}
-    (outcome,) = of_xgboost(Overfit(), losses)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "test-rmse"
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ({"train-rmse": 1.0, "validation-mae": 5.0}, "-"),
+        ({"train-rmse": 1.0, "eval-rmse": 1.0, "test-rmse": 2.0}, "!"),
+        # at most 32 validation losses
+        (
+            {"train-rmse": 1.0, **MANY, "val-rmse": 9.0},
+            "P",
+        ),
+    ],
+)
+def test_several_losses_of_xgboost(losses: dict[str, float], expected: str) -> None:
+    assert kinds(of_xgboost(Overfit(tensor_regex=("-",)), losses)) == expected
 
 
 def test_no_more_than_32_validation_losses_are_followed() -> None:
@@ -241,22 +277,26 @@ def test_no_more_than_32_validation_losses_are_followed() -> None:
         values = [9.0 if mode is ModeKeys.EVAL and n >= 32 else 1.0 for n in range(40)]
         trial.step(step, dict(zip(names, values, strict=True)), mode=mode)
     assert kinds(trial.outcomes(Overfit())) == "--P"
-    named = {"train-rmse": 1.0, **{f"test_{n:02}-rmse": 1.0 for n in range(32)}, "val-rmse": 9.0}
-    assert kinds(of_xgboost(Overfit(tensor_regex=("rmse",)), named)) == "P"
 
 
 @pytest.mark.parametrize(
-    ("parameters", "fires"),
-    [({"max_depth": 6, "eta": 0.8}, True), ({"max_depth": 1, "eta": 0.02}, False)],
+    ("rule", "parameters", "num_evaluated", "fires"),
+    [
+        (Overfit(patience=3, ratio_threshold=0.5), {"max_depth": 6, "eta": 0.8}, 12, True),
+        (Overfit(patience=3, ratio_threshold=0.5), {"max_depth": 1, "eta": 0.02}, 12, False),
+        (Overtraining(), {"max_depth": 6, "eta": 1.0}, 4, True),
+        (Overtraining(), {"max_depth": 1, "eta": 0.05}, 4, False),
+    ],
 )
 def test_on_what_the_hook_for_xgboost_writes(
-    tmp_path: Path, parameters: dict[str, Any], fires: bool
+    tmp_path: Path, rule: Rule, parameters: dict[str, Any], num_evaluated: int, *, fires: bool
 ) -> None:
-    data, validation = matrix(rows=slice(0, 60)), matrix(rows=slice(60, 200))
-    trial = boost(tmp_path / "t", data=data, validation=validation, rounds=12, **parameters)
-    state = judged(trial, Overfit(patience=3, ratio_threshold=0.5))
+    num_rows = 60 if isinstance(rule, Overfit) else 200
+    data, validation = matrix(rows=slice(0, num_rows)), matrix(rows=slice(num_rows, 400))
+    trial = boost(tmp_path / "t", data=data, validation=validation, rounds=14, **parameters)
+    state = judged(trial, rule)
     assert (state.evidence is not None) == fires
-    assert state.counts.evaluated == 12 - 2  # three passes decide
+    assert state.counts.evaluated == num_evaluated
     if state.evidence is not None:
         assert state.evidence.tensor == "validation-rmse"
 
@@ -332,23 +372,145 @@ def test_phases_have_the_means_of_their_steps(
         assert isinstance(judged[0], IssueFound) == (expected[0] > threshold)
 
 
-def test_parameters_may_be_strings() -> None:
-    rule = create_rule(
-        "Overfit", {"patience": "2", "ratio_threshold": "0.2", "tensor_regex": "loss,rmse"}
-    )
-    assert rule == Overfit(patience=2, ratio_threshold=0.2, tensor_regex=("loss", "rmse"))
-    assert Overfit() == Overfit(tensor_regex=None, start_step=0, patience=1, ratio_threshold=0.1)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="patience is 0 validation passes, but must be at"):
-        create_rule("Overfit", {"patience": "0"})
+def outcomes(
+    rule: Overtraining, training: Sequence[float], validation: Sequence[float]
+) -> list[Outcome]:
+    """Return the outcomes of the evaluations of a run with one TRAIN and one EVAL step each."""
+    trial = TrialBuilder()
+    for epoch, losses in enumerate(zip(training, validation, strict=True)):
+        for at, (loss, mode) in enumerate(zip(losses, ("TRAIN", "EVAL"), strict=True)):
+            trial.step(2 * epoch + at, {LOSS: loss}, mode=ModeKeys[mode])
+    trial.step(2 * len(training), {LOSS: 1.0})
+    return [o for o in trial.outcomes(rule) if not isinstance(o, NotEvaluated)]
 
 
-def test_why_no_pass_ended() -> None:
-    *_, last = phases(Overfit(), t(1), e(1), t(2), t(2))
-    assert last == NotApplicable("no validation pass ended at this step")
-    for name, value, message in (
-        ("train-auc", 0.5, "train-auc is not known to fall, so it may not be a loss"),
-        ("train-rmse", np.nan, "no saved loss is finite"),
-    ):
-        trial = TrialBuilder()
-        trial.step(0, {name: [value]}, mode=ModeKeys.GLOBAL)
-        assert trial.outcomes(Overfit(tensor_regex=("train",))) == [NotEvaluated(message)]
+def findings(
+    rule: Overtraining, training: Sequence[float], validation: Sequence[float]
+) -> list[int]:
+    found = outcomes(rule, training, validation)
+    assert len(found) == len(training)
+    return [epoch for epoch, outcome in enumerate(found) if isinstance(outcome, IssueFound)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "training", "validation", "found"),
+    [
+        (Overtraining(), FALLING, [3.0, 2.0, *[2.5] * 18], [*range(11, 20)]),
+        (Overtraining(), [1.0] * 7, [3.0, 2.0, *[2.5] * 5], [6]),
+        (Overtraining(), [1.0] * 20, FALLING, []),
+        (Overtraining(), FALLING[:11], [2.0, *[2.5] * 10], [10]),
+        (
+            Overtraining(patience_validation=1, delta=0.25),
+            [4.0, 3.0, 2.0],
+            [2.0, 1.75, 1.5],
+            [1],
+        ),
+        (Overtraining(patience_validation=1, delta=0.25), [4.0, 3.0], [2.0, 1.7], []),
+        (Overtraining(patience_validation=4), FALLING, 2.0 - 0.004 * np.arange(20), []),
+    ],
+    ids=[
+        *("validation alone", "both losses", "training alone", "training improves"),
+        *("exactly delta", "more than delta", "slow progress adds up"),
+    ],
+)
+def test_when_a_run_is_overtrained(
+    rule: Overtraining, training: Sequence[float], validation: Sequence[float], found: list[int]
+) -> None:
+    assert findings(rule, training, validation) == found
+
+
+@pytest.mark.parametrize(
+    ("training", "text", "measured"),
+    [
+        (FALLING, "the validation loss, now 2.5, has not improved on 2 by 0.01 in 10 ", (10, 10)),
+        ([1.0] * 20, "in 5 evaluations, and the training loss has not either", (5, 5)),
+    ],
+)
+def test_the_evidence_of_overtraining(
+    training: list[float], text: str, measured: tuple[float, float]
+) -> None:
+    found = outcomes(Overtraining(), training, [3.0, 2.0, *[2.5] * 18])
+    evidence = next(each.evidence for each in found if isinstance(each, IssueFound))
+    assert evidence.tensor == LOSS
+    assert (evidence.value, evidence.threshold) == measured
+    assert text in evidence.sentence
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_noisy_run_that_learns_is_healthy(seed: int) -> None:
+    noise = np.random.default_rng(seed).normal(0, 0.03, (2, 40))
+    epochs = np.arange(40)
+    training, validation = 2 * 0.96**epochs + noise[0], 2.1 * 0.96**epochs + noise[1]
+    assert not findings(Overtraining(), training, validation)
+
+
+def test_the_loss_that_stands_longest_is_reported() -> None:
+    trial = TrialBuilder(num_workers=2)
+    for epoch in range(6):
+        for worker in ("worker_0", "worker_1"):
+            trial.step(2 * epoch, {LOSS: 9.0 - epoch}, worker=worker)
+            falls = worker == "worker_0" and epoch < 2
+            losses = {LOSS: 9.0 - epoch if falls else 9.0}
+            trial.step(2 * epoch + 1, losses, mode=ModeKeys.EVAL, worker=worker)
+    evidence = trial.evaluate(Overtraining(patience_validation=3)).evidence
+    assert evidence is not None
+    assert (evidence.worker, evidence.value) == ("worker_1", 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=25),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.floats(0, 0.5),
+)
+def test_as_the_definition(
+    losses: list[tuple[float, float]], train: int, validation: int, delta: float
+) -> None:
+    """Compared with early stopping as its definition is written."""
+
+    def stale(values: Sequence[float]) -> list[int]:
+        best, counts = np.inf, []
+        for value in values:
+            improves = value < best - delta
+            best = value if improves else best
+            counts.append(0 if improves or not counts else counts[-1] + 1)
+        return counts
+
+    rule = Overtraining(patience_train=train, patience_validation=validation, delta=delta)
+    of_training, of_validation = (list(side) for side in zip(*losses, strict=True))
+    expected = [
+        epoch
+        for epoch, (one, two) in enumerate(
+            zip(stale(of_training), stale(of_validation), strict=True)
+        )
+        if two >= validation or min(one, two) >= train
+    ]
+    assert findings(rule, of_training, of_validation) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given_", "rule", "wrong", "message"),
+    [
+        (
+            "Overfit",
+            {"patience": "2", "ratio_threshold": "0.2", "tensor_regex": "loss,rmse"},
+            Overfit(patience=2, ratio_threshold=0.2, tensor_regex=("loss", "rmse")),
+            {"patience": "0"},
+            "patience is 0 validation passes, but must be at",
+        ),
+        (
+            "Overtraining",
+            {"patience_train": "3", "delta": "0.5"},
+            Overtraining(patience_train=3, patience_validation=10, delta=0.5),
+            {"delta": "-1"},
+            r"delta is -1\.0 units of the loss",
+        ),
+    ],
+)
+def test_parameters_may_be_strings(
+    name: str, given_: dict[str, str], rule: Rule, wrong: dict[str, str], message: str
+) -> None:
+    assert create_rule(name, given_) == rule
+    with pytest.raises(ParameterError, match=message):
+        create_rule(name, wrong)

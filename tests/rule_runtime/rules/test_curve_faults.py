@@ -1,0 +1,325 @@
+"""Curves with one change each: when LossDiverging, LossSpike, OscillatingLoss and
+GradientNormExplosion find a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.rule import Rule
+from rule_runtime.rules.curve_faults import (
+    GradientNormExplosion,
+    LossDiverging,
+    LossSpike,
+    OscillatingLoss,
+)
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.rules.runs import LOSS, found_at, run_of_losses, with_losses, with_maxima
+
+FALLING = [2.0 * 0.9**at for at in range(15)]
+QUIET = [2.0, *np.linspace(1.1, 0.9, 21)]
+CALM = [2.0, 2.01] * 5
+LEVEL = [2.0] * 5 + [1.0, 1.001] * 15
+NOISY = [2.0] * 5 + [0.5, 1.5] * 15
+RANDOM = np.random.default_rng(0)
+AGAIN = [2.2 * 0.93**at * RANDOM.lognormal(0, 0.08) for at in range(40)]
+SMALL = 0.01 * np.random.default_rng(0).lognormal(0, 1.5, 200)
+SCATTER = np.random.default_rng(1).uniform(0.6, 1.4, 60)
+ONES = [1.0] * 10
+
+
+class _OfLosses(RuleContract):
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        return with_losses(self.loss_at, worker)
+
+    @staticmethod
+    def loss_at(step: int) -> float:
+        raise NotImplementedError
+
+
+class TestLossDivergingContract(_OfLosses):
+    def make_rule(self) -> Rule:
+        return LossDiverging()
+
+    @staticmethod
+    def loss_at(step: int) -> float:
+        return 9.0 if step else 2.3
+
+
+class TestLossSpikeContract(_OfLosses):
+    def make_rule(self) -> Rule:
+        return LossSpike()
+
+    @staticmethod
+    def loss_at(step: int) -> float:
+        return 9.0 if 100 <= step < 120 else 2.3 * 0.98**step + 0.01 * (step % 3)
+
+
+class TestOscillatingLossContract(_OfLosses):
+    def make_rule(self) -> Rule:
+        return OscillatingLoss()
+
+    @staticmethod
+    def loss_at(step: int) -> float:
+        return 4.0 if step > 50 and step % 10 else 2.0 + step % 2 / 100
+
+
+class TestGradientNormExplosionContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return GradientNormExplosion()
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for saved in self.make_steps(worker):
+            factor = 1e4 if saved.step >= 100 else 1
+            scaled = {
+                name: np.asarray(value) * factor
+                for name, value in saved.tensors.items()
+                if name.startswith("gradient")
+            }
+            yield saved._replace(tensors={**saved.tensors, **scaled})
+
+
+def run_of_norms(norms: Iterable[float]) -> TrialBuilder:
+    trial = TrialBuilder()
+    for at, norm in enumerate(norms):
+        tensors = {
+            "gradient/Net_a.weight": [0.6 * norm, 0.0],
+            "gradient/Net_b.weight": [0.0, 0.8 * norm],
+        }
+        trial.step(5 * at, tensors, mode_step=5 * at)
+    return trial
+
+
+def run_of(rule: Rule, numbers: Sequence[float]) -> TrialBuilder:
+    is_of_norms = isinstance(rule, GradientNormExplosion)
+    return run_of_norms(numbers) if is_of_norms else run_of_losses(numbers)
+
+
+DIVERGING, SPIKE, SWINGS, NORM = (
+    LossDiverging(),
+    LossSpike(),
+    OscillatingLoss(),
+    GradientNormExplosion(),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "numbers", "first"),
+    [
+        # eight high losses after a fall, at three steps in a row
+        pytest.param(DIVERGING, FALLING + [1.8] * 12, 5 * 24, id="a loss that rises again"),
+        pytest.param(LossDiverging(patience=1), FALLING + [1.8] * 12, 5 * 22, id="at once"),
+        pytest.param(LossDiverging(patience=40), FALLING + [1.8] * 12, None, id="too patient"),
+        pytest.param(DIVERGING, [4.0] * 10 + ONES + [3.04] * 12, 5 * 29, id="above 50 %"),
+        pytest.param(DIVERGING, [4.0] * 10 + ONES + [3.0] * 12, None, id="exactly 50 %"),
+        pytest.param(DIVERGING, [*FALLING, *AGAIN], None, id="a second training"),
+        pytest.param(DIVERGING, [*FALLING, *np.maximum(AGAIN, 1.8)], 5 * 26, id="a stuck one"),
+        pytest.param(DIVERGING, [2.0, 1.0, 0.5, *SMALL], None, id="scatter of a small loss"),
+        pytest.param(DIVERGING, [*FALLING, 50, 0.4, 0.4, 50, 0.4, 0.4], None, id="single jumps"),
+        pytest.param(DIVERGING, [-9.0] * 8 + [-3.0] * 40, None, id="negative losses"),
+        pytest.param(DIVERGING, [0.0] * 10 + ONES, None, id="no scale"),
+        pytest.param(SPIKE, [*QUIET, 5.0, 5.2, 5.5, 1.0, 1.0], 5 * 24, id="three high losses"),
+        pytest.param(SPIKE, [*QUIET, 5.0, 1.0, 1.0, 5.0, 1.0], None, id="two bad batches"),
+        pytest.param(LossSpike(patience=1), [*QUIET, 5.0, 1.0], 5 * 22, id="one high loss"),
+        pytest.param(SPIKE, [*LEVEL, *[1.4205] * 3], 5 * 37, id="a spike above 20 %"),
+        pytest.param(SPIKE, [*LEVEL, *[1.3805] * 3], None, id="a spike below 20 %"),
+        pytest.param(SPIKE, [*NOISY, 4.0, 4.0, 4.0], None, id="noise"),
+        pytest.param(SPIKE, [*NOISY, 40.0, 40.0, 40.0], 5 * 37, id="more than noise"),
+        pytest.param(SPIKE, [*QUIET, *[5.0] * 40], 5 * 24, id="a new level"),
+        pytest.param(SPIKE, [0.0] * 26 + [1.0, 1.1, 1.2], None, id="a loss that begins late"),
+        pytest.param(SPIKE, [2.0] + [0.0] * 25 + [1.0, 1.1, 1.2], 5 * 28, id="one that returns"),
+        pytest.param(SPIKE, [2.0, 1.9, 1.8, 1.7, 1.6, 9.0, 9.0, 9.0], 5 * 7, id="a quarter window"),
+        pytest.param(SWINGS, CALM + [2.0, 4.0] * 20, 130, id="a loss that swings"),
+        pytest.param(SWINGS, CALM + [2.0, 2.58] * 15, 130, id="a swing above 30 %"),
+        pytest.param(SWINGS, CALM + [2.0, 2.56] * 15, None, id="a swing below 30 %"),
+        pytest.param(SWINGS, 4 * np.exp(-np.arange(60) / 20) * SCATTER, None, id="a fall"),
+        pytest.param(SWINGS, [2.0] * 5 + [0.05, 1.2] * 20, None, id="a low loss"),
+        pytest.param(SWINGS, [0.0, 4.0] * 20, None, id="swings without a scale"),
+        pytest.param(NORM, [*ONES, 21.0, 21.0, 1.0], 55, id="norms that grow"),
+        pytest.param(NORM, [*ONES, 20.0, 20.0], None, id="exactly 20 times"),
+        pytest.param(NORM, [*ONES, 500.0, 1.0, 500.0, 1.0], None, id="single large norms"),
+        pytest.param(GradientNormExplosion(patience=1), [*ONES, 21.0], 50, id="one large norm"),
+        pytest.param(NORM, [1.0] * 6 + [1e-3] * 30 + [0.5] * 3, None, id="small ones scatter"),
+        pytest.param(NORM, [900.0] * 30, None, id="norms that are large from the start"),
+    ],
+)
+def test_when_a_curve_has_a_fault(rule: Rule, numbers: Sequence[float], first: int | None) -> None:
+    found = found_at(rule, run_of(rule, numbers))
+    assert (found[0] if found else None) == first
+
+
+@pytest.mark.parametrize(
+    ("rule", "numbers", "tensor", "measured", "text"),
+    [
+        (
+            DIVERGING,
+            FALLING + [1.8] * 12,
+            LOSS,
+            (100 * (1.8 - np.median(FALLING[5:])) / 2.0, 50.0),
+            "to 1.8, by",
+        ),
+        (SPIKE, [*QUIET, 5.0, 5.2, 5.5], LOSS, (5.5, 1.58804), "the median before is 0.995"),
+        # |difference| is 2 throughout: 1.4826 x 2 / sqrt(2), in percent of 2.005 at the beginning
+        (
+            SWINGS,
+            CALM + [2.0, 4.0] * 10,
+            LOSS,
+            (100 * 1.4826 * 2 / 2**0.5 / 2.005, 30.0),
+            "does not fall",
+        ),
+        (NORM, [*ONES, 21.0, 21.0], "gradient/Net_b.weight", (21.0, 20.0), "20 times what it was"),
+    ],
+)
+def test_the_evidence(
+    rule: Rule, numbers: list[float], tensor: str, measured: tuple[float, float], text: str
+) -> None:
+    outcomes = run_of(rule, numbers).outcomes(rule)
+    evidence = next(each.evidence for each in outcomes if isinstance(each, IssueFound))
+    assert evidence.tensor == tensor
+    assert (evidence.value, evidence.threshold) == pytest.approx(measured)
+    assert text in evidence.sentence
+
+
+@pytest.mark.parametrize(
+    ("rule", "num", "reason"),
+    [
+        (DIVERGING, 1, "needs 12 losses, had 1"),
+        (SPIKE, 7, "needs 8 losses, had 7"),
+        (SWINGS, 10, "needs 27 losses, had 10"),
+    ],
+)
+def test_curves_that_are_too_short(rule: Rule, num: int, reason: str) -> None:
+    assert run_of_losses([1.0] * num).outcomes(rule)[-1] == NotEvaluated(reason, needs_more=True)
+
+
+@pytest.mark.parametrize(
+    ("loss", "scores", "targets", "fires"),
+    [
+        ("CrossEntropyLoss", (32, 257), np.zeros(32, int), False),  # the right one comes first
+        ("CrossEntropyLoss", (32, 257), np.arange(32), True),
+        ("CrossEntropyLoss", (8, 257), np.zeros(8, int), True),
+        ("CrossEntropyLoss", (32, 2), np.zeros(32, int), False),  # an adversary
+        ("BCEWithLogitsLoss", (32, 1), np.zeros((32, 1)), False),
+    ],
+)
+def test_a_contrastive_loss_rises_while_its_queue_fills(
+    loss: str, scores: tuple[int, ...], targets: object, *, fires: bool
+) -> None:
+    given = np.random.default_rng(0).normal(size=scores)
+    saved = {f"{loss}_input_0": given, f"{loss}_input_1": targets}
+    trial = run_of_losses([1.3] + [4.1] * 20, name=f"{loss}_output_0", beside=saved)
+    assert bool(found_at(DIVERGING, trial)) is fires
+
+
+@pytest.mark.parametrize(("rows", "fires"), [(1, False), (32, True)])
+def test_losses_of_single_rows_scatter(rows: int, *, fires: bool) -> None:
+    saved: dict[str, Any] = {"MSELoss_input_1": np.arange(float(rows))}
+    saved["MSELoss_input_0"] = np.zeros(rows)
+    losses = [2.0 + (1.5 * (-1) ** step if step > 10 else 0.0) for step in range(60)]
+    trial = run_of_losses(losses, name="MSELoss_output_0", beside=saved)
+    trial.collections(losses=("Loss_output_0$",))
+    assert bool(found_at(SWINGS, trial)) is fires
+
+
+def several(**losses: Iterable[float]) -> TrialBuilder:
+    """Return a run of some losses, by name."""
+    trial = TrialBuilder()
+    for at, numbers in enumerate(zip(*losses.values(), strict=True)):
+        named = zip(losses, numbers, strict=True)
+        trial.step(at, {f"{name}_loss_output_0": np.float64(number) for name, number in named})
+    return trial
+
+
+GROWN = 1 + np.arange(60.0)
+JUMP = np.where(np.arange(20) > 0, 3.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "losses", "tensor"),
+    [
+        (DIVERGING, {"a": JUMP, "b": 2 * JUMP - 1}, "b_loss_output_0"),
+        (DIVERGING, {f"{at:02d}": GROWN for at in range(40)}, "00_loss_output_0"),
+        (DIVERGING, {"generator": GROWN, "discriminator": 0.5**GROWN}, ""),
+        (DIVERGING, {"a": GROWN, "b": 3 * GROWN, "unused": 0 * GROWN}, "b_loss_output_0"),
+        (SWINGS, {"a": np.array(CALM + [2.0, 4.0] * 20)}, "a_loss_output_0"),
+        (SWINGS, {name: np.array(CALM + [2.0, 4.0] * 20) for name in "ab"}, ""),
+    ],
+    ids=["the worst", "too many", "an adversary", "one without scale", "one swings", "two swing"],
+)
+def test_several_losses(rule: Rule, losses: dict[str, np.ndarray], tensor: str) -> None:
+    found = [each for each in several(**losses).outcomes(rule) if isinstance(each, IssueFound)]
+    assert (found[-1].evidence.tensor if found else "") == tensor
+
+
+@pytest.mark.parametrize(("num_large", "steps"), [(5, []), (6, [45]), (8, [45])])
+def test_at_each_step_of_a_dense_start_the_norm_must_be_large_for_5_steps(
+    num_large: int, steps: list[int]
+) -> None:
+    trial = TrialBuilder()
+    for step in range(60):
+        trial.step(
+            2 * step, {"gradient/a": [90.0 if 40 <= step < 40 + num_large else 1.0]}, mode_step=step
+        )
+        trial.step(2 * step + 1, {"loss": [1.0]}, mode=ModeKeys.EVAL, mode_step=step)
+    assert found_at(NORM, trial) == [2 * step for step in steps]
+
+
+def test_each_worker_has_its_own_norm() -> None:
+    trial = TrialBuilder(num_workers=2)
+    for step in range(12):
+        for worker in (0, 1):
+            tensors = {"gradient/a": [100.0 if worker and step > 8 else 1.0]}
+            trial.step(step, tensors, mode_step=5 * step, worker=f"worker_{worker}")
+    found = [each for each in trial.outcomes(NORM) if isinstance(each, IssueFound)]
+    assert {each.evidence.worker for each in found} == {"worker_1"}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "mode", "rule", "reason"),
+    [
+        ({LOSS: 1.0}, ModeKeys.EVAL, DIVERGING, "steps of mode EVAL are not training steps"),
+        ({LOSS: np.nan}, ModeKeys.TRAIN, DIVERGING, "no saved loss is finite"),
+        (
+            {"validation-rmse": 1.0},
+            ModeKeys.GLOBAL,
+            DIVERGING,
+            "validation-rmse is no training loss that should fall",
+        ),
+        ({"gradient/a": [1.0]}, ModeKeys.EVAL, NORM, "steps of mode EVAL are not training steps"),
+        ({"gradient/a": [np.inf, np.nan]}, ModeKeys.TRAIN, NORM, "no saved gradient is finite"),
+        (
+            {"gradient/a": [1e300], "gradient/b": [1e300]},
+            ModeKeys.TRAIN,
+            NORM,
+            "the norm of all gradients is not finite",
+        ),
+        ({"a_weight": [1.0]}, ModeKeys.TRAIN, NORM, "no tensor of the collection gradients was"),
+    ],
+)
+def test_why_a_step_is_not_evaluated(
+    tensors: dict[str, Any], mode: ModeKeys, rule: Rule, reason: str
+) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("rmse", "[Ll]oss"))
+    trial.step(0, {name: np.array(value) for name, value in tensors.items()}, mode=mode)
+    (outcome,) = trial.outcomes(rule)
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith(reason)
+
+
+def test_losses_without_a_mode_are_of_training() -> None:
+    rising = [1.0 + at for at in range(30)]
+    assert found_at(DIVERGING, run_of_losses(rising, mode=ModeKeys.GLOBAL))
+
+
+def test_maxima_alone_have_no_norm() -> None:
+    (outcome,) = with_maxima("gradient/a", "gradient/b").outcomes(NORM)
+    assert isinstance(outcome, NotEvaluated)
+    assert "saved gradients have no l2: save their" in outcome.reason
