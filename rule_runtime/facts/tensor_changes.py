@@ -21,8 +21,6 @@ from rule_runtime.numerics.tensor_change import (
     all_close,
     are_identical,
     proven_different,
-    ratio_bounds,
-    update_ratio,
 )
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import value_pairs
@@ -31,9 +29,7 @@ __all__ = [
     "TensorPairs",
     "compare",
     "frozen_rows",
-    "largest_difference",
     "since_previous_step",
-    "update_ratios",
     "with_numbers",
 ]
 
@@ -120,43 +116,6 @@ def compare(pairs: TensorPairs, tolerance: Tolerance) -> tuple[_Mask, _Mask]:
         is_close[at] = all_close(value, other, tolerance)
         is_different[at] = not is_close[at]
     return is_close & ~is_different, is_different
-
-
-def largest_difference(pairs: TensorPairs, at: int) -> float:
-    """Return the largest difference of two elements of a tensor; infinite if unknown.
-
-    Without saved values, it is a lower bound: the difference of the means or extremes.
-    """
-    columns = [STATISTICS_COLUMNS.index(name) for name in ("min", "max", "mean")]
-    with np.errstate(all="ignore"):
-        distance = np.abs(pairs.now[at, columns] - pairs.before[at, columns])
-        for _, one, two in pairs.values(np.arange(len(pairs.at)) == at):
-            if one.shape != two.shape or not {one.dtype.kind, two.dtype.kind} <= set("biufc"):
-                return np.inf
-            distance = np.abs(np.subtract(one, two, dtype=np.result_type(one, two, 1.0)))
-    known = distance[~np.isnan(distance)]
-    return float(known.max()) if known.size else np.inf
-
-
-def update_ratios(
-    pairs: TensorPairs, limits: tuple[float, float], epsilon: float
-) -> tuple[npt.NDArray[np.float64], _Mask]:
-    """Return the update ratios of weights, and which are proven normal by statistics [R].
-
-    Ratios that are proven normal, or unknown, are NaN.
-
-    Raises:
-        RecordError: If an event file is damaged, or a record longer than 2 GiB.
-    """
-    lower, upper = ratio_bounds(pairs.now, pairs.before, epsilon)
-    can_compare = ~pairs.has_other_shape
-    is_normal = can_compare & (lower >= limits[0]) & (lower > 0) & (upper <= limits[1])
-    is_equal = can_compare & are_identical(pairs.now, pairs.before) & np.isfinite(lower)
-    ratio = np.where(is_equal, 0.0, np.nan)
-    for at, value, earlier in pairs.values(can_compare & ~is_normal):
-        if {value.dtype.kind, earlier.dtype.kind} <= set("biuf"):
-            ratio[at] = update_ratio(value, earlier, epsilon)
-    return ratio, is_normal
 
 
 def with_numbers(rows: TensorRows) -> TensorRows:

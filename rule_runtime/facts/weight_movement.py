@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,15 +18,11 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
     "WeightMovement",
-    "effective_tree_rate",
-    "learning_steps",
     "median_of_moving",
     "tree_rate",
     "weight_movement",
 ]
 
-_EFFECTIVE_RATE: Final = "^optimizer_steps/effective_rate$"
-"""How far a tree moves predictions, relative to what fits its data best: at most `eta`."""
 _RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5
 """Multiple of the mean movement from which the learning rate counts as warming up."""
@@ -86,17 +81,6 @@ def median_of_moving(moved: npt.NDArray[np.float64]) -> float:
     return float(np.median(moving)) if moving.size else 0.0
 
 
-def learning_steps(step: StepView, memory: Memory) -> int:
-    """Return the number of training steps so far; 0 while weights are not steady.
-
-    Memory: `begin`: the first step; and the state of `weight_movement`.
-    """
-    begin: int = memory.setdefault("begin", step.mode_step)
-    with suppress(Missing):
-        weight_movement(step, memory)
-    return step.mode_step - begin if memory.get("is_steady", True) else 0
-
-
 def tree_rate(step: StepView) -> tuple[str, float] | None:
     """Return name and value of the learning rate of boosted trees; None for other models.
 
@@ -109,15 +93,3 @@ def tree_rate(step: StepView) -> tuple[str, float] | None:
     if not len(rows):
         raise Missing("no learning rate of the boosted trees was saved")
     return first_scalar(rows)
-
-
-def effective_tree_rate(step: StepView) -> tuple[str, float] | None:
-    """Return name and value of the rate at which boosted trees learn; None for other models.
-
-    It includes the regularisation of the leaves, if the hook measured it.
-
-    Raises:
-        Missing: The rate was not saved.
-    """
-    rows = step.tensors(regex=(_EFFECTIVE_RATE,))
-    return first_scalar(rows) if len(rows) else step.fact(tree_rate)

@@ -21,18 +21,19 @@ from rule_runtime.engine.outcome import (
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.baseline import constant_loss, targets_of
+from rule_runtime.facts.parameters import Gradients
+from rule_runtime.facts.saved_tensors import first_scalar
 from rule_runtime.facts.training_losses import training_points
-from rule_runtime.facts.weight_movement import (
-    effective_tree_rate,
-    median_of_moving,
-    weight_movement,
-)
-from rule_runtime.facts.zero_gradients import are_mostly_zero
+from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["LearningRateTooLow"]
+
+_EFFECTIVE_RATE: Final = "^optimizer_steps/effective_rate$"
+"""How far a tree moves predictions, relative to what fits its data best: at most `eta`."""
+
 
 _NUM_LEVEL: Final = 5
 """Number of losses whose median is a level."""
@@ -105,7 +106,7 @@ class LearningRateTooLow(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
-        has_fallen, rate = self._has_fallen(step, memory), step.fact(effective_tree_rate)
+        has_fallen, rate = self._has_fallen(step, memory), step.fact(_effective_tree_rate)
         if rate is not None:
             name, value = rate
             if has_fallen or not value < _LEAST_RATE_OF_TREES:
@@ -122,7 +123,7 @@ class LearningRateTooLow(Rule):
                 remedy=_REMEDY_OF_TREES,
             )
         movement = weight_movement(step, memory)
-        if are_mostly_zero(step):
+        if _are_mostly_zero(step):
             raise Missing("gradients are zero, see VanishingGradient")
         median = median_of_moving(movement.moved)
         is_slow = median > 0 and max(median, movement.mean) < self.min_update_ratio
@@ -171,3 +172,21 @@ def _require_even(ratio: float) -> None:
             f"a weight moves {ratio:.3g} times faster than the median one: gradients vanish on "
             "their way to the others"
         )
+
+
+def _are_mostly_zero(step: StepView) -> bool:
+    """Return whether at least half of the saved gradients are zero."""
+    sizes = step.fact(Gradients).sizes
+    return len(sizes) > 0 and 2 * np.count_nonzero(sizes == 0) >= len(sizes)
+
+
+def _effective_tree_rate(step: StepView) -> tuple[str, float] | None:
+    """Return name and value of the rate at which boosted trees learn; None for other models.
+
+    It includes the regularisation of the leaves, if the hook measured it.
+
+    Raises:
+        Missing: The rate was not saved.
+    """
+    rows = step.tensors(regex=(_EFFECTIVE_RATE,))
+    return first_scalar(rows) if len(rows) else step.fact(tree_rate)

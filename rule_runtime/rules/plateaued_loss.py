@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Final
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
 from rule_runtime.engine.curve_rule import CurveRule, Finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, NotEnough, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.engine.selection import is_training
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.training_losses import training_points
-from rule_runtime.facts.weight_movement import learning_steps
+from rule_runtime.facts.weight_movement import weight_movement
 from rule_runtime.numerics.association import Association
 from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
+
 
 _WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
 """Kinds of losses with arbitrary inputs: embeddings, advantages, logarithms."""
@@ -70,11 +72,11 @@ class PlateauedLoss(CurveRule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their start, and outputs with targets.
 
-        Memory: The state of `CurveRule`, `learning_steps` and `_unrelated_outputs`.
+        Memory: The state of `CurveRule`, `_learning_steps` and `_unrelated_outputs`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
-        num_steps, unrelated = learning_steps(step, memory), _unrelated_outputs(step, memory)
+        num_steps, unrelated = _learning_steps(step, memory), _unrelated_outputs(step, memory)
         outcome = super().check(step, memory)
         if num_steps < self.num_steps:
             raise NotEnough(self.num_steps, "step", num_steps, "a warm-up does not count")
@@ -139,3 +141,14 @@ def _unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Associati
         if would_show and abs(total.correlation) <= _CHANCE * total.deviation:
             found[name, worker] = total
     return found
+
+
+def _learning_steps(step: StepView, memory: Memory) -> int:
+    """Return the number of training steps so far; 0 while weights are not steady.
+
+    Memory: `begin`: the first step; and the state of `weight_movement`.
+    """
+    begin: int = memory.setdefault("begin", step.mode_step)
+    with suppress(Missing):
+        weight_movement(step, memory)
+    return step.mode_step - begin if memory.get("is_steady", True) else 0

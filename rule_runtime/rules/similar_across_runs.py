@@ -6,18 +6,27 @@ from typing import Final
 
 import numpy as np
 
+from hook_layer.format.index import STATISTICS_COLUMNS
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import (
+    IssueFound,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory
 from rule_runtime.engine.selection import SelectedTensorsRule
-from rule_runtime.facts.tensor_changes import TensorPairs, compare, largest_difference, with_numbers
-from rule_runtime.numerics.tensor_change import Tolerance
+from rule_runtime.facts.tensor_changes import TensorPairs, compare, with_numbers
+from rule_runtime.numerics.tensor_change import (
+    Tolerance,
+)
 from rule_runtime.trial.other_trials import OtherTrialError
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["SimilarAcrossRuns"]
+
 
 _TOLERANCE: Final = Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)  # the default of numpy.allclose
 _ORDER: Final = (IssueFound, Passed, NotEvaluated)
@@ -91,7 +100,7 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         if not is_different.any():
             return Passed()
         at = worst(pairs.rows, np.where(is_different, 0.0, np.nan), largest=True)
-        value = largest_difference(pairs, at)
+        value = _largest_difference(pairs, at)
         by = f"by {value:.3g} or more" if np.isfinite(value) else "in shape, kind or finiteness"
         message = (
             f"differs {by} from run {root} at its step {other.step}; "
@@ -105,3 +114,19 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         """The distinct other runs."""
         numbered = (getattr(self, f"other_trial_{at}") for at in range(5))
         return list(dict.fromkeys(root for root in (*self.other_trials, *numbered) if root))
+
+
+def _largest_difference(pairs: TensorPairs, at: int) -> float:
+    """Return the largest difference of two elements of a tensor; infinite if unknown.
+
+    Without saved values, it is a lower bound: the difference of the means or extremes.
+    """
+    columns = [STATISTICS_COLUMNS.index(name) for name in ("min", "max", "mean")]
+    with np.errstate(all="ignore"):
+        distance = np.abs(pairs.now[at, columns] - pairs.before[at, columns])
+        for _, one, two in pairs.values(np.arange(len(pairs.at)) == at):
+            if one.shape != two.shape or not {one.dtype.kind, two.dtype.kind} <= set("biufc"):
+                return np.inf
+            distance = np.abs(np.subtract(one, two, dtype=np.result_type(one, two, 1.0)))
+    known = distance[~np.isnan(distance)]
+    return float(known.max()) if known.size else np.inf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
-from rule_runtime.facts.zero_gradients import find_vanishing_layer, zero_by_construction
+from rule_runtime.facts.zero_gradients import zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.tensor_rows import worst
@@ -71,7 +71,7 @@ class VanishingGradient(Rule):
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, sizes, np.nan), largest=False)
-        begin, where = find_vanishing_layer(step, rows.workers[at], found), ""
+        begin, where = _find_vanishing_layer(step, rows.workers[at], found), ""
         if begin is not None:
             at, where = begin.at, "; gradients vanish from this layer back to the first one"
             if begin.are_all:
@@ -103,3 +103,37 @@ class VanishingGradient(Rule):
 
 def _has_loss(step: StepView, worker: str) -> bool:
     return any(abs(loss.value) > 0 for loss in step.fact(Losses).losses if loss.worker == worker)
+
+
+class _Vanished(NamedTuple):
+    """Where gradients vanish on their way from the loss.
+
+    Attributes:
+        at: Row of the first gradient, in backward order, from which on all have vanished [G].
+        are_all: Whether all gradients have vanished, already in the loss.
+    """
+
+    at: int
+    are_all: bool
+
+
+def _find_vanishing_layer(
+    step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]
+) -> _Vanished | None:
+    """Return where the gradients of a worker vanish; None if unknown, or if the first has not.
+
+    Precondition: some gradients have vanished, `is_gone` [G].
+    """
+    gradients = step.fact(Gradients)
+    own = [of == worker for of in gradients.rows.workers] & ~gradients.is_cancelled
+    if is_gone[own].all():
+        names = gradients.rows.names
+        return _Vanished(min(np.flatnonzero(own).tolist(), key=names.__getitem__), are_all=True)
+    rows = {gradients.owners[at]: at for at in np.flatnonzero(own).tolist() if gradients.owners[at]}
+    found = None
+    for layer in step.fact(Layers).in_order.get(worker, ()):
+        ats = [rows[name] for name in sorted(layer & rows.keys())]
+        if not is_gone[ats].all():
+            break
+        found = _Vanished(ats[0], are_all=False) if ats else found
+    return found

@@ -12,19 +12,19 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, is_training, saved_every
-from rule_runtime.facts.tensor_changes import (
-    TensorPairs,
-    compare,
-    frozen_rows,
-    update_ratios,
-    with_numbers,
-)
+from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory
-from rule_runtime.numerics.tensor_change import Tolerance
+from rule_runtime.numerics.tensor_change import (
+    Tolerance,
+    are_identical,
+    ratio_bounds,
+    update_ratio,
+)
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["UnchangedTensor", "WeightUpdateRatio"]
+
 
 _MAX_STEPS: Final = 128
 """Maximum number of possible reference steps; of more, every second one is dropped."""
@@ -77,7 +77,7 @@ class WeightUpdateRatio(Rule):
         others = reference.tensors(collections=("weights",))
         pairs = TensorPairs(step, rows, reference, others)
         limits = (self.small_threshold, self.large_threshold)
-        ratio, is_normal = update_ratios(pairs, limits, self.epsilon)
+        ratio, is_normal = _update_ratios(pairs, limits, self.epsilon)
         is_frozen = frozen_rows(step, pairs.rows)
         if not len(step.tensors(collections=("gradients",))):
             is_frozen |= (is_normal | (ratio > 0)).any()
@@ -189,3 +189,24 @@ class UnchangedTensor(SelectedTensorsRule):
                 pairs = TensorPairs(step, rows.select(own), earlier, self.select(earlier))
                 found[:, own[pairs.at]] = compare(pairs, tolerance)
         return found
+
+
+def _update_ratios(
+    pairs: TensorPairs, limits: tuple[float, float], epsilon: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the update ratios of weights, and which are proven normal by statistics [R].
+
+    Ratios that are proven normal, or unknown, are NaN.
+
+    Raises:
+        RecordError: If an event file is damaged, or a record longer than 2 GiB.
+    """
+    lower, upper = ratio_bounds(pairs.now, pairs.before, epsilon)
+    can_compare = ~pairs.has_other_shape
+    is_normal = can_compare & (lower >= limits[0]) & (lower > 0) & (upper <= limits[1])
+    is_equal = can_compare & are_identical(pairs.now, pairs.before) & np.isfinite(lower)
+    ratio = np.where(is_equal, 0.0, np.nan)
+    for at, value, earlier in pairs.values(can_compare & ~is_normal):
+        if {value.dtype.kind, earlier.dtype.kind} <= set("biuf"):
+            ratio[at] = update_ratio(value, earlier, epsilon)
+    return ratio, is_normal
