@@ -1,7 +1,4 @@
-"""Finds where gradients vanish on their way from the loss to the first layer.
-
-Shape legend: G = gradients, one for each (tensor, worker).
-"""
+"""Gradients that are zero because of what their layers get, not because they vanish."""
 
 from __future__ import annotations
 
