@@ -1,46 +1,49 @@
-# `make demo` and `make test` set up all that they need; the others do too.
+# Every target sets up what it needs.
 PYTHON ?= python3
 VENV := .venv/bin
+# Three on two cores: many tests wait for servers and scripts.
+WORKERS ?= 3
+SESSIONS ?= 2
 PYTEST_ARGUMENTS ?=
 BENCH_ARGUMENTS ?=
 COST_ARGUMENTS ?=
 SYNTH_ARGUMENTS ?=
 SOAK_ARGUMENTS ?=
 
-# Else each process that a test starts would compile its libraries' sources anew.
+# Kinds of tools/setup_environment.py that only `make test-all` needs.
+OTHER_ENVIRONMENTS := frameworks interop mxnet oldest sagemaker2 sagemaker3
+
+# Otherwise each process that a test starts would compile the sources of its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-demo demo test frameworks lint lock docs synth bench dist sbom soak cost e2e clean
+.PHONY: help setup setup-all setup-demo setup-dev demo test test-all lint lock docs synth bench dist sbom soak cost e2e clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: setup-demo  ## Make the environments for development, and for the tests with frameworks and original clients.
-	@$(PYTHON) tools/setup_environment.py dev
+setup: setup-dev  ## Set up the two environments of `make test`: .venv and .venv-docs.
 	@$(PYTHON) tools/setup_environment.py docs
-	@$(PYTHON) tools/setup_environment.py frameworks
-	@$(PYTHON) tools/setup_environment.py interop
-	@$(PYTHON) tools/setup_environment.py mxnet
-	@$(PYTHON) tools/setup_environment.py oldest
-	@$(PYTHON) tools/setup_environment.py sagemaker2
-	@$(PYTHON) tools/setup_environment.py sagemaker3
 	@$(VENV)/python -m infra.packaging
+
+setup-all: setup  ## Set up the environments of `make test-all`, too: frameworks and original clients.
+	@set -e; for kind in $(OTHER_ENVIRONMENTS); do $(PYTHON) tools/setup_environment.py $$kind; done
 
 setup-demo:
 	@$(PYTHON) tools/setup_environment.py demo
 
+setup-dev: setup-demo
+	@$(PYTHON) tools/setup_environment.py dev
+
 demo: setup-demo  ## Watch a healthy and a sick training run on this machine.
 	@$(VENV)/python -m examples.demo
 
-# Three workers on two cores: many tests wait for servers and scripts.
-test: setup lint  ## Run every check and every test.
-	@$(VENV)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGUMENTS)
-	@$(VENV)/python -m tools.test_frameworks
+test: lint setup  ## Run the checks and the tests that a contributor needs.
+	@$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not other_environment" $(PYTEST_ARGUMENTS)
 
-frameworks: setup  ## Run the tests of hooks for frameworks only; see `python -m tools.test_frameworks --help`.
-	@$(VENV)/python -m tools.test_frameworks
+test-all: setup-all  ## Run the rest: other frameworks, the original clients, the oldest versions.
+	@$(VENV)/python -m tools.test_environments --at-a-time $(SESSIONS)
 
-lint: setup  ## Check style, types and import directions.
+lint: setup-dev  ## Check style, types and import directions.
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check .
 	@$(VENV)/mypy
@@ -66,7 +69,7 @@ bench:  ## Compare the speed with other tools; BENCH_ARGUMENTS=--help shows how 
 	@$(PYTHON) tools/setup_environment.py peers
 	@.venv-peers/bin/python -m benchmarks $(BENCH_ARGUMENTS)
 
-dist: setup  ## Build the wheel and the sdist into dist/.
+dist: setup-dev  ## Build the wheel and the sdist into dist/.
 	@rm -rf dist
 	@$(VENV)/python -m build --no-isolation --outdir dist .
 	@$(VENV)/python -m twine check --strict dist/*.whl dist/*.tar.gz
@@ -78,14 +81,13 @@ sbom:  ## Write a bill of materials of the functions' layer, in CycloneDX's form
 		--output-file dist/layer-sbom.json
 	@echo "sbom: dist/layer-sbom.json"
 
-soak: setup  ## Let 50 jobs train at once while the poller dies and services fail; see SOAK_ARGUMENTS=--help.
+soak: setup-dev  ## Let 50 jobs train at once while the poller dies and services fail; see SOAK_ARGUMENTS=--help.
 	@$(VENV)/python -m tests.soak $(SOAK_ARGUMENTS)
 
 cost: setup-demo  ## Print what a deployment costs; COST_ARGUMENTS=--help shows the options.
 	@$(VENV)/python -m benchmarks.cost $(COST_ARGUMENTS)
 
-e2e: setup-demo  ## Deploy with CDK's own command into a second emulator, ministack, and run the demo there.
-	@$(PYTHON) tools/setup_environment.py dev
+e2e: setup-dev  ## Deploy with CDK's own command into a second emulator, ministack, and run the demo there.
 	@$(PYTHON) tools/setup_environment.py e2e
 	@$(VENV)/python -m pytest -x -s -p no:cacheprovider --durations=0 tests/e2e/second_emulator/demo_on_ministack.py
 

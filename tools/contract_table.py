@@ -20,7 +20,7 @@ from tools.generated_text import bring_up_to_date, replaced
 __all__ = ["Entry", "chosen", "document", "main", "mistakes", "read"]
 
 DOCUMENT: Final = Path(__file__).parents[1] / "hook_layer" / "ADAPTERS.md"
-COMMAND: Final = "python -m tools.test_frameworks --write"
+COMMAND: Final = "python -m tools.test_environments --write"
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {"contract": PROPERTIES, "fact": tuple(FACTS)}
 """The rows of each table, by its name in the marks around it."""
 

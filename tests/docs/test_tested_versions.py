@@ -22,10 +22,10 @@ TESTED_KINDS = ("dev", "frameworks", "mxnet", "oldest")
 
 
 def pythons() -> set[str]:
-    """Return the versions of Python that the workflow sets up."""
+    """Return the versions of Python with which every pinned package is tested."""
     steps = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
     found = {step.get("with", {}).get("python-version") for step in steps}
-    return {version for version in found if version}
+    return {version for version in found if version and "matrix." not in version}
 
 
 def requirements(kind: str) -> Iterator[Requirement]:
@@ -80,6 +80,25 @@ def test_the_table_has_the_versions_of_the_environments() -> None:
 def test_the_operating_systems_are_those_of_the_workflow() -> None:
     assert {job["runs-on"] for job in WORKFLOW["jobs"].values()} == {"ubuntu-latest"}
     assert "| Linux | yes, on GitHub's `ubuntu-latest` |" in PAGE
+
+
+def test_the_matrix_has_each_python_of_the_classifiers() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    supported = [
+        text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text
+    ]
+    assert WORKFLOW["jobs"]["python"]["strategy"]["matrix"] == {"python": supported}
+
+
+def test_the_workflow_runs_targets_and_folders_that_exist() -> None:
+    commands = [step["run"] for job in WORKFLOW["jobs"].values() for step in job["steps"][2:]]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    made = {command.removeprefix("make ") for command in commands if command.startswith("make ")}
+    assert made == {"docs", "lint", "test", "test-all"}
+    assert made <= set(targets)
+    folders = [word for command in commands for word in command.split() if "tests/" in word]
+    assert folders
+    assert all((ROOT / folder).is_dir() for folder in folders)
 
 
 def test_what_make_needs_is_the_python_of_the_workflow() -> None:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import cast
 
-import pytest
 from rich.console import Console
 
 from examples.demo.__main__ import (
@@ -23,8 +22,6 @@ from examples.demo.timeline import Timeline
 from examples.demo.train import make_hook
 from infra.local import LocalTarget
 from rule_runtime.reporting.job_verdicts import JobVerdict
-
-pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ("VanishingGradient", "ExplodingTensor", "LossNotDecreasing")

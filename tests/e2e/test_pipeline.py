@@ -20,8 +20,6 @@ from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
 from rule_runtime.testing.trial_builder import TrialBuilder
 
-pytestmark = pytest.mark.e2e
-
 RULES = {"VanishingGradient": {}, "ExplodingTensor": {}}
 NUM_STEPS = 60
 VANISHED_AT = 41

@@ -24,8 +24,6 @@ from rule_runtime.configuration import (
 )
 from rule_runtime.jobs import DebugJob, PreparedJob, prepare
 
-pytestmark = pytest.mark.e2e
-
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 240.0
 NUM_STEPS = 2_000_000  # far more than are made before the job is stopped

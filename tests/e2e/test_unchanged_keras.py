@@ -15,7 +15,7 @@ from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.other_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"

@@ -84,7 +84,6 @@ def test_activations_are_shown_while_the_network_trains(executed: Executed) -> N
     assert "Net_conv0.weight" in executed.text
 
 
-@pytest.mark.e2e
 @notebook("react_to_rules")
 def test_a_job_is_stopped_and_its_owner_told(executed: Executed) -> None:
     assert "EventBridge: stepwatch.debugger: VanishingGradient IssuesFound at step" in executed.text

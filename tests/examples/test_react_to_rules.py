@@ -8,8 +8,6 @@ import pytest
 
 from tests.examples.running import example
 
-pytestmark = pytest.mark.e2e
-
 CONSOLE = "https://us-east-1.console.aws.amazon.com/cloudwatch/home?region=us-east-1#logsV2"
 
 

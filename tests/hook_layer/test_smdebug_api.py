@@ -110,7 +110,7 @@ def test_the_name_is_there_for_xgboost_with_its_arguments(name: str) -> None:
     assert arguments_of(found(f"hook_layer.xgboost:{name}")) == XGBOOST[name]
 
 
-@pytest.mark.interop
+@pytest.mark.other_environment
 def test_the_table_is_the_originals() -> None:
     done = subprocess.run(
         [str(SMDEBUG_PYTHON), "-I", smdebug_api.__file__],

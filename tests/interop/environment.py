@@ -56,7 +56,7 @@ def started(
     path: Path | None = None,
     errors: int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
-    assert Path(python).exists(), f"there is no {python}; run `make setup`"
+    assert Path(python).exists(), f"there is no {python}; run `make setup-all`"
     own = [] if python == SMDEBUG_PYTHON else [ROOT]
     environment = {
         **os.environ,

@@ -17,7 +17,7 @@ from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.testing.trial_builder import TrialBuilder
 from tests.interop.environment import HERE, OUR_PYTHON, ROOT, SMDEBUG_PYTHON, run_scripts
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 
 RULES = ROOT / "tests" / "rule_runtime" / "custom_rules" / "files"
 RULE_FILE = RULES / "required.py"

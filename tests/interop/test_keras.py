@@ -14,7 +14,7 @@ from tests.interop.comparison import assert_same
 from tests.interop.dump_trial import shown
 from tests.interop.environment import FRAMEWORKS_PYTHON, run_scripts
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 Seen = Callable[[Path], dict[str, Any]]
 
 

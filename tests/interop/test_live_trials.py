@@ -18,7 +18,7 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime.testing import TrialBuilder
 from tests.interop.environment import OUR_PYTHON, SMDEBUG_PYTHON, TIMEOUT_S, started
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 
 WRITTEN = [(), (0,), (0, 10), (0, 10, 20), (0, 20), (10,), (10, 20), (0, 10, 20, 30)]
 SCENARIOS = list(itertools.product(WRITTEN, WRITTEN, (False, True)))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.interop.environment import OUR_PYTHON, SMDEBUG_PYTHON, run_scripts
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 Seen = Callable[[Path], dict[str, Any]]
 OVERRIDDEN = {"forward_pre_hook", "forward_hook", "_write_inputs", "_write_outputs",
               "backward_hook", "back"}  # fmt: skip

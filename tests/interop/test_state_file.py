@@ -11,7 +11,7 @@ import pytest
 from hook_layer.configuration.job import CheckpointConfig
 from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 
 
 def test_each_client_goes_on_where_the_other_was(

@@ -13,7 +13,7 @@ event_accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", exc_type=ImportError
 )
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 
 OWN_SCALAR = "scalar/learning_rate"
 

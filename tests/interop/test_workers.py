@@ -18,7 +18,7 @@ from tests.interop.environment import OUR_PYTHON, run_scripts
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 Seen = Callable[[Path], dict[str, Any]]
 SAVED = {0: "TRAIN", 2: "EVAL", 3: "TRAIN"}  # the script saves every second step of a mode
 PARAMETERS = ("first.weight", "first.bias", "second.weight", "second.bias")

@@ -15,7 +15,7 @@ from rule_runtime import create_trial
 from tests.interop.comparison import assert_same
 from tests.interop.environment import OUR_PYTHON, SMDEBUG_PYTHON, run_scripts, xgboost_by_its_name
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 Seen = Callable[[Path], dict[str, Any]]
 TRIALS = ("chosen", "everything", "unasked")
 KINDS = ("weight", "gain", "cover", "total_gain", "total_cover")

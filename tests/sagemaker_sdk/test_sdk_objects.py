@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.other_environment
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).resolve().parent / "request_script.py"
 VERSIONS = ("2", "3")
@@ -19,7 +21,7 @@ VERSIONS = ("2", "3")
 @cache
 def said_in(version: str) -> Any:
     python = ROOT / f".venv-sagemaker{version}" / "bin" / "python"
-    assert python.exists(), f"run `make setup`: SageMaker's SDK {version}.x is not installed"
+    assert python.exists(), f"no SageMaker SDK {version}.x: run `make setup-all`"
     done = subprocess.run(
         [str(python), str(SCRIPT)],
         capture_output=True,

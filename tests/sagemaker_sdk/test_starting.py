@@ -20,6 +20,8 @@ from typing import Any
 import boto3
 import pytest
 
+pytestmark = pytest.mark.other_environment
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).resolve().parent / "starting_script.py"
 VERSIONS = ("2", "3")
@@ -57,7 +59,7 @@ class Cloud:
     @cache  # noqa: B019 - lives as long as the tests of this file
     def started_by(self, version: str) -> Any:
         python = ROOT / f".venv-sagemaker{version}" / "bin" / "python"
-        assert python.exists(), f"run `make setup`: SageMaker's SDK {version}.x is not installed"
+        assert python.exists(), f"no SageMaker SDK {version}.x: run `make setup-all`"
         done = subprocess.run(
             [str(python), str(SCRIPT), BUCKET, str(self.source)],
             capture_output=True,

@@ -20,7 +20,6 @@ def test_arguments_that_make_no_soak_are_refused(arguments: list[str]) -> None:
     assert refused.value.code == 2
 
 
-@pytest.mark.e2e
 def test_a_short_run_without_faults_ends_well(tmp_path: Path) -> None:
     findings, course, misfortune = soak(settings(SEED), tmp_path, lambda _: None)
     assert findings.problems() == []

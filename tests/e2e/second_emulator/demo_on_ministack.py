@@ -25,8 +25,6 @@ from tests.e2e.second_emulator.cdk_command import CdkCommand
 from tests.e2e.second_emulator.emulator import SecondEmulator, eventually, tail
 from tests.e2e.second_emulator.target import MiniStackTarget
 
-pytestmark = pytest.mark.e2e
-
 FOLDER = BUILD / "e2e"
 FUNCTIONS_LOG = FOLDER / "functions.log"
 DENIED = "not authorized to perform"

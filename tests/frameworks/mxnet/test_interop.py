@@ -15,7 +15,7 @@ from tests.interop.comparison import assert_same
 from tests.interop.dump_trial import dump
 from tests.interop.environment import SmdebugReader
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 
 
 def seen_by_us(path: Path) -> dict[str, Any]:

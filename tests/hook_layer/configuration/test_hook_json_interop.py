@@ -15,7 +15,7 @@ import hook_layer.pytorch as smd
 from tests.hook_layer import original_collections
 from tests.interop.environment import SMDEBUG_PYTHON
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.other_environment
 
 
 def documents() -> list[dict[str, Any]]:

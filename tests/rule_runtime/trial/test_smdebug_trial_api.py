@@ -65,7 +65,7 @@ def test_step_was_removed_long_ago() -> None:
     assert isinstance(e.value, NotImplementedError)
 
 
-@pytest.mark.interop
+@pytest.mark.other_environment
 def test_the_table_is_the_originals() -> None:
     done = subprocess.run(
         [str(SMDEBUG_PYTHON), "-I", smdebug_trial_api.__file__],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hook_layer.testing.hook_contract import PROPERTIES
-from tools import test_frameworks as sessions
+from tools import test_environments as sessions
 from tools.contract_table import Entry, document, mistakes, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,9 +19,29 @@ CONFTEST = ROOT / "tests" / "frameworks" / "conftest.py"
 
 def test_every_test_of_an_adapter_belongs_to_a_session(tmp_path: Path) -> None:
     assert sessions.without_session(ROOT) == []
-    (tmp_path / "tests/frameworks/caffe").mkdir(parents=True)
-    (tmp_path / "tests/frameworks/caffe/test_nets.py").touch()
-    assert sessions.without_session(tmp_path) == ["tests/frameworks/caffe/test_nets.py"]
+    adapter, marked, plain = "frameworks/caffe/test_nets.py", "e2e/test_it.py", "e2e/test_other.py"
+    for path in (adapter, marked, plain):
+        (tmp_path / "tests" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / path).touch()
+    (tmp_path / "tests" / marked).write_text(f"pytestmark = pytest.mark.{sessions.MARKER}\n")
+    assert sessions.without_session(tmp_path) == [f"tests/{marked}", f"tests/{adapter}"]
+
+
+@pytest.mark.parametrize("said", ["", "3 skipped in 0.1s", "3 deselected in 0.1s"])
+def test_a_session_without_a_test_that_passes_fails(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho '{said}'\n")
+    python.chmod(0o755)
+    session = sessions.Session("one", "dev", ("e2e",))
+    command = session.command(tmp_path)
+    monkeypatch.setattr(sessions, "OUTPUT", tmp_path)
+    monkeypatch.setattr(sessions.Session, "command", lambda _: command)
+    assert sessions.run(session) == ("one", False)
+    python.write_text("#!/bin/sh\necho '1 passed in 0.1s'\n")
+    assert sessions.run(session) == ("one", True)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +56,9 @@ def test_every_test_of_an_adapter_belongs_to_a_session(tmp_path: Path) -> None:
         ("def test_a(): assert False", "1 failed"),
     ],
 )
-def test_a_session_without_a_test_that_passes_fails(tmp_path: Path, test: str, said: str) -> None:
+def test_pytest_fails_where_no_test_of_an_adapter_passes(
+    tmp_path: Path, test: str, said: str
+) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
     (tmp_path / "test_it.py").write_text(test)
     (tmp_path / "pytest.ini").write_text("[pytest]")
