@@ -17,6 +17,7 @@ from typing import Any
 import boto3
 import numpy as np
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from hook_layer.format.end_marker import EndMarker
@@ -151,6 +152,15 @@ def sqs_record(body: object, message_id: str, receive_count: int = 1) -> dict[st
         "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:evaluator",
         "awsRegion": REGION,
     }
+
+
+def refusal(code: str, message: str = "refused") -> Callable[..., Any]:
+    """Return an operation of a client that AWS refuses."""
+
+    def refuse(**_: Any) -> Any:
+        raise ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
+
+    return refuse
 
 
 @cache
@@ -321,6 +331,7 @@ class Pipeline:
     queue_url: str
     statuses_url: str
     forget: Callable[[], None]
+    patch: pytest.MonkeyPatch
 
     def put(self, key: str, data: bytes, root: str = ROOT) -> None:
         client("s3").put_object(Bucket=BUCKET, Key=root + key, Body=data)
@@ -506,7 +517,8 @@ def pipeline(aws: None, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
             cached.cache_clear()
 
     forget()
-    return Pipeline(evaluate_rule, stop_job, sweep, finish_job, queue_url, statuses_url, forget)
+    modules = (evaluate_rule, stop_job, sweep, finish_job)
+    return Pipeline(*modules, queue_url, statuses_url, forget, monkeypatch)
 
 
 def _subscribed_queue(name: str, pattern: Mapping[str, Any]) -> str:

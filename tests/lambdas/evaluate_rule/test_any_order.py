@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared.wake import Wake, WakeReason
-from tests.lambdas.conftest import ROOT, s3_event, sqs_record
-
-if TYPE_CHECKING:
-    from rule_runtime.engine.state import EvaluationState
-    from tests.lambdas.conftest import MemoryPipeline
+from rule_runtime.engine.state import EvaluationState
+from tests.lambdas.conftest import ROOT, MemoryPipeline, s3_event, sqs_record
 
 RUN = "01JD0000000000000000000001"
 ROOT_URI = f"s3://tensors/{ROOT}"

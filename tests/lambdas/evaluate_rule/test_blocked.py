@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,9 +11,7 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared.state_table import MemoryTooLargeError, StoredState
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
 RULE = "ExplodingTensor"

@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,7 @@ from lambdas.shared.state_table import StoredState
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
-from tests.lambdas.conftest import ROOT, RULE, index_bytes, sqs_record
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import ROOT, RULE, MemoryPipeline, index_bytes, sqs_record
 
 RUN = "01JD0000000000000000000001"
 ROOT_URI = f"s3://tensors/{ROOT}"

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,9 +21,7 @@ from lambdas.shared.settings import CustomRules, EvaluateRuleSettings, SettingsE
 from rule_runtime import smdebug_alias
 from rule_runtime.custom_rules import loader
 from rule_runtime.testing.trial_builder import TrialBuilder
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline
 
 SOURCES = Path(__file__).parents[2] / "rule_runtime" / "custom_rules" / "files"
 RUN = "01JD0000000000000000000001"
@@ -169,7 +167,6 @@ def test_a_file_that_was_changed_is_not_run(
 def test_a_file_that_is_not_there_is_told_until_somebody_uploads_it(
     pipeline: Pipeline,
     custom_rules: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
     is_refused: bool,
 ) -> None:
     """Who may not list the bucket is told that access is denied, not that nothing is there."""
@@ -183,22 +180,22 @@ def test_a_file_that_is_not_there_is_told_until_somebody_uploads_it(
                 raise ClientError(denied, "GetObject")  # type: ignore[arg-type]
             return get(**arguments)
 
-        monkeypatch.setattr(clients.s3(), "get_object", refused)
+        pipeline.patch.setattr(clients.s3(), "get_object", refused)
     upload(pipeline, run_of(is_sick=True), ROOT, configure("late.py", **STYLES["native"][1]))
     pipeline.deliver()
     told = verdict(pipeline)
     assert told["RuleEvaluationStatus"] == "Error"
     assert "s3://rules/late.py" in told["StatusDetails"]
-    monkeypatch.undo()
+    pipeline.patch.undo()
 
 
 def test_only_pinned_files_are_read(
-    pipeline: Pipeline, configure: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, configure: Callable[..., dict[str, Any]]
 ) -> None:
     """Whatever else a job names is left to the function that runs no files, which tells it."""
     pipeline.aws("s3").put_object(Bucket="rules", Key="other.py", Body=FILES["native.py"].encode())
     pipeline.put("rule.py", FILES["native.py"].encode())
-    monkeypatch.setattr(loader, "load_custom_rule", None)  # nothing comes so far
+    pipeline.patch.setattr(loader, "load_custom_rule", None)  # nothing comes so far
     named = (
         *("s3://rules/other.py", "s3://tensors/mnist-7/debug-output/rule.py", "/etc/passwd.py"),
         *("s3://rules/./native.py", "s3://rules//native.py", "s3://rules/native.py/", "native.py"),

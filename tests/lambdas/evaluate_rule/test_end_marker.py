@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
 

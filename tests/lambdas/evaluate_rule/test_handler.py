@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.shared import clients
-from tests.lambdas.conftest import job_bytes
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline, job_bytes
 
 RUN = "01JD0000000000000000000001"
 NEXT_RUN = "01JD0000000000000000000002"
@@ -111,9 +108,7 @@ def test_an_unreadable_index_file_does_not_stop_the_others(pipeline: Pipeline) -
     assert "1 file unreadable" in status["StatusDetails"]
 
 
-def test_one_job_that_fails_does_not_fail_the_others(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_job_that_fails_does_not_fail_the_others(pipeline: Pipeline) -> None:
     for root in ("a/", "b/"):
         pipeline.put_job(root=root, training_job_name=root[:-1])
         pipeline.put_step(0, root=root)
@@ -125,15 +120,13 @@ def test_one_job_that_fails_does_not_fail_the_others(
             raise refusal("GetObject", "SlowDown")
         return get_object(**arguments)
 
-    monkeypatch.setattr(clients.s3(), "get_object", slow_down)
+    pipeline.patch.setattr(clients.s3(), "get_object", slow_down)
     failed = pipeline.invoke(records)
     assert [r["messageId"] for r in records if '"a/' in r["body"]] == failed
     assert pipeline.state_item(root="b/")["version"]["N"] == "2"
 
 
-def test_a_crash_between_state_and_event_is_announced_on_retry(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_between_state_and_event_is_announced_on_retry(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0)
     pipeline.deliver()
@@ -141,7 +134,7 @@ def test_a_crash_between_state_and_event_is_announced_on_retry(
 
     pipeline.put_step(1, num_nan=1)
     records = pipeline.receive()
-    with monkeypatch.context() as broken:
+    with pipeline.patch.context() as broken:
 
         def put_events(**_: Any) -> Any:
             raise refusal("PutEvents")
@@ -161,13 +154,11 @@ def test_a_crash_between_state_and_event_is_announced_on_retry(
     assert pipeline.statuses() == []
 
 
-def test_an_event_that_the_bus_refuses_is_not_taken_for_announced(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_event_that_the_bus_refuses_is_not_taken_for_announced(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0)
     records = pipeline.receive()
-    with monkeypatch.context() as broken:
+    with pipeline.patch.context() as broken:
         refused = {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "ThrottlingException"}]}
         broken.setattr(clients.eventbridge(), "put_events", lambda **_: refused)
         assert pipeline.invoke(records) == [record["messageId"] for record in records]
@@ -175,9 +166,7 @@ def test_an_event_that_the_bus_refuses_is_not_taken_for_announced(
     assert pipeline.statuses() == ["InProgress"]
 
 
-def test_a_crash_after_the_event_announces_once_more(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_after_the_event_announces_once_more(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0, num_nan=1)
     records = pipeline.receive()
@@ -191,7 +180,7 @@ def test_a_crash_after_the_event_announces_once_more(
             raise refusal("UpdateItem", "ProvisionedThroughputExceededException")
         return update_item(**arguments)
 
-    with monkeypatch.context() as broken:
+    with pipeline.patch.context() as broken:
         broken.setattr(clients.dynamodb(), "update_item", crash_after_second_event)
         assert pipeline.invoke(records) == [record["messageId"] for record in records]
     assert pipeline.statuses() == ["InProgress", "IssuesFound"]
@@ -201,9 +190,7 @@ def test_a_crash_after_the_event_announces_once_more(
     assert pipeline.statuses() == []
 
 
-def test_two_evaluators_at_once_leave_the_state_of_one(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_evaluators_at_once_leave_the_state_of_one(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0)
     pipeline.deliver()
@@ -221,7 +208,7 @@ def test_two_evaluators_at_once_leave_the_state_of_one(
             assert pipeline.invoke(records) == []
         return update_item(**arguments)
 
-    monkeypatch.setattr(clients.dynamodb(), "update_item", meet_another)
+    pipeline.patch.setattr(clients.dynamodb(), "update_item", meet_another)
     assert pipeline.invoke(records) == []
     item = pipeline.state_item()
     assert json.loads(item["counts"]["S"])["evaluated"] == 3
@@ -229,9 +216,7 @@ def test_two_evaluators_at_once_leave_the_state_of_one(
     assert pipeline.statuses() == ["IssuesFound"]
 
 
-def test_evaluators_with_different_records_both_count(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluators_with_different_records_both_count(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0)
     first = pipeline.receive()
@@ -247,7 +232,7 @@ def test_evaluators_with_different_records_both_count(
             assert pipeline.invoke(second) == []
         return update_item(**arguments)
 
-    monkeypatch.setattr(clients.dynamodb(), "update_item", meet_another)
+    pipeline.patch.setattr(clients.dynamodb(), "update_item", meet_another)
     assert pipeline.invoke(first) == []
     assert json.loads(pipeline.state_item()["counts"]["S"])["evaluated"] == 2
     assert pipeline.statuses() == ["InProgress"]
@@ -324,9 +309,7 @@ def test_a_root_is_taken_as_it_is_written(pipeline: Pipeline, root: str) -> None
     assert finding["Evidence"]["tensor"] == "gradient/conv.weight"
 
 
-def test_a_rule_that_the_job_did_not_ask_for_reads_no_index(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_that_the_job_did_not_ask_for_reads_no_index(pipeline: Pipeline) -> None:
     pipeline.put_job(debug_rule_configurations=({"RuleConfigurationName": "Other"},))
     for step in range(3):
         pipeline.put_step(step)
@@ -337,7 +320,7 @@ def test_a_rule_that_the_job_did_not_ask_for_reads_no_index(
         keys.append(arguments["Key"])
         return get_object(**arguments)
 
-    monkeypatch.setattr(clients.s3(), "get_object", noted)
+    pipeline.patch.setattr(clients.s3(), "get_object", noted)
     pipeline.deliver()
     assert set(keys) == {ROOT + "job.json"}
     keys.clear()
@@ -469,10 +452,8 @@ def test_what_one_call_has_no_time_for_goes_through_the_functions_own_queue(
     assert json.loads(pipeline.state_item()["counts"]["S"])["evaluated"] == 6
 
 
-def test_an_unusable_environment_is_told_at_once(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("STEPWATCH_STATE_TABLE_NAME")
-    monkeypatch.setenv("STEPWATCH_RULE_PARAMETERS", "[]")
+def test_an_unusable_environment_is_told_at_once(pipeline: Pipeline) -> None:
+    pipeline.patch.delenv("STEPWATCH_STATE_TABLE_NAME")
+    pipeline.patch.setenv("STEPWATCH_RULE_PARAMETERS", "[]")
     with pytest.raises(ValueError, match=r"RULE_PARAMETERS.*STATE_TABLE_NAME is not set"):
         pipeline.invoke([])

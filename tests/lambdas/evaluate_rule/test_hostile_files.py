@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
 NUMBERS = st.sampled_from([0, 1, 2, 7, 1000, 2**31, 2**63 - 1, 2**63, -1, None, "1", 1.5, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,7 @@ from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.service import PutBackError
 from lambdas.shared import clients
 from rule_runtime.engine.outcome import RuleStatus
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
 KEY = index_key(0, "worker_0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +12,7 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared import clients
 from lambdas.shared.registration import Registration, RegistrationTable
 from rule_runtime.configuration.requested_rules import AskedRule
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
 NEXT_RUN = "01JD0000000000000000000002"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,9 +23,7 @@ from lambdas.shared.registration import Registration
 from lambdas.shared.settings import CustomRules
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.configuration.requested_rules import PROBLEMS, AskedRule
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline, Pipeline
+from tests.lambdas.conftest import MemoryPipeline, Pipeline
 
 DEPLOYED = "ExplodingTensor"
 ROOT = "mnist-7/debug-output/"
@@ -47,12 +45,12 @@ def vanishing(name: str, threshold: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def jobs(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+def jobs(pipeline: Pipeline) -> Pipeline:
     """The function that evaluates what jobs configure themselves."""
-    monkeypatch.setenv(environment.RULE_CONFIGURATION_NAME, JOB_RULES)
-    monkeypatch.delenv(environment.RULE_PARAMETERS)
-    monkeypatch.setenv(environment.DEPLOYED_RULES, f"{DEPLOYED},Overfit")
-    monkeypatch.setenv(environment.RULE_QUEUE_URLS, json.dumps({JOB_RULES: pipeline.queue_url}))
+    pipeline.patch.setenv(environment.RULE_CONFIGURATION_NAME, JOB_RULES)
+    pipeline.patch.delenv(environment.RULE_PARAMETERS)
+    pipeline.patch.setenv(environment.DEPLOYED_RULES, f"{DEPLOYED},Overfit")
+    pipeline.patch.setenv(environment.RULE_QUEUE_URLS, json.dumps({JOB_RULES: pipeline.queue_url}))
     pipeline.forget()
     return pipeline
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from lambdas.shared import clients
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline
 
 # Hashes do not compress: 2,000 of 32 bytes, in hexadecimal, are about 72 KB compressed.
 RULE_FILE = '''

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from hook_layer.storage.base import check_key
 from lambdas.shared import clients
 from rule_runtime.engine.result_file import result_place
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline, refusal
 
 RULE = "ExplodingTensor"
 
@@ -51,16 +48,11 @@ def test_the_next_run_writes_its_own_over_it(pipeline: Pipeline) -> None:
     assert found["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"] == "NoIssuesFound"
 
 
-def test_a_role_that_may_not_write_announces_all_the_same(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(**_: Any) -> Any:
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
-
+def test_a_role_that_may_not_write_announces_all_the_same(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0, num_nan=1)
-    with monkeypatch.context() as refusing:
-        refusing.setattr(clients.s3(), "put_object", refuse)
+    with pipeline.patch.context() as refusing:
+        refusing.setattr(clients.s3(), "put_object", refusal("AccessDenied"))
         pipeline.deliver()
     assert pipeline.statuses() == ["InProgress", "IssuesFound"]
     assert pipeline.state_item()["announced_transition"] == {"N": "2"}

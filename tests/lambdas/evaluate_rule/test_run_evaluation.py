@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +12,7 @@ from lambdas.evaluate_rule.run_evaluation import ContendedStateError
 from lambdas.shared.state_table import StoredState, VersionConflictError
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import MemoryPipeline
+from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,9 +15,7 @@ from lambdas.finish_job.events import parse_job_event
 from lambdas.shared import clients
 from lambdas.shared.registration import LifeSign, RegistrationTable
 from lambdas.shared.wake import Wake, WakeNotSentError, WakeReason
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline
 
 RUN = "01JD0000000000000000000001"
 RULE = "ExplodingTensor"
@@ -111,9 +109,7 @@ def test_the_same_event_again_is_no_matter(running: Pipeline) -> None:
     assert running.statuses() == ["NoIssuesFound"]
 
 
-def test_a_rule_that_saw_no_step_is_told_as_such(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_that_saw_no_step_is_told_as_such(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0)
     records = pipeline.receive()

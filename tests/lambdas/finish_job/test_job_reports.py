@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE
 from lambdas.finish_job.events import parse_status_news
 from lambdas.shared import clients
+from tests.lambdas.conftest import Pipeline, refusal
 from tests.lambdas.finish_job.test_handler import NOTHING, RULE, state_change
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
 
 WRITTEN = "The report is written"
 KEY = "mnist-7/rule-output/report.html"
@@ -128,10 +125,7 @@ def test_a_status_that_an_event_makes_up_is_not_told(pipeline: Pipeline) -> None
 def test_what_cannot_be_written_is_counted_and_no_error(
     judged: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(**_: Any) -> Any:
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
-
-    monkeypatch.setattr(clients.s3(), "put_object", refuse)
+    monkeypatch.setattr(clients.s3(), "put_object", refusal("AccessDenied"))
     assert judged.finish(event_of(judged.announced()[-1])) == NOTHING
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[:1] == "{"]
     assert any("ReportsNotWritten" in line for line in told)

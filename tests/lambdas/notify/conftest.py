@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lambdas.contracts import environment
-from tests.lambdas.conftest import LambdaContext
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import LambdaContext, Pipeline
 
 
 @dataclass
@@ -54,10 +51,10 @@ class Mailbox:
 
 
 @pytest.fixture
-def mailbox(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Mailbox:
+def mailbox(pipeline: Pipeline) -> Mailbox:
     """A mailbox that gets every message."""
     topic_arn = pipeline.aws("sns").create_topic(Name="findings")["TopicArn"]
-    monkeypatch.setenv(environment.TOPIC_ARN, topic_arn)
+    pipeline.patch.setenv(environment.TOPIC_ARN, topic_arn)
     function = importlib.import_module("lambdas.notify.handler")
     function._service.cache_clear()
     return Mailbox(pipeline, function, "", topic_arn).subscribe("everything")

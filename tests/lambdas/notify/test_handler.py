@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.client import BaseClient
 
 from hook_layer.format.paths import index_key
 from lambdas.contracts import environment
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline
+from tests.lambdas.notify.conftest import Mailbox
+from tests.lambdas.stop_job.jobs import (
+    LOCAL,
     ROOT,
     RULE,
     RUN,
@@ -20,14 +23,9 @@ from tests.lambdas.stop_job.test_handler import (
     state_change,
 )
 
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-    from tests.lambdas.notify.conftest import Mailbox
-
 CONSOLE = "https://eu-west-1.console.aws.amazon.com"
 LOG_GROUP = "#logsV2:log-groups/log-group/$252Faws$252Flambda$252Fstepwatch-explosion"
 NEXT_RUN = "01JD0000000000000000000002"
-LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
 OF_PACK = {"RuleConfigurationName": RULE, "Pack": "recommended"}
 
 
@@ -46,10 +44,10 @@ def nothing_to_judge(pipeline: Pipeline) -> dict[str, Any]:
 
 class TestOurEvents:
     def test_a_finding_says_what_where_and_what_to_do(
-        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         groups = json.dumps({RULE: "/aws/lambda/stepwatch-explosion"})
-        monkeypatch.setenv(environment.RULE_LOG_GROUPS, groups)
+        pipeline.patch.setenv(environment.RULE_LOG_GROUPS, groups)
         mailbox.tell(own_event(finding_of(pipeline)))
         (message,) = mailbox.messages()
         assert message["Subject"] == "Stepwatch: ExplodingTensor found an issue in mnist-7"
@@ -74,10 +72,10 @@ class TestOurEvents:
         assert any(line.startswith("What to try: ") for line in lines)
 
     def test_a_rule_that_the_job_configured_has_its_log_with_others(
-        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         groups = {"Other": "other", "#job-rules": "stepwatch-job-rules"}
-        monkeypatch.setenv(environment.RULE_LOG_GROUPS, json.dumps(groups))
+        pipeline.patch.setenv(environment.RULE_LOG_GROUPS, json.dumps(groups))
         mailbox.tell(own_event(finding_of(pipeline)))
         (message,) = mailbox.messages()
         logs = [line for line in message["Message"].splitlines() if line.startswith("Log of")]
@@ -118,13 +116,13 @@ class TestOurEvents:
 
     @pytest.mark.parametrize("asked", [None, ({"RuleConfigurationName": "Other"},), (OF_PACK,)])
     def test_that_there_was_nothing_to_judge_is_told_to_nobody_who_did_not_ask(
-        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, asked: Any
+        self, pipeline: Pipeline, mailbox: Mailbox, asked: Any
     ) -> None:
         error = nothing_to_judge(pipeline)
         pipeline.put_job(debug_rule_configurations=asked)
         mailbox.tell(own_event(error))
         assert mailbox.messages() == []
-        monkeypatch.setenv(environment.NOTIFY_NOT_JUDGED, "true")
+        pipeline.patch.setenv(environment.NOTIFY_NOT_JUDGED, "true")
         mailbox.function._service.cache_clear()
         mailbox.tell(own_event(error))
         (message,) = mailbox.messages()
@@ -160,7 +158,7 @@ class TestOurEvents:
         assert message["Subject"] == "Stepwatch: ExplodingTensor could not evaluate mnist-7"
 
     def test_other_statuses_are_told_where_the_operator_says_so(
-        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         pipeline.put_job()
         pipeline.put_step(0)
@@ -168,7 +166,7 @@ class TestOurEvents:
         (begun,) = pipeline.announced()
         mailbox.tell(own_event(begun))
         assert mailbox.messages() == []
-        monkeypatch.setenv(environment.NOTIFY_STATUSES, "InProgress, NoIssuesFound")
+        pipeline.patch.setenv(environment.NOTIFY_STATUSES, "InProgress, NoIssuesFound")
         mailbox.function._service.cache_clear()
         mailbox.tell(own_event(begun))
         (message,) = mailbox.messages()
@@ -214,7 +212,7 @@ class TestOurEvents:
         assert "click here" not in message["Message"]
 
     def test_thousands_of_findings_cost_a_hundred_looks(
-        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         detail = finding_of(pipeline, **LOCAL)
         make_api_call, calls = BaseClient._make_api_call, []  # type: ignore[attr-defined]
@@ -223,7 +221,7 @@ class TestOurEvents:
             calls.append(operation_name)
             return make_api_call(self, operation_name, api_params)
 
-        monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+        pipeline.patch.setattr(BaseClient, "_make_api_call", noted)
         statuses = [
             {"RuleConfigurationName": f"rule-{i}", "RuleEvaluationStatus": "IssuesFound"}
             for i in range(2500)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from botocore.exceptions import ClientError
@@ -11,7 +11,10 @@ from lambdas.contracts import environment
 from lambdas.contracts.stopping import WATCHED
 from lambdas.shared import clients
 from lambdas.shared.settings import NotifySettings, SettingsError
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline
+from tests.lambdas.notify.conftest import Mailbox
+from tests.lambdas.stop_job.jobs import (
+    LOCAL,
     ROOT,
     RUN,
     finding_of,
@@ -19,14 +22,9 @@ from tests.lambdas.stop_job.test_handler import (
     state_change,
 )
 
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-    from tests.lambdas.notify.conftest import Mailbox
-
 CONSOLE = "https://eu-west-1.console.aws.amazon.com"
 LOG_GROUP = "#logsV2:log-groups/log-group/$252Faws$252Flambda$252Fstepwatch-explosion"
 NEXT_RUN = "01JD0000000000000000000002"
-LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
 
 
 @pytest.fixture(autouse=True)
@@ -118,14 +116,14 @@ class TestTrouble:
         ]
 
     def test_a_process_that_died_before_it_sent_is_followed_by_another(
-        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         event = state_change(("A", "IssuesFound"))
 
         def die(**_: Any) -> Any:
             raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch:
+        with pipeline.patch.context() as patch:
             patch.setattr(clients.sns(), "publish", die)
             with pytest.raises(KeyboardInterrupt):
                 mailbox.tell(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.client import BaseClient
@@ -11,7 +11,10 @@ from botocore.client import BaseClient
 from infra.local.moto_patches.training_jobs import patch_training_job_life
 from lambdas.contracts import environment
 from lambdas.contracts.stopping import ALL
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline
+from tests.lambdas.stop_job.jobs import (
+    LOCAL,
+    NOBODY,
     NOTHING_TO_DO,
     create_training_job,
     finding_of,
@@ -19,12 +22,9 @@ from tests.lambdas.stop_job.test_handler import (
     native_finding,
     own_event,
     stop_file,
+    stopped_by,
 )
 
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
-LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
 MOST = 60
 
 
@@ -77,9 +77,7 @@ def test_an_event_of_another_account_or_region_stops_no_job_of_that_name(
 ) -> None:
     create_training_job(pipeline)
     finding_of(pipeline)
-    assert pipeline.stop({**native_finding(), **changes}) == NOTHING_TO_DO
-    assert job_status(pipeline) == "InProgress"
-    assert stop_file(pipeline) is None
+    assert stopped_by(pipeline, {**native_finding(), **changes}) == NOBODY
 
 
 @pytest.mark.parametrize("field", ["StatusDetails", "RuleConfigurationName"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +14,7 @@ from hook_layer.storage.s3 import S3Store
 from lambdas.contracts import environment
 from lambdas.shared import clients
 from rule_runtime.testing.trial_builder import TrialBuilder
-from tests.lambdas.conftest import ROOT, RUN, client
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import ROOT, RUN, Pipeline, client
 
 VALUE, SECRET = 424242.125, "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
 
@@ -34,12 +31,12 @@ def _logs_are_seen(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def judging_values(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+def judging_values(pipeline: Pipeline) -> Pipeline:
     """An evaluator whose rule reads the values themselves, and credentials worth stealing."""
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.setenv(name, SECRET)
+        pipeline.patch.setenv(name, SECRET)
     parameters = {"rule_to_invoke": "CheckInputImages", "regex": ".*", "threshold_samples": "8"}
-    monkeypatch.setenv(environment.RULE_PARAMETERS, json.dumps(parameters))
+    pipeline.patch.setenv(environment.RULE_PARAMETERS, json.dumps(parameters))
     clients.forget()
     pipeline.forget()
     pipeline.put_job()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.client import BaseClient
@@ -14,10 +14,7 @@ from hook_layer.format.errors import FormatError, PathError
 from hook_layer.format.index import parse_index
 from hook_layer.format.paths import index_key, split_object_key
 from hook_layer.storage.memory import MemoryStore
-from tests.lambdas.conftest import BUCKET, ROOT, index_bytes, s3_event, sqs_record
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import BUCKET, ROOT, Pipeline, index_bytes, s3_event, sqs_record
 
 JOB_FOLDER = "mnist-7/"
 ESCAPES = [

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.client import BaseClient
@@ -18,11 +18,8 @@ from hook_layer.format.job_file import MAX_JOB_FILE_BYTES
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, collections_key, index_key
 from lambdas.contracts import environment
 from lambdas.contracts.stopping import WATCHED
-from tests.lambdas.conftest import RUN, index_bytes, job_bytes
-from tests.lambdas.stop_job.test_handler import finding_of, own_event, stop_file
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import RUN, Pipeline, index_bytes, job_bytes
+from tests.lambdas.stop_job.jobs import finding_of, own_event, stop_file
 
 HUGE = 64 << 20
 LIMITS = {
@@ -78,9 +75,9 @@ def test_no_small_file_is_read_beyond_its_limit(
 
 
 def test_stop_job_reads_no_file_beyond_its_limit(
-    pipeline: Pipeline, reads: list[tuple[str, int | None]], monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, reads: list[tuple[str, int | None]]
 ) -> None:
-    monkeypatch.setenv(environment.STOP_POLICY, WATCHED)
+    pipeline.patch.setenv(environment.STOP_POLICY, WATCHED)
     detail = finding_of(pipeline, platform="local", training_job_arn=None)
     reads.clear()
     pipeline.put(JOB_FILE, b"x" * (2 << 20))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from lambdas.shared.state_table import (
 from rule_runtime.engine.outcome import Evidence, RuleStatus
 from rule_runtime.engine.state import Counts, EvaluationState, Progress
 from rule_runtime.engine.worker_progress import WorkerProgress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = StateKey("s3://tensors/mnist-7/", "01JD0000000000000000000001", "ExplodingTensor")
 INITIAL = EvaluationState.initial()

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.local.moto_patches.training_jobs import patch_training_job_life
 from lambdas.contracts import environment
 from lambdas.contracts.events import stop_overdue_pattern
 from lambdas.contracts.stopping import ALL
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline
 
 
 @pytest.fixture(autouse=True)
 def any_job_may_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests are about jobs that need no consent; `test_opt_in.py` tests the default."""
     monkeypatch.setenv(environment.STOP_POLICY, ALL)
+
+
+@pytest.fixture(autouse=True)
+def training_job_life() -> None:
+    patch_training_job_life()
 
 
 @pytest.fixture

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from infra.local.moto_patches.training_jobs import finish_training_job, patch_training_job_life
+from infra.local.moto_patches.training_jobs import finish_training_job
 from lambdas.contracts import environment
 from lambdas.shared import clients
-from tests.lambdas.conftest import LambdaContext, job_bytes, marker_bytes
-from tests.lambdas.stop_job.test_containers import (
-    BATCH_ARN,
-    ROOT_URI,
-    TAG,
-    described_job,
-)
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import LambdaContext, Pipeline, job_bytes, marker_bytes, refusal
+from tests.lambdas.stop_job.jobs import (
     ACCOUNT,
+    LOCAL,
     NEXT_RUN,
     REGION,
     ROOT,
@@ -33,19 +28,16 @@ from tests.lambdas.stop_job.test_handler import (
     own_event,
     stop_file,
 )
+from tests.lambdas.stop_job.test_containers import (
+    BATCH_ARN,
+    ROOT_URI,
+    TAG,
+    described_job,
+)
 
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
-LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
 DUE = {"detail-type": "Stop Confirmation Due"}
 KEY = {"run": {"S": "stop#mnist-7"}, "rule": {"S": f"s3://tensors/{ROOT}#{RUN}"}}
 NATIVE_KEY = {"run": {"S": "stop#mnist-7"}, "rule": {"S": "#"}}
-
-
-@pytest.fixture(autouse=True)
-def training_job_life() -> None:
-    patch_training_job_life()
 
 
 def told(pipeline: Pipeline, news: str) -> list[dict[str, Any]]:
@@ -93,11 +85,11 @@ class TestOnSageMaker:
         assert told(pipeline, news) == []
 
     def test_a_job_that_goes_on_is_asked_again_once_and_then_told(
-        self, pipeline: Pipeline, news: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+        self, pipeline: Pipeline, news: str, capsys: Any
     ) -> None:
         create_training_job(pipeline)
         requests = []
-        monkeypatch.setattr(
+        pipeline.patch.setattr(
             clients.sagemaker(), "stop_training_job", lambda **job: requests.append(job)
         )
         assert pipeline.stop(own_event(finding_of(pipeline))) is None
@@ -144,25 +136,21 @@ class TestOnSageMaker:
         assert item(pipeline)["status"] == {"S": "late"}
         assert len(told(pipeline, news)) == 1
 
-    def test_the_time_is_a_setting(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_CONFIRM_S, "60")
+    def test_the_time_is_a_setting(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_CONFIRM_S, "60")
         assert pipeline.stop(own_event(finding_of(pipeline, **LOCAL))) is None
         let_pass(pipeline, 61)
         confirm(pipeline)
         assert item(pipeline)["num_requests"] == {"N": "2"}
 
     def test_a_request_that_always_fails_is_told_as_well(
-        self, pipeline: Pipeline, news: str, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, news: str
     ) -> None:
-        def refuse(**_: Any) -> Any:
-            error = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
-            raise ClientError(error, "StopTrainingJob")
-
         create_training_job(pipeline)
         detail = finding_of(pipeline)
-        monkeypatch.setattr(clients.sagemaker(), "stop_training_job", refuse)
+        pipeline.patch.setattr(
+            clients.sagemaker(), "stop_training_job", refusal("AccessDeniedException")
+        )
         with pytest.raises(ClientError):
             pipeline.stop(own_event(detail))
         for _ in range(2):
@@ -185,16 +173,12 @@ class TestOnSageMaker:
         confirm(pipeline)
         assert item(pipeline, NATIVE_KEY)["status"] == {"S": "confirmed"}
 
-    def test_without_leave_to_ask_the_end_marker_tells(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(**_: Any) -> Any:
-            error = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
-            raise ClientError(error, "DescribeTrainingJob")
-
+    def test_without_leave_to_ask_the_end_marker_tells(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
         assert pipeline.stop(own_event(finding_of(pipeline))) is None
-        monkeypatch.setattr(clients.sagemaker(), "describe_training_job", refuse)
+        pipeline.patch.setattr(
+            clients.sagemaker(), "describe_training_job", refusal("AccessDeniedException")
+        )
         confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "requested"}
         pipeline.put_marker()
@@ -238,8 +222,8 @@ class TestElsewhere:
         confirm(pipeline)
         assert [detail["Platform"] for detail in told(pipeline, news)] == ["loop"]
 
-    def test_a_job_of_batch(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(environment.STOP_PLATFORMS, "batch")
+    def test_a_job_of_batch(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_PLATFORMS, "batch")
         job = {"platform": "batch", "training_job_arn": BATCH_ARN}
         with Stubber(clients.batch()) as batch:
             for _ in range(2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -11,10 +11,8 @@ from botocore.stub import Stubber
 
 from lambdas.contracts import environment
 from lambdas.shared import clients
-from tests.lambdas.stop_job.test_handler import finding_of, own_event, stop_file
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import Pipeline
+from tests.lambdas.stop_job.jobs import LOOP, finding_of, own_event, stop_file, stopped_by
 
 ACCOUNT = "123456789012"
 JOB_ID = "aa11bb22-cc33-4455-8899-0123456789ab"
@@ -26,18 +24,18 @@ REASON = "ExplodingTensor: gradient/conv.weight: 2 of 4 elements are NaN (worker
 
 
 @pytest.fixture
-def batch(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+def batch(pipeline: Pipeline) -> Iterator[Stubber]:
     """The function's client of Batch, which takes the prepared requests and no other."""
-    monkeypatch.setenv(environment.STOP_PLATFORMS, "batch, ecs")
+    pipeline.patch.setenv(environment.STOP_PLATFORMS, "batch, ecs")
     with Stubber(clients.batch()) as stubber:
         yield stubber
         stubber.assert_no_pending_responses()
 
 
 @pytest.fixture
-def ecs(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+def ecs(pipeline: Pipeline) -> Iterator[Stubber]:
     """The function's client of ECS, which takes the prepared requests and no other."""
-    monkeypatch.setenv(environment.STOP_PLATFORMS, "ecs")
+    pipeline.patch.setenv(environment.STOP_PLATFORMS, "ecs")
     with Stubber(clients.ecs()) as stubber:
         yield stubber
         stubber.assert_no_pending_responses()
@@ -75,8 +73,7 @@ def test_a_job_whose_tag_names_the_root_is_terminated(
     for _ in range(2):
         batch.add_response("describe_jobs", described_job(**{TAG: place}), {"jobs": [JOB_ID]})
     batch.add_response("terminate_job", {}, {"jobId": JOB_ID, "reason": REASON})
-    assert pipeline.stop(finding(pipeline)) is None
-    assert stop_file(pipeline) is not None
+    assert stopped_by(pipeline, finding(pipeline)) == LOOP
 
 
 @pytest.mark.parametrize(
@@ -122,22 +119,17 @@ def test_a_job_that_is_gone_needs_no_request(
 
 def test_off_unless_the_operator_says_so(pipeline: Pipeline) -> None:
     with Stubber(clients.batch()):  # takes no request at all
-        assert pipeline.stop(finding(pipeline)) is None
-    assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, finding(pipeline)) == LOOP
 
 
-def test_a_platform_that_is_not_listed_is_not_asked(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(environment.STOP_PLATFORMS, "ecs")
+def test_a_platform_that_is_not_listed_is_not_asked(pipeline: Pipeline) -> None:
+    pipeline.patch.setenv(environment.STOP_PLATFORMS, "ecs")
     with Stubber(clients.batch()):
         assert pipeline.stop(finding(pipeline)) is None
 
 
-def test_the_tag_may_have_another_name(
-    pipeline: Pipeline, batch: Stubber, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(environment.STOP_TAG, "watched-by")
+def test_the_tag_may_have_another_name(pipeline: Pipeline, batch: Stubber) -> None:
+    pipeline.patch.setenv(environment.STOP_TAG, "watched-by")
     for _ in range(2):
         batch.add_response("describe_jobs", described_job(**{"watched-by": ROOT_URI}))
     batch.add_response("terminate_job", {})
@@ -168,8 +160,7 @@ def test_a_task_of_ecs(pipeline: Pipeline, ecs: Stubber) -> None:
     for _ in range(2):
         ecs.add_response("describe_tasks", described_task(**{TAG: ROOT_URI}), asked)
     ecs.add_response("stop_task", {}, {"cluster": "training", "task": TASK_ARN, "reason": REASON})
-    assert pipeline.stop(finding(pipeline, TASK_ARN, "ecs")) is None
-    assert stop_file(pipeline) is not None
+    assert stopped_by(pipeline, finding(pipeline, TASK_ARN, "ecs")) == LOOP
 
 
 def test_a_task_without_the_tag(pipeline: Pipeline, ecs: Stubber) -> None:
@@ -179,8 +170,7 @@ def test_a_task_without_the_tag(pipeline: Pipeline, ecs: Stubber) -> None:
 
 def test_a_cluster_that_does_not_exist(pipeline: Pipeline, ecs: Stubber) -> None:
     ecs.add_client_error("describe_tasks", "ClusterNotFoundException")
-    assert pipeline.stop(finding(pipeline, TASK_ARN, "ecs")) is None
-    assert stop_file(pipeline) is not None
+    assert stopped_by(pipeline, finding(pipeline, TASK_ARN, "ecs")) == LOOP
 
 
 @pytest.mark.parametrize(
@@ -197,5 +187,4 @@ def test_a_cluster_that_does_not_exist(pipeline: Pipeline, ecs: Stubber) -> None
 def test_what_is_no_arn_of_a_job_is_not_asked_for(
     pipeline: Pipeline, batch: Stubber, arn: str
 ) -> None:
-    assert pipeline.stop(finding(pipeline, arn)) is None
-    assert stop_file(pipeline) is not None
+    assert stopped_by(pipeline, finding(pipeline, arn)) == LOOP

@@ -2,113 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from infra.local.moto_patches.training_jobs import finish_training_job, patch_training_job_life
+from infra.local.moto_patches.training_jobs import finish_training_job
 from lambdas.shared import clients
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
-NOTHING_TO_DO = {"statusCode": 200, "body": json.dumps("Nothing to do")}
-REGION = "eu-west-1"
-ACCOUNT = "123456789012"
-ROOT = "mnist-7/debug-output/"
-RULE = "ExplodingTensor"
-ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/mnist-7"
-RUN = "01JD0000000000000000000001"
-NEXT_RUN = "01JD0000000000000000000002"
-
-
-def state_change(
-    *statuses: tuple[str, str], source: str | None = "aws.sagemaker", **detail: Any
-) -> dict[str, Any]:
-    """Return an event in the shape of SageMaker's own."""
-    event: dict[str, Any] = {
-        "version": "0",
-        "id": "844e2571-85d4-695f-b930-0153b71dcb42",
-        "detail-type": "SageMaker Training Job State Change",
-        "source": source,
-        "account": ACCOUNT,
-        "time": "2026-11-20T12:24:11Z",
-        "region": REGION,
-        "resources": [f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/mnist-7"],
-        "detail": {
-            "TrainingJobName": "mnist-7",
-            "TrainingJobStatus": "InProgress",
-            "SecondaryStatus": "Training",
-            "DebugRuleEvaluationStatuses": [
-                {
-                    "RuleConfigurationName": name,
-                    "RuleEvaluationStatus": status,
-                    "LastModifiedTime": 1795212403000,
-                }
-                for name, status in statuses
-            ],
-            **detail,
-        },
-    }
-    if source is None:
-        del event["source"]
-    return event
-
-
-def native_finding(**detail: Any) -> dict[str, Any]:
-    return state_change((RULE, "IssuesFound"), **detail)
-
-
-def own_event(detail: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {
-        "source": "stepwatch.debugger",
-        "detail-type": "SageMaker Training Job State Change",
-        "detail": {**detail, **changes},
-    }
-
-
-def create_training_job(pipeline: Pipeline, name: str = "mnist-7") -> None:
-    pipeline.aws("sagemaker").create_training_job(
-        TrainingJobName=name,
-        AlgorithmSpecification={"TrainingImage": "image", "TrainingInputMode": "File"},
-        RoleArn=f"arn:aws:iam::{ACCOUNT}:role/training",
-        OutputDataConfig={"S3OutputPath": "s3://tensors/"},
-        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-        StoppingCondition={"MaxRuntimeInSeconds": 3600},
-    )
-
-
-def job_status(pipeline: Pipeline, name: str = "mnist-7") -> str:
-    described = pipeline.aws("sagemaker").describe_training_job(TrainingJobName=name)
-    status: str = described["TrainingJobStatus"]
-    return status
-
-
-def stop_file(pipeline: Pipeline, root: str = ROOT) -> dict[str, Any] | None:
-    s3 = pipeline.aws("s3")
-    keys = [o["Key"] for o in s3.list_objects_v2(Bucket="tensors").get("Contents", [])]
-    if root + "stop.json" not in keys:
-        return None
-    answer = s3.get_object(Bucket="tensors", Key=root + "stop.json")
-    content: dict[str, Any] = json.loads(answer["Body"].read())
-    return content
-
-
-def finding_of(pipeline: Pipeline, run: str = RUN, **job: Any) -> dict[str, Any]:
-    """Let the evaluator find an issue; return the detail of its event."""
-    pipeline.put_job(run, **job)
-    pipeline.put_step(3, sequence=1, run=run, num_nan=2)
-    pipeline.deliver()
-    *_, finding = pipeline.announced()
-    return finding
-
-
-@pytest.fixture(autouse=True)
-def training_job_life() -> None:
-    patch_training_job_life()
+from tests.lambdas.conftest import Pipeline, refusal
+from tests.lambdas.stop_job.jobs import (
+    ACCOUNT,
+    JOB,
+    LOOP,
+    NEXT_RUN,
+    NOBODY,
+    NOTHING_TO_DO,
+    REGION,
+    RULE,
+    RUN,
+    SHAPES,
+    create_training_job,
+    finding_of,
+    job_status,
+    native_finding,
+    own_event,
+    state_change,
+    stop_file,
+    stopped_by,
+)
 
 
 @pytest.fixture
@@ -156,25 +78,22 @@ class TestNothingToDo:
         assert pipeline.stop({}) == NOTHING_TO_DO
         assert no_calls == []
 
-    def test_needs_no_environment(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.delenv("STEPWATCH_STATE_TABLE_NAME")
+    def test_needs_no_environment(self, pipeline: Pipeline) -> None:
+        pipeline.patch.delenv("STEPWATCH_STATE_TABLE_NAME")
         assert pipeline.stop(state_change()) == NOTHING_TO_DO
 
     def test_other_rules_than_those_that_stop(
-        self, pipeline: Pipeline, no_calls: list[str], monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline, no_calls: list[str]
     ) -> None:
-        monkeypatch.setenv("STEPWATCH_STOP_RULES", "VanishingGradient, LossNotDecreasing")
+        pipeline.patch.setenv("STEPWATCH_STOP_RULES", "VanishingGradient, LossNotDecreasing")
         detail = {**native_finding()["detail"], "DebugOutputUri": "s3://b/mnist/", "RunId": "r"}
         assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
         assert no_calls == []
 
-    def test_policy_observe(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_policy_observe(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
-        monkeypatch.setenv("STEPWATCH_STOP_POLICY", "observe")
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        pipeline.patch.setenv("STEPWATCH_STOP_POLICY", "observe")
+        assert stopped_by(pipeline, native_finding()) == NOBODY
 
 
 class TestNativeEvents:
@@ -183,27 +102,23 @@ class TestNativeEvents:
         [("STEPWATCH_STOP_RULES", "LossNotDecreasing"), ("STEPWATCH_STOP_OBSERVED_RULES", RULE)],
     )
     def test_only_of_rules_that_may_stop_jobs(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+        self, pipeline: Pipeline, name: str, value: str
     ) -> None:
         create_training_job(pipeline)
-        monkeypatch.setenv(name, value)
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        pipeline.patch.setenv(name, value)
+        assert stopped_by(pipeline, native_finding()) == NOBODY
 
     def test_of_a_rule_that_is_not_deployed_stop_no_job_that_does_not_ask(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline
     ) -> None:
         create_training_job(pipeline)
-        monkeypatch.setenv("STEPWATCH_STOP_RULES", "NonFinite")
-        monkeypatch.setenv("STEPWATCH_DEPLOYED_RULES", "NonFinite,Overfit")
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        pipeline.patch.setenv("STEPWATCH_STOP_RULES", "NonFinite")
+        pipeline.patch.setenv("STEPWATCH_DEPLOYED_RULES", "NonFinite,Overfit")
+        assert stopped_by(pipeline, native_finding()) == NOBODY
 
-    def test_a_direct_call_stops_whatever_its_rule_is_called(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_direct_call_stops_whatever_its_rule_is_called(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
-        monkeypatch.setenv("STEPWATCH_STOP_RULES", "LossNotDecreasing")
+        pipeline.patch.setenv("STEPWATCH_STOP_RULES", "LossNotDecreasing")
         assert pipeline.stop(native_finding(source=None)) is None
         assert job_status(pipeline) == "Stopping"
 
@@ -212,9 +127,7 @@ class TestNativeEvents:
         self, pipeline: Pipeline, source: str | None
     ) -> None:
         create_training_job(pipeline)
-        assert pipeline.stop(native_finding(source=source)) is None
-        assert job_status(pipeline) == "Stopping"
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, native_finding(source=source)) == JOB
 
     def test_a_bare_detail_from_the_console(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
@@ -249,13 +162,10 @@ class TestNativeEvents:
         assert job_status(pipeline) == "Stopping"
         assert stop_file(pipeline, "mnist-7/") is None
 
-    def test_only_registered_jobs_when_the_operator_says_so(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("STEPWATCH_STOP_POLICY", "watched")
+    def test_only_registered_jobs_when_the_operator_says_so(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv("STEPWATCH_STOP_POLICY", "watched")
         create_training_job(pipeline)
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, native_finding()) == NOBODY
         pipeline.put_job()
         pipeline.put_step(0)
         pipeline.deliver()
@@ -275,18 +185,15 @@ class TestNativeEvents:
 
     @pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped", "Stopping", "Deleting"])
     def test_every_refusal_because_the_job_ends_is_success(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, status: str
+        self, pipeline: Pipeline, status: str
     ) -> None:
         message = f"The request was rejected because the training job is in status {status}."
 
-        def refuse(**_: Any) -> Any:
-            error = {"Error": {"Code": "ValidationException", "Message": message}}
-            raise ClientError(error, "StopTrainingJob")
-
         detail = finding_of(pipeline)
-        monkeypatch.setattr(clients.sagemaker(), "stop_training_job", refuse)
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
+        pipeline.patch.setattr(
+            clients.sagemaker(), "stop_training_job", refusal("ValidationException", message)
+        )
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
     def test_a_job_that_does_not_exist_is_an_error(self, pipeline: Pipeline) -> None:
         with pytest.raises(ClientError, match="not found"):
@@ -301,14 +208,11 @@ class TestNativeEvents:
         ],
     )
     def test_every_other_error_is_raised_and_nothing_signalled(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, code: str, message: str
+        self, pipeline: Pipeline, code: str, message: str
     ) -> None:
         finding_of(pipeline)
 
-        def refuse(**_: Any) -> Any:
-            raise ClientError({"Error": {"Code": code, "Message": message}}, "StopTrainingJob")
-
-        monkeypatch.setattr(clients.sagemaker(), "stop_training_job", refuse)
+        pipeline.patch.setattr(clients.sagemaker(), "stop_training_job", refusal(code, message))
         with pytest.raises(ClientError, match=code):
             pipeline.stop(native_finding())
         assert stop_file(pipeline) is None, "the API first: else the job would become Failed"
@@ -343,8 +247,7 @@ class TestOwnEvents:
         self, pipeline: Pipeline, no_calls: list[str]
     ) -> None:
         detail = finding_of(pipeline, platform="local", training_job_arn=None)
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
         assert "StopTrainingJob" not in no_calls
 
     def test_jobs_of_one_name_in_two_folders_are_told_apart(self, pipeline: Pipeline) -> None:
@@ -395,8 +298,7 @@ class TestOwnEvents:
         detail["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"] = "IssuesFound"
         assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
         event = {**own_event(detail), "source": "somebody.else"}
-        assert pipeline.stop(event) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, event) == NOBODY
 
     def test_a_finding_about_an_earlier_run_does_not_stop_the_next(
         self, pipeline: Pipeline
@@ -406,8 +308,7 @@ class TestOwnEvents:
         pipeline.put_job(NEXT_RUN)
         pipeline.put_step(0, run=NEXT_RUN, sequence=1)
         pipeline.deliver()
-        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
     def test_the_next_run_gets_a_signal_of_its_own(self, pipeline: Pipeline) -> None:
         job = {"platform": "local", "training_job_arn": None}
@@ -421,21 +322,14 @@ class TestOwnEvents:
         create_training_job(pipeline)
         detail = finding_of(pipeline, opt_out_of_stop=True)
         assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, native_finding()) == NOBODY
 
-    def test_no_signal_outside_the_watched_buckets(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_no_signal_outside_the_watched_buckets(self, pipeline: Pipeline) -> None:
         detail = finding_of(pipeline, platform="local")
-        monkeypatch.setenv("STEPWATCH_TENSOR_BUCKET_NAMES", "another-bucket")
+        pipeline.patch.setenv("STEPWATCH_TENSOR_BUCKET_NAMES", "another-bucket")
         pipeline.forget()
         assert pipeline.stop(own_event(detail)) is None
         assert stop_file(pipeline) is None
-
-
-SHAPES: list[Any] = [None, [], {}, "text", 5, True, 1e300, [[]], {"a": {}}, "\ud800", "x" * 5000]
 
 
 class TestOtherShapes:
@@ -468,14 +362,12 @@ class TestOtherShapes:
         changed = detail["DebugRuleEvaluationStatuses"][0] if name not in detail else detail
         for shape in SHAPES:
             changed[name] = shape
-            assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+            assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
     def test_in_place_of_the_source(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
         for shape in SHAPES[1:]:  # an event without a source is a direct invocation
-            assert pipeline.stop({**native_finding(), "source": shape}) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+            assert stopped_by(pipeline, {**native_finding(), "source": shape}) == NOBODY
 
 
 def test_a_finding_without_a_job_is_told(

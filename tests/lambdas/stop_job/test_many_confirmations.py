@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
-from botocore.exceptions import ClientError
-
-from infra.local.moto_patches.training_jobs import finish_training_job, patch_training_job_life
+from infra.local.moto_patches.training_jobs import finish_training_job
 from lambdas.shared import clients
-from tests.lambdas.stop_job.test_confirmation import DUE, LOCAL, confirm, item, let_pass, told
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline, refusal
+from tests.lambdas.stop_job.jobs import (
     ACCOUNT,
+    LOCAL,
     REGION,
     create_training_job,
     finding_of,
     native_finding,
     own_event,
 )
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
-
-@pytest.fixture(autouse=True)
-def training_job_life() -> None:
-    patch_training_job_life()
+from tests.lambdas.stop_job.test_confirmation import DUE, confirm, item, let_pass, told
 
 
 class TestManyJobs:
@@ -43,18 +34,18 @@ class TestManyJobs:
         assert item(pipeline) == closed, "a late duplicate opens nothing again"
 
     def test_the_trouble_of_one_does_not_hide_the_others(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: Any
+        self, pipeline: Pipeline, capsys: Any
     ) -> None:
         create_training_job(pipeline, "another")
         event = native_finding(TrainingJobName="another")
         assert pipeline.stop(event) is None
         assert pipeline.stop(own_event(finding_of(pipeline, **LOCAL))) is None
 
-        def refuse(**_: Any) -> Any:
-            error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
-            raise ClientError(error, "DescribeTrainingJob")
-
-        monkeypatch.setattr(clients.sagemaker(), "describe_training_job", refuse)
+        pipeline.patch.setattr(
+            clients.sagemaker(),
+            "describe_training_job",
+            refusal("ThrottlingException", "Rate exceeded"),
+        )
         pipeline.put_marker()
         confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "confirmed"}
@@ -70,15 +61,13 @@ class TestManyJobs:
         confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "confirmed"}
 
-    def test_a_bus_that_refuses_is_told_again(
-        self, pipeline: Pipeline, news: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_bus_that_refuses_is_told_again(self, pipeline: Pipeline, news: str) -> None:
         assert pipeline.stop(own_event(finding_of(pipeline, **LOCAL))) is None
         let_pass(pipeline, 601)
         confirm(pipeline)
         let_pass(pipeline, 601)
         refusal = {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InternalFailure"}]}
-        with monkeypatch.context() as patch:
+        with pipeline.patch.context() as patch:
             patch.setattr(clients.eventbridge(), "put_events", lambda **_: refusal)
             confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "requested"}

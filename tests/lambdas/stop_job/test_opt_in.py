@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -11,6 +11,24 @@ from botocore.stub import Stubber
 from infra.local.moto_patches.training_jobs import patch_training_job_life
 from lambdas.contracts import environment
 from lambdas.shared import clients
+from tests.lambdas.conftest import Pipeline
+from tests.lambdas.stop_job.jobs import (
+    ARN,
+    JOB,
+    LOCAL,
+    LOOP,
+    MAIL,
+    NOBODY,
+    NOTHING_TO_DO,
+    STOP,
+    create_training_job,
+    finding_of,
+    job_status,
+    native_finding,
+    own_event,
+    stop_file,
+    stopped_by,
+)
 from tests.lambdas.stop_job.test_confirmation import confirm, let_pass
 from tests.lambdas.stop_job.test_containers import (
     BATCH_ARN,
@@ -20,20 +38,6 @@ from tests.lambdas.stop_job.test_containers import (
     TAG,
     described_job,
 )
-from tests.lambdas.stop_job.test_handler import (
-    ARN,
-    NOTHING_TO_DO,
-    create_training_job,
-    finding_of,
-    job_status,
-    native_finding,
-    own_event,
-    stop_file,
-)
-from tests.lambdas.stop_job.test_policy import LOCAL, MAIL, STOP
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
 
 SOURCES = ["aws.sagemaker", None]
 """Of events that name a job by its name alone: SageMaker's own, and direct invocations."""
@@ -57,27 +61,22 @@ class TestWithoutOptIn:
         create_training_job(pipeline)
         detail = finding_of(pipeline)
         for event in (own_event(detail), detail, *(native_finding(source=s) for s in SOURCES)):
-            assert pipeline.stop(event) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
-        assert stop_file(pipeline) is None
+            assert stopped_by(pipeline, event) == NOBODY
 
     @pytest.mark.parametrize("source", SOURCES)
     def test_nor_a_job_that_is_not_registered(self, pipeline: Pipeline, source: str | None) -> None:
         create_training_job(pipeline)
-        assert pipeline.stop(native_finding(source=source)) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, native_finding(source=source)) == NOBODY
 
     def test_nor_a_job_elsewhere(self, pipeline: Pipeline) -> None:
         detail = finding_of(pipeline, **LOCAL)
-        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
 
 class TestByJobFile:
     def test_ends_the_loop_of_a_job_elsewhere(self, pipeline: Pipeline) -> None:
         detail = finding_of(pipeline, **LOCAL, actions=(STOP,))
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
     def test_ends_the_loop_of_a_sagemaker_job_and_asks_sagemaker_nothing(
         self, pipeline: Pipeline
@@ -85,14 +84,10 @@ class TestByJobFile:
         """A training process can write `job.json`, so it is no consent to StopTrainingJob."""
         create_training_job(pipeline)
         detail = finding_of(pipeline, actions=(STOP,))
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
-    def test_only_by_the_rules_that_stop_jobs(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_RULES, "NonFinite")
+    def test_only_by_the_rules_that_stop_jobs(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_RULES, "NonFinite")
         detail = finding_of(pipeline, **LOCAL, actions=(STOP,))
         assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
 
@@ -101,9 +96,7 @@ class TestByTag:
     @pytest.mark.parametrize("place", [ROOT_URI, ROOT_URI[:-1], "s3://tensors/mnist-7"])
     def test_stops_the_job_and_its_loop(self, pipeline: Pipeline, place: str) -> None:
         tag_job(pipeline, place)
-        assert pipeline.stop(own_event(finding_of(pipeline))) is None
-        assert job_status(pipeline) == "Stopping"
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(finding_of(pipeline))) == JOB | LOOP
 
     @pytest.mark.parametrize("is_registered", [True, False])
     @pytest.mark.parametrize("source", SOURCES)
@@ -126,27 +119,21 @@ class TestByTag:
         tag_job(pipeline, place)
         detail = finding_of(pipeline)
         for event in (own_event(detail), *(native_finding(source=s) for s in SOURCES)):
-            assert pipeline.stop(event) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+            assert stopped_by(pipeline, event) == NOBODY
 
     def test_a_folder_of_the_jobs_name_elsewhere_is_not_meant(self, pipeline: Pipeline) -> None:
         """Whoever may write to such a folder can end its own loop, and nothing else."""
         tag_job(pipeline, "s3://tensors/team-b/")
         detail = finding_of(pipeline, actions=(STOP,))
-        assert pipeline.stop(own_event(detail)) is None
-        assert job_status(pipeline) == "InProgress"
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
     @pytest.mark.parametrize("job", [{"actions": (MAIL,)}, {"opt_out_of_stop": True}])
     def test_job_json_can_withdraw_it(self, pipeline: Pipeline, job: dict[str, Any]) -> None:
         tag_job(pipeline, ROOT_URI)
-        assert pipeline.stop(own_event(finding_of(pipeline, **job))) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, own_event(finding_of(pipeline, **job))) == NOBODY
 
-    def test_stops_a_job_of_batch(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_PLATFORMS, "batch")
+    def test_stops_a_job_of_batch(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_PLATFORMS, "batch")
         detail = finding_of(pipeline, platform="batch", training_job_arn=BATCH_ARN)
         with Stubber(clients.batch()) as batch:
             batch.add_response("describe_jobs", described_job())
@@ -165,19 +152,14 @@ class TestTagsThatCannotBeRead:
 
         monkeypatch.setattr(clients.sagemaker(), "get_paginator", paginator)
 
-    def test_without_leave_to_read_them_no_job_opted_in(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_leave_to_read_them_no_job_opted_in(self, pipeline: Pipeline) -> None:
         tag_job(pipeline, ROOT_URI)
-        self.refuse(monkeypatch, "AccessDeniedException")
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        self.refuse(pipeline.patch, "AccessDeniedException")
+        assert stopped_by(pipeline, native_finding()) == NOBODY
 
-    def test_those_that_cannot_be_read_now_are_read_later(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_those_that_cannot_be_read_now_are_read_later(self, pipeline: Pipeline) -> None:
         tag_job(pipeline, ROOT_URI)
-        with monkeypatch.context() as patch:
+        with pipeline.patch.context() as patch:
             self.refuse(patch, "ThrottlingException")
             with pytest.raises(ClientError, match="Throttling"):
                 pipeline.stop(native_finding())
@@ -185,25 +167,20 @@ class TestTagsThatCannotBeRead:
         assert job_status(pipeline) == "Stopping"
 
 
-NOBODY, LOOP, JOB = "nobody", "loop", "job"
-STOPPED: dict[str, dict[str, str]] = {
-    "opt_in": {"plain": NOBODY, "asks": LOOP, "tagged": JOB, "never": NOBODY, "unknown": NOBODY},
-    "observe": {"plain": NOBODY, "asks": NOBODY, "tagged": NOBODY, "never": NOBODY},
-    "watched": {"plain": JOB, "asks": JOB, "tagged": JOB, "never": NOBODY, "unknown": NOBODY},
-    "all": {"plain": JOB, "asks": JOB, "tagged": JOB, "never": NOBODY, "unknown": JOB},
+STOPPED = {
+    "opt_in": {"asks": LOOP, "tagged": JOB | LOOP},
+    "observe": {},
+    "watched": {"plain": JOB | LOOP, "asks": JOB | LOOP, "tagged": JOB | LOOP},
+    "all": {"plain": JOB | LOOP, "asks": JOB | LOOP, "tagged": JOB | LOOP, "unknown": JOB},
 }
-"""What is stopped of a SageMaker job by stop policy and kind of job: nothing, only its training
-loop, or the job. `unknown` is a job that is not registered, and has no tag."""
+"""What is stopped of a SageMaker job by stop policy and kind of job; nothing of others.
+`unknown` is a job that is not registered and has no tag."""
 
 
-@pytest.mark.parametrize(
-    ("policy", "kind", "expected"),
-    [(policy, kind, what) for policy, row in STOPPED.items() for kind, what in row.items()],
-)
-def test_who_is_stopped_under_each_policy(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, policy: str, kind: str, expected: str
-) -> None:
-    monkeypatch.setenv(environment.STOP_POLICY, policy)
+@pytest.mark.parametrize("kind", ["plain", "asks", "tagged", "never", "unknown"])
+@pytest.mark.parametrize("policy", STOPPED)
+def test_who_is_stopped_under_each_policy(pipeline: Pipeline, policy: str, kind: str) -> None:
+    pipeline.patch.setenv(environment.STOP_POLICY, policy)
     tags = {"tagged": ROOT_URI, "never": "never"}
     if kind in tags:
         tag_job(pipeline, tags[kind])
@@ -211,22 +188,17 @@ def test_who_is_stopped_under_each_policy(
         create_training_job(pipeline)
     if kind != "unknown":
         finding_of(pipeline, actions=(STOP,) if kind == "asks" else ())
-    pipeline.stop(native_finding())
-    assert job_status(pipeline) == ("Stopping" if expected == JOB else "InProgress")
-    has_signal = stop_file(pipeline) is not None
-    assert has_signal is (expected != NOBODY and kind != "unknown")
+    assert stopped_by(pipeline, native_finding()) == STOPPED[policy].get(kind, NOBODY)
 
 
-def test_a_request_is_not_repeated_once_the_policy_is_to_observe(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_is_not_repeated_once_the_policy_is_to_observe(pipeline: Pipeline) -> None:
     tag_job(pipeline, ROOT_URI)
     requests: list[Any] = []
-    monkeypatch.setattr(
+    pipeline.patch.setattr(
         clients.sagemaker(), "stop_training_job", lambda **job: requests.append(job)
     )
     assert pipeline.stop(own_event(finding_of(pipeline))) is None
-    monkeypatch.setenv(environment.STOP_POLICY, "observe")
+    pipeline.patch.setenv(environment.STOP_POLICY, "observe")
     pipeline.stop_job._service.cache_clear()
     let_pass(pipeline, 601)
     confirm(pipeline)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.local.moto_patches.training_jobs import patch_training_job_life
 from lambdas.shared import clients
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline, refusal
+from tests.lambdas.stop_job.jobs import (
+    JOB,
+    LOOP,
     finding_of,
     job_status,
     native_finding,
     own_event,
     stop_file,
+    stopped_by,
 )
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
-
-@pytest.fixture(autouse=True)
-def training_job_life() -> None:
-    patch_training_job_life()
 
 
 def create_training_job(pipeline: Pipeline, **configuration: Any) -> None:
@@ -43,9 +38,7 @@ def create_training_job(pipeline: Pipeline, **configuration: Any) -> None:
 )
 def test_a_root_below_the_output_path_is_the_jobs(pipeline: Pipeline, path: str) -> None:
     create_training_job(pipeline, DebugHookConfig={"S3OutputPath": path})
-    assert pipeline.stop(own_event(finding_of(pipeline))) is None
-    assert job_status(pipeline) == "Stopping"
-    assert stop_file(pipeline) is not None
+    assert stopped_by(pipeline, own_event(finding_of(pipeline))) == JOB | LOOP
 
 
 @pytest.mark.parametrize(
@@ -74,37 +67,31 @@ def test_another_folder_of_its_name_cannot_opt_the_job_out(
 ) -> None:
     create_training_job(pipeline, DebugHookConfig={"S3OutputPath": "s3://tensors/team-b"})
     finding_of(pipeline, opt_out_of_stop=True)
-    assert pipeline.stop(native_finding(source=source)) is None
-    assert job_status(pipeline) == "Stopping"
-    assert stop_file(pipeline) is None
+    assert stopped_by(pipeline, native_finding(source=source)) == JOB
 
 
-def test_without_leave_to_ask_the_name_must_do(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_leave_to_ask_the_name_must_do(pipeline: Pipeline) -> None:
     create_training_job(pipeline, DebugHookConfig={"S3OutputPath": "s3://elsewhere/"})
 
-    def refuse(**_: Any) -> Any:
-        error = {"Error": {"Code": "AccessDeniedException", "Message": "not allowed"}}
-        raise ClientError(error, "DescribeTrainingJob")
-
     detail = finding_of(pipeline)
-    monkeypatch.setattr(clients.sagemaker(), "describe_training_job", refuse)
+    pipeline.patch.setattr(
+        clients.sagemaker(),
+        "describe_training_job",
+        refusal("AccessDeniedException", "not allowed"),
+    )
     assert pipeline.stop(own_event(detail)) is None
     assert job_status(pipeline) == "Stopping"
 
 
-def test_a_job_that_cannot_be_looked_at_now_is_looked_at_later(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(**_: Any) -> Any:
-        error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
-        raise ClientError(error, "DescribeTrainingJob")
-
+def test_a_job_that_cannot_be_looked_at_now_is_looked_at_later(pipeline: Pipeline) -> None:
     create_training_job(pipeline)
     detail = finding_of(pipeline)
-    with monkeypatch.context() as patch:
-        patch.setattr(clients.sagemaker(), "describe_training_job", refuse)
+    with pipeline.patch.context() as patch:
+        patch.setattr(
+            clients.sagemaker(),
+            "describe_training_job",
+            refusal("ThrottlingException", "Rate exceeded"),
+        )
         with pytest.raises(ClientError, match="Throttling"):
             pipeline.stop(own_event(detail))
     assert job_status(pipeline) == "InProgress"

@@ -4,20 +4,25 @@ itself asks for in its Actions."""
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from hook_layer.storage.base import StorageError
-from infra.local.moto_patches.training_jobs import patch_training_job_life
 from lambdas.contracts import environment
 from lambdas.shared import clients
 from lambdas.shared.settings import SettingsError, StopJobSettings
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline, refusal
+from tests.lambdas.stop_job.jobs import (
+    LOCAL,
+    LOOP,
+    MAIL,
+    NOBODY,
     NOTHING_TO_DO,
     RULE,
     RUN,
+    STOP,
     create_training_job,
     finding_of,
     job_status,
@@ -25,19 +30,8 @@ from tests.lambdas.stop_job.test_handler import (
     own_event,
     state_change,
     stop_file,
+    stopped_by,
 )
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
-LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
-STOP = {"name": "stoptraining"}
-MAIL = {"name": "email", "endpoint": "me@example.com"}
-
-
-@pytest.fixture(autouse=True)
-def training_job_life() -> None:
-    patch_training_job_life()
 
 
 def rules(**actions: Any) -> tuple[dict[str, Any], ...]:
@@ -52,11 +46,9 @@ def rules(**actions: Any) -> tuple[dict[str, Any], ...]:
     )
 
 
-def finding_of_another_rule(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, rule: str = "Other"
-) -> dict[str, Any]:
+def finding_of_another_rule(pipeline: Pipeline, rule: str = "Other") -> dict[str, Any]:
     """Let an evaluator of another rule find an issue in the same run; return its event's detail."""
-    monkeypatch.setenv(environment.RULE_CONFIGURATION_NAME, rule)
+    pipeline.patch.setenv(environment.RULE_CONFIGURATION_NAME, rule)
     pipeline.forget()
     pipeline.put_step(4, sequence=2, run=RUN, num_nan=2)
     pipeline.deliver()
@@ -66,22 +58,17 @@ def finding_of_another_rule(
 
 
 class TestTheDeploymentsPolicy:
-    def test_observed_rules_never_stop(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_OBSERVED_RULES, f"Another, {RULE}")
+    def test_observed_rules_never_stop(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_OBSERVED_RULES, f"Another, {RULE}")
         detail = finding_of(pipeline, **LOCAL)
-        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
-    def test_several_rules_must_agree(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
+    def test_several_rules_must_agree(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
         first = finding_of(pipeline, **LOCAL)
         assert pipeline.stop(own_event(first)) == NOTHING_TO_DO
         assert pipeline.stop(own_event(first)) == NOTHING_TO_DO, "one rule, told twice"
-        second = finding_of_another_rule(pipeline, monkeypatch)
+        second = finding_of_another_rule(pipeline)
         assert pipeline.stop(own_event(second)) is None
         signal = stop_file(pipeline)
         assert signal is not None
@@ -90,48 +77,38 @@ class TestTheDeploymentsPolicy:
     def test_a_damaged_state_of_another_rule_does_not_count(
         self,
         pipeline: Pipeline,
-        monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
         first = finding_of(pipeline, **LOCAL)
         damaged = {"run": pipeline.state_item()["run"], "rule": {"S": "Bare"}}
         pipeline.aws("dynamodb").put_item(TableName="states", Item=damaged)
         assert pipeline.stop(own_event(first)) == NOTHING_TO_DO
         (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
         assert vars(warning)["rule"] == "Bare"
-        second = finding_of_another_rule(pipeline, monkeypatch)
-        assert pipeline.stop(own_event(second)) is None
-        assert stop_file(pipeline) is not None
+        second = finding_of_another_rule(pipeline)
+        assert stopped_by(pipeline, own_event(second)) == LOOP
 
-    def test_rules_that_do_not_stop_jobs_do_not_count(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
-        monkeypatch.setenv(environment.STOP_OBSERVED_RULES, "Other")
+    def test_rules_that_do_not_stop_jobs_do_not_count(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
+        pipeline.patch.setenv(environment.STOP_OBSERVED_RULES, "Other")
         first = finding_of(pipeline, **LOCAL)
-        second = finding_of_another_rule(pipeline, monkeypatch)
+        second = finding_of_another_rule(pipeline)
         assert pipeline.stop(own_event(second)) == NOTHING_TO_DO
-        assert pipeline.stop(own_event(first)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, own_event(first)) == NOBODY
 
-    def test_native_findings_are_counted_by_rule(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_native_findings_are_counted_by_rule(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
-        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
         assert pipeline.stop(native_finding()) == NOTHING_TO_DO
         twice = state_change((RULE, "IssuesFound"), (RULE, "IssuesFound"), ("B", "Error"))
-        assert pipeline.stop(twice) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
+        assert stopped_by(pipeline, twice) == NOBODY
         assert pipeline.stop(state_change((RULE, "IssuesFound"), ("B", "IssuesFound"))) is None
         assert job_status(pipeline) == "Stopping"
 
-    def test_a_native_finding_and_one_of_ours_are_two(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_native_finding_and_one_of_ours_are_two(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
-        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
         finding_of(pipeline)
         assert pipeline.stop(state_change(("Native", "IssuesFound"))) is None
         assert job_status(pipeline) == "Stopping"
@@ -158,9 +135,9 @@ class TestRulesOfTheJobsOwn:
     """Findings of a rule that is not deployed: the job has configured it itself."""
 
     @pytest.fixture(autouse=True)
-    def policy(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(environment.STOP_RULES, "NonFinite")
-        monkeypatch.setenv(environment.DEPLOYED_RULES, "NonFinite,Overfit")
+    def policy(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_RULES, "NonFinite")
+        pipeline.patch.setenv(environment.DEPLOYED_RULES, "NonFinite,Overfit")
         pipeline.forget()
 
     @pytest.mark.parametrize(
@@ -173,8 +150,7 @@ class TestRulesOfTheJobsOwn:
     def test_stop_it_where_its_actions_say_so(
         self, pipeline: Pipeline, asked: dict[str, Any]
     ) -> None:
-        assert pipeline.stop(own_event(finding_of(pipeline, **LOCAL, **asked))) is None
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(finding_of(pipeline, **LOCAL, **asked))) == LOOP
 
     def test_stop_it_when_they_are_sagemakers(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
@@ -194,8 +170,7 @@ class TestRulesOfTheJobsOwn:
     )
     def test_do_not_without(self, pipeline: Pipeline, asked: dict[str, Any]) -> None:
         detail = finding_of(pipeline, **LOCAL, **asked)
-        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -208,13 +183,12 @@ class TestRulesOfTheJobsOwn:
         ],
     )
     def test_the_deployers_word_counts_all_the_same(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+        self, pipeline: Pipeline, name: str, value: str
     ) -> None:
-        monkeypatch.setenv(name, value)
+        pipeline.patch.setenv(name, value)
         pipeline.forget()
         detail = finding_of(pipeline, **LOCAL, actions=(STOP,))
-        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
 
 class TestTheJobsActions:
@@ -223,8 +197,7 @@ class TestTheJobsActions:
         self, pipeline: Pipeline, actions: Any
     ) -> None:
         detail = finding_of(pipeline, **LOCAL, actions=actions)
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
     @pytest.mark.parametrize(
         "actions",
@@ -240,9 +213,7 @@ class TestTheJobsActions:
         create_training_job(pipeline)
         detail = finding_of(pipeline, actions=actions)
         for event in (own_event(detail), native_finding(), native_finding(source=None)):
-            assert pipeline.stop(event) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
-        assert stop_file(pipeline) is None
+            assert stopped_by(pipeline, event) == NOBODY
 
     def test_an_action_never_stops_the_other_job_that_it_names(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
@@ -278,27 +249,21 @@ class TestTheJobsActions:
         assert pipeline.stop(own_event(finding_of(pipeline, **job))) is None
 
     def test_rules_without_the_action_do_not_count_among_those_that_agree(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+        self, pipeline: Pipeline
     ) -> None:
-        monkeypatch.setenv(environment.STOP_MIN_RULES, "2")
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
         configured = rules(**{RULE: json.dumps(STOP), "Other": json.dumps(MAIL)})
         job = {**LOCAL, "debug_rule_configurations": configured}
         first = finding_of(pipeline, **job)
-        finding_of_another_rule(pipeline, monkeypatch)
-        assert pipeline.stop(own_event(first)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        finding_of_another_rule(pipeline)
+        assert stopped_by(pipeline, own_event(first)) == NOBODY
 
-    def test_policy_observe_is_stronger(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.STOP_POLICY, "observe")
+    def test_policy_observe_is_stronger(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_POLICY, "observe")
         detail = finding_of(pipeline, **LOCAL, actions=(STOP,))
-        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
 
-    def test_so_does_one_that_the_function_may_not_read(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_so_does_one_that_the_function_may_not_read(self, pipeline: Pipeline) -> None:
         detail = finding_of(pipeline, **LOCAL, actions=(MAIL,))
         get_object = clients.s3().get_object
 
@@ -307,20 +272,14 @@ class TestTheJobsActions:
                 raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetObject")
             return get_object(**request)
 
-        monkeypatch.setattr(clients.s3(), "get_object", refuse)
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
+        pipeline.patch.setattr(clients.s3(), "get_object", refuse)
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
-    def test_one_that_cannot_be_read_now_is_read_later(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_cannot_be_read_now_is_read_later(self, pipeline: Pipeline) -> None:
         detail = finding_of(pipeline, **LOCAL, actions=(MAIL,))
 
-        def refuse(**_: Any) -> Any:
-            raise ClientError({"Error": {"Code": "SlowDown", "Message": "later"}}, "GetObject")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(clients.s3(), "get_object", refuse)
+        with pipeline.patch.context() as patch:
+            patch.setattr(clients.s3(), "get_object", refusal("SlowDown"))
             with pytest.raises(StorageError):
                 pipeline.stop(own_event(detail))
         assert stop_file(pipeline) is None
@@ -331,5 +290,4 @@ class TestTheJobsActions:
     ) -> None:
         detail = finding_of(pipeline, **LOCAL, actions=(MAIL,))
         pipeline.put("job.json", b"{")
-        assert pipeline.stop(own_event(detail)) is None
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(detail)) == LOOP

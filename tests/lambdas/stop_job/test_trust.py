@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from infra.local.moto_patches.training_jobs import patch_training_job_life
 from lambdas.shared import clients
-from tests.lambdas.stop_job.test_handler import (
+from tests.lambdas.conftest import Pipeline
+from tests.lambdas.stop_job.jobs import (
     ARN,
+    JOB,
+    LOCAL,
+    LOOP,
     NEXT_RUN,
-    NOTHING_TO_DO,
+    NOBODY,
     ROOT,
     RUN,
     create_training_job,
@@ -20,18 +23,10 @@ from tests.lambdas.stop_job.test_handler import (
     native_finding,
     own_event,
     stop_file,
+    stopped_by,
 )
 
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
-
 FOREIGN = "someone-elses-playground/x/"
-LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
-
-
-@pytest.fixture(autouse=True)
-def training_job_life() -> None:
-    patch_training_job_life()
 
 
 def foreign_finding(pipeline: Pipeline, root: str = FOREIGN, **job: Any) -> dict[str, Any]:
@@ -66,9 +61,7 @@ class TestAJobFileUnderAForeignRoot:
         create_training_job(pipeline)
         detail = finding_of(pipeline, training_job_arn=arn)
         assert "TrainingJobArn" not in detail
-        assert pipeline.stop(own_event(detail)) is None
-        assert job_status(pipeline) == "InProgress"
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
 
     def test_does_not_keep_the_job_from_being_stopped(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
@@ -77,9 +70,7 @@ class TestAJobFileUnderAForeignRoot:
         pipeline.put_job(root="zzz/x/", opt_out_of_stop=True)
         pipeline.put_step(0, root="zzz/x/")
         pipeline.deliver()
-        assert pipeline.stop(native_finding()) is None
-        assert job_status(pipeline) == "Stopping"
-        assert stop_file(pipeline) is not None
+        assert stopped_by(pipeline, native_finding()) == JOB | LOOP
         assert stop_file(pipeline, "zzz/x/") is None
 
     @pytest.mark.parametrize("platform", ["sagemaker", "local"])
@@ -93,9 +84,7 @@ class TestAJobFileUnderAForeignRoot:
         assert job_status(pipeline) == "Stopping"
         assert stop_file(pipeline, "a/x/") is None
 
-    def test_does_not_hide_the_job_behind_others(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_does_not_hide_the_job_behind_others(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
         for number in range(3):
             foreign_finding(pipeline, f"a{number}/x/")
@@ -106,7 +95,7 @@ class TestAJobFileUnderAForeignRoot:
             pages.append(arguments)
             return query(**arguments, Limit=1)
 
-        monkeypatch.setattr(clients.dynamodb(), "query", small_pages)
+        pipeline.patch.setattr(clients.dynamodb(), "query", small_pages)
         assert pipeline.stop(native_finding()) is None
         assert len(pages) >= 4
         assert stop_file(pipeline) is not None
@@ -147,9 +136,7 @@ class TestDirectInvocations:
     ) -> None:
         create_training_job(pipeline)
         detail = finding_of(pipeline)
-        assert pipeline.stop({**detail, **changes}) == NOTHING_TO_DO
-        assert job_status(pipeline) == "InProgress"
-        assert stop_file(pipeline) is None
+        assert stopped_by(pipeline, {**detail, **changes}) == NOBODY
 
     def test_a_registered_job_of_sagemaker(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)

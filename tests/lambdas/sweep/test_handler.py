@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,10 +15,7 @@ from lambdas.shared import clients
 from lambdas.shared.registration import LifeSign, RegistrationTable
 from lambdas.shared.wake import Wake, WakeReason
 from lambdas.sweep.service import SweepIncompleteError
-from tests.lambdas.conftest import LambdaContext, index_bytes
-
-if TYPE_CHECKING:
-    from tests.lambdas.conftest import Pipeline
+from tests.lambdas.conftest import LambdaContext, Pipeline, index_bytes
 
 RUN = "01JD0000000000000000000001"
 RULE = "ExplodingTensor"
@@ -144,11 +141,9 @@ class TestWhatComesOfIt:
         running.deliver()
         assert running.statuses() == ["NoIssuesFound"]
 
-    def test_a_worker_that_does_not_go_on_is_given_up(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(environment.WORKER_WAIT_S, "0.001")
-        monkeypatch.setenv(environment.WORKER_WAIT_STEPS, "3")
+    def test_a_worker_that_does_not_go_on_is_given_up(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.WORKER_WAIT_S, "0.001")
+        pipeline.patch.setenv(environment.WORKER_WAIT_STEPS, "3")
         pipeline.forget()
         pipeline.put_job()
         for worker in ("worker_0", "worker_1"):
@@ -245,11 +240,9 @@ class TestSilence:
         assert running.sweep() == 0
         assert time.time() - int(running.state_item()["updated_at"]["N"]) / 1000 < 60
 
-    def test_is_judged_by_a_rule_that_can(
-        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_is_judged_by_a_rule_that_can(self, pipeline: Pipeline) -> None:
         parameters = {"rule_to_invoke": "StalledTrainingRule", "threshold": "1800"}
-        monkeypatch.setenv(environment.RULE_PARAMETERS, json.dumps(parameters))
+        pipeline.patch.setenv(environment.RULE_PARAMETERS, json.dumps(parameters))
         pipeline.forget()
         pipeline.put_job()
         for step in (0, 7):

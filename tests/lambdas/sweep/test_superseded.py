@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -10,11 +10,8 @@ from hook_layer.format.paths import JOB_FILE, index_key
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.shared.observability import Telemetry
-from tests.lambdas.conftest import RUN, MemoryRegistrations, index_bytes, job_bytes
-
-if TYPE_CHECKING:
-    from lambdas.shared.registration import RegistrationTable
-    from tests.lambdas.conftest import Pipeline
+from lambdas.shared.registration import RegistrationTable
+from tests.lambdas.conftest import RUN, MemoryRegistrations, Pipeline, index_bytes, job_bytes
 
 NEWER = "01JD0000000000000000000002"
 
