@@ -37,9 +37,9 @@ from benchmarks.cost.prices import Prices
 from benchmarks.cost.simulation import Counted, simulate
 from benchmarks.cost.workload import POLLERS, Timing, Workload, batches_of
 from hook_layer.testing.written_trial import WrittenTrial
-from infra.local.deployment import synthesise
 from tests.benchmarks.moto_simulation import simulate_on_moto
 from tests.hook_layer.tiny_hook import W, make_hook
+from tests.infra.synthesis import assembly_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TENSORS = 20
@@ -50,7 +50,7 @@ TOLERANCE = 0.1
 
 @pytest.fixture(scope="module")
 def assembly() -> Path:
-    return synthesise({})
+    return assembly_of({})
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +262,7 @@ def test_the_command_of_the_page_prints_a_bill(
 
     def as_it_comes(context: dict[str, str]) -> Path:
         contexts.append(context)
-        return synthesise({})
+        return assembly_of({})
 
     monkeypatch.setattr(command, "synthesise", as_it_comes)
     assert command.main(options.split()) == 0

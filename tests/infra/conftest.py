@@ -1,14 +1,13 @@
-"""One synthesis of the application for all tests of its template."""
+"""Templates of the application with the settings that several tests share."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.local.deployment import synthesise
+from tests.infra.synthesis import assembly_of, template_of
 
 RULES: dict[str, dict[str, Any]] = {
     "VanishingGradient": {"threshold": 1e-6},
@@ -52,34 +51,28 @@ FRUGAL = {
 @pytest.fixture(scope="session")
 def assembly() -> Path:
     """The assembly of three rules, for the local target."""
-    return synthesise({"stepwatch:rules": RULES, "stepwatch:stop_rules": ["explosion"]})
+    return assembly_of({"stepwatch:rules": RULES, "stepwatch:stop_rules": ["explosion"]})
 
 
 @pytest.fixture(scope="session")
-def template(assembly: Path) -> dict[str, Any]:
+def template() -> dict[str, Any]:
     """The template of three rules."""
-    return load(assembly)
+    return template_of({"stepwatch:rules": RULES, "stepwatch:stop_rules": ["explosion"]})
 
 
 @pytest.fixture(scope="session")
 def full_template() -> dict[str, Any]:
     """The template of a deployment in production that uses every setting that adds something."""
-    return load(synthesise(EVERYTHING))
+    return template_of(EVERYTHING)
 
 
 @pytest.fixture(scope="session")
 def default_template() -> dict[str, Any]:
-    """The template of cdk.json as it comes."""
-    return load(synthesise({}))
+    """The template of the settings in cdk.json."""
+    return template_of({})
 
 
 @pytest.fixture(scope="session")
 def frugal_template() -> dict[str, Any]:
     """The template of a deployment with few alarms, and with a bucket for files that exists."""
-    return load(synthesise(FRUGAL))
-
-
-def load(assembly: Path) -> dict[str, Any]:
-    """Return the template of an assembly."""
-    loaded: dict[str, Any] = json.loads((assembly / "Stepwatch.template.json").read_text())
-    return loaded
+    return template_of(FRUGAL)

@@ -216,9 +216,9 @@ def test_findings_of_cdk_nag_stop_synthesis(tmp_path: Path) -> None:
 
 
 def test_the_template_is_what_cloudformation_takes(
-    template: dict[str, Any], full_template: dict[str, Any], default_template: dict[str, Any]
+    template: dict[str, Any], full_template: dict[str, Any], frugal_template: dict[str, Any]
 ) -> None:
-    for found in (template, full_template, default_template):
+    for found in (template, full_template, frugal_template):
         matches = lint(
             json.dumps(found),
             regions=["us-east-1", "eu-central-1", "us-gov-west-1"],

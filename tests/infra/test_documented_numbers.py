@@ -9,11 +9,10 @@ import pytest
 
 from infra.app import COUNTED, MAX_RESOURCES, project_context
 from infra.config import StepwatchConfig
-from infra.local.deployment import synthesise
 from lambdas.evaluate_rule.job_rules import MAX_JOB_RULES
 from rule_runtime.configuration.packs import PACKS
-from tests.infra.conftest import load
 from tests.infra.queries import Template
+from tests.infra.synthesis import template_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = PACKS["recommended"].parameters
@@ -32,7 +31,7 @@ def counts(template: Template) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def pair() -> dict[str, int]:
     """The numbers of a deployment of two rules."""
-    return counts(load(synthesise({"stepwatch:rules": ["NonFinite", "LossDiverging"]})))
+    return counts(template_of({"stepwatch:rules": ["NonFinite", "LossDiverging"]}))
 
 
 def test_how_large_a_deployment_is(default_template: Template, pair: dict[str, int]) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.local.deployment import synthesise
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
-from tests.infra.conftest import load
 from tests.infra.queries import (
     Template,
     actions,
@@ -24,6 +22,7 @@ from tests.infra.queries import (
     text_of,
     variables,
 )
+from tests.infra.synthesis import template_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {"JobRulesBuiltIn": JOB_RULES, "JobRulesCustom": CUSTOM_RULES}
@@ -84,7 +83,7 @@ def test_a_bucket_that_exists_is_read_and_left_as_it_is(frugal_template: Templat
 
 def test_jobs_may_have_no_rules_of_their_own() -> None:
     settings: dict[str, Any] = {"stepwatch:rules": "NonFinite", "stepwatch:per_job_rules": False}
-    template = load(synthesise(settings))
+    template = template_of(settings)
     assert not [name for name in template["Resources"] if name.startswith("JobRules")]
     assert variables(template, "StopJob")[environment.DEPLOYED_RULES] == ""
     assert JOB_RULES not in json.dumps(template)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from infra.constructs.encryption import KEY_ACTIONS, TABLE_KEY_ACTIONS
-from infra.local.deployment import synthesise
-from tests.infra.conftest import FRUGAL, load
+from tests.infra.conftest import FRUGAL
 from tests.infra.queries import Template, actions, as_list, resources, statements, text_of
+from tests.infra.synthesis import template_of
 
 TABLE = "${EvaluationStateStates.Arn}"
 TENSORS = "${TensorStorageTensors.Arn}"
@@ -283,7 +283,7 @@ class TestWhoCanBeStopped:
         ],
     )
     def test_another_policy_is_one_setting(self, policy: str, condition: str | None) -> None:
-        template = load(synthesise({**FRUGAL, "stepwatch:stop_policy": policy}))
+        template = template_of({**FRUGAL, "stepwatch:stop_policy": policy})
         grants = granted(template, "StopJobStopTrainingJob")
         stops = {grant for grant in grants if grant[0] in self.STOPPERS}
         expected = {("sagemaker:StopTrainingJob", JOBS, condition)} if condition else set()
@@ -323,7 +323,7 @@ class TestWhoCanBeStopped:
             "stepwatch:stop_platforms": ["batch", "ecs"],
             "stepwatch:encryption": "kms",
         }
-        template = load(synthesise(settings))
+        template = template_of(settings)
         for part in roles(template):
             document = {"Statement": statements(template, f"{part}Role")}
             text = re.sub(r"\s", "", text_of_policy(document))
