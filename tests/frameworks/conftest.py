@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from hook_layer.testing.written_trial import WrittenTrial
+
 _OPTION = "--contract-results"
+_numbers = itertools.count()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +23,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption(_OPTION)
     config.pluginmanager.register(SessionResults(None if path is None else Path(path)))
+
+
+@pytest.fixture
+def trial() -> WrittenTrial:
+    """A trial in memory that no other test writes to."""
+    from hook_layer.testing.written_trial import WrittenTrial
+
+    return WrittenTrial(f"memory://frameworks-{next(_numbers)}/")
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no variable of the machine configure a hook."""
+    for name in (
+        "CHECKPOINT_CONFIG_FILE_PATH",
+        "SMDEBUG_CONFIG_FILE_PATH",
+        "STEPWATCH_CONFIG",
+        "TENSORBOARD_CONFIG_FILE_PATH",
+        "TRAINING_JOB_ARN",
+        "TRAINING_JOB_NAME",
+        "USE_SMDEBUG",
+    ):
+        monkeypatch.delenv(name, raising=False)
 
 
 class SessionResults:

@@ -6,7 +6,6 @@ import importlib
 import os
 
 import keras
-import pytest
 
 os.environ.setdefault("SMDEBUG_LOG_LEVEL", "warning")
 BACKEND = keras.backend.backend()
@@ -18,9 +17,3 @@ elif BACKEND == "tensorflow":
     (cpu,) = tensorflow.config.list_physical_devices("CPU")
     two = [tensorflow.config.LogicalDeviceConfiguration()] * 2
     tensorflow.config.set_logical_device_configuration(cpu, two)
-
-
-@pytest.fixture(autouse=True)
-def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STEPWATCH_CONFIG", "SMDEBUG_CONFIG_FILE_PATH", "USE_SMDEBUG"):
-        monkeypatch.delenv(name, raising=False)
