@@ -23,16 +23,9 @@ from infra.nag import acknowledge, attach_checks
 from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES
 from lambdas.contracts.events import JOB_RULES
 from rule_runtime.configuration.packs import PACKS
+from tests.infra.synthesis import assembly_of, template_of
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def run_app(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "CDK_"))}
-    command = [*prefix, sys.executable, "-m", "infra.app", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
 
 
 def without_network() -> tuple[str, ...]:
@@ -47,7 +40,11 @@ def without_network() -> tuple[str, ...]:
 
 def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> None:
     packaging.prepare_wheels("arm64")
-    done = run_app("--output", str(tmp_path), prefix=without_network())
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "CDK_"))}
+    done = subprocess.run(
+        [*without_network(), sys.executable, "-m", "infra.app", "--output", str(tmp_path)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     template = json.loads((tmp_path / "Stepwatch.template.json").read_text())
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
@@ -77,20 +74,19 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     assert len(layers) == 1
 
 
-def test_buckets_of_others_are_pointed_at(tmp_path: Path) -> None:
-    context = ("-c", "stepwatch:tensor_buckets=theirs,ours", "-c", "stepwatch:rules=NonFinite")
-    done = run_app(*context, "--without-wheels", "-o", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert (
-        "must send their events: .venv/bin/python -m infra.event_buckets theirs ours\n"
-        in done.stderr
-    )
-    assert "layer" not in done.stderr, "the local layer is not the one that is uploaded"
+def test_buckets_of_others_are_pointed_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = ["-c", "stepwatch:tensor_buckets=theirs,ours", "-c", "stepwatch:rules=NonFinite"]
+    application.main([*context, "--without-wheels", "-o", str(tmp_path)])
+    printed = capsys.readouterr().err
+    assert "must send their events: .venv/bin/python -m infra.event_buckets theirs ours" in printed
+    assert "layer" not in printed, "the local layer is not the one that is uploaded"
     resources = json.loads((tmp_path / "Stepwatch.template.json").read_text())["Resources"]
     roles = sum(resource["Type"] == "AWS::IAM::Role" for resource in resources.values())
-    assert f"{tmp_path}: {len(resources)} resources of at most 500, among them" in done.stderr
-    assert f", {roles} roles, " in done.stderr
-    assert "infra: a finding of any rule stops them: stepwatch:stop_rules names none" in done.stderr
+    assert f"{tmp_path}: {len(resources)} resources of at most 500, among them" in printed
+    assert f", {roles} roles, " in printed
+    assert "infra: a finding of any rule stops them: stepwatch:stop_rules names none" in printed
 
 
 ANY_RULE = "a finding of any rule stops them: stepwatch:stop_rules names none"
@@ -126,19 +122,17 @@ def test_it_is_said_who_can_be_stopped(settings: dict[str, Any], who: str, why: 
     assert lines[-1] == "the data of the stack outlives its deletion: stepwatch:data_retention"
 
 
-def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role(tmp_path: Path) -> None:
-    context = {
-        **application.project_context(),
+def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role() -> None:
+    settings = {
         "stepwatch:rules": ["NonFinite"],
         BOUNDARY: {"name": "TeamBoundary"},
         "@aws-cdk/core:bootstrapQualifier": "team",
     }
-    application.build_app(context, tmp_path, with_wheels=False)[0].synth()
-    template = json.loads((tmp_path / "Stepwatch.template.json").read_text())
+    template, assembly = template_of(settings), assembly_of(settings)
     roles = [r for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Role"]
     assert len(roles) > 4
     assert all("TeamBoundary" in str(r["Properties"]["PermissionsBoundary"]) for r in roles)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest = json.loads((assembly / "manifest.json").read_text())
     role = manifest["artifacts"]["Stepwatch"]["properties"]["cloudFormationExecutionRoleArn"]
     assert "cdk-team-cfn-exec-role" in role
 
@@ -186,10 +180,9 @@ def test_an_interpreter_without_the_packages_names_the_one_that_has_them(module:
 
 
 def test_mistakes_end_synthesis_with_one_message(tmp_path: Path) -> None:
-    done = run_app("-c", "stepwatch:stagee=x", "-c", "stepwatch:batch_size=0", "-o", str(tmp_path))
-    assert done.returncode == 1
-    assert "infra: 2 mistakes in the settings" in done.stderr
-    assert "Traceback" not in done.stderr
+    settings = ["-c", "stepwatch:stagee=x", "-c", "stepwatch:batch_size=0"]
+    with pytest.raises(SystemExit, match=r"^infra: 2 mistakes in the settings"):
+        application.main([*settings, "-o", str(tmp_path)])
 
 
 def test_rules_that_cannot_be_asked_end_synthesis(tmp_path: Path) -> None:
