@@ -36,6 +36,8 @@ CALLABLES = {
 
 def main(rule_file: str, class_name: str, trial: str, other_trial: str) -> None:
     spec = importlib.util.spec_from_file_location("rule_file", rule_file)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     rule = getattr(module, class_name)(

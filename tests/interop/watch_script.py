@@ -27,8 +27,8 @@ def attempt(query: Callable[..., Any], *arguments: Any, **keywords: Any) -> str:
 def watch(module: str, path: str) -> dict[str, Any]:
     """Open a trial and return what it says of its steps."""
     trial = importlib.import_module(module).create_trial(path)
-    of_all = inspect.signature(trial.steps).parameters["mode"].default
-    modes = list(type(of_all))
+    kind: Any = type(inspect.signature(trial.steps).parameters["mode"].default)
+    modes = list(kind)
     states = {
         mode.name: {step: attempt(trial.has_passed_step, step, mode) for step in STEPS}
         for mode in modes

@@ -106,7 +106,7 @@ ATTRIBUTES: Final = {
 }
 """Attributes that objects have."""
 
-ERRORS: Final = {
+ERRORS: Final[dict[str, list[object]]] = {
     "IndexReaderException": ["message"],
     "InvalidCollectionConfiguration": ["mine"],
     "InvalidWorker": ["worker_9"],
