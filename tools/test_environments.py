@@ -28,7 +28,7 @@ FRAMEWORKS: Final = TESTS / "frameworks"
 OUTPUT: Final = ROOT / ".build" / "sessions"
 MARKER: Final = "other_environment"
 """Marks tests outside tests/frameworks that a session runs, and `make test` does not."""
-TIMEOUT_S: Final = 900
+TIMEOUT_S: Final = 1800
 AT_A_TIME: Final = 2
 
 _ENVIRONMENT: Final = {
