@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.collections import is_layer
-from hook_layer.pytorch.modules import is_a_key
+from hook_layer.pytorch.wrappers import is_a_key
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["ActivationFunctions", "FunctionCallback"]

@@ -21,7 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hook_layer.capture.watched_functions import Listening
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.tensor_memory import readable_if_possible
+from hook_layer.pytorch.tensor_elements import readable_if_possible
 from hook_layer.pytorch.watched_functions import SCALER_SCALE
 
 __all__ = ["LossScaling", "parameters_of", "unscaled"]

@@ -28,7 +28,7 @@ from torch.optim.optimizer import (
 
 from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.values import own_shard
+from hook_layer.pytorch.tensor_elements import own_shard
 from hook_layer.weak_method import WeakMethod
 
 __all__ = [

@@ -1,46 +1,27 @@
-"""Computes statistics of many tensors on accelerators, without waiting for them.
-
-The flattened tensors are reduced as one matrix with rows of `ROW` elements: by a few dozen kernels,
-or by one on CUDA. Shapes: T tensors, P rows in total.
-"""
+"""Statistics of many tensors on accelerators, on their way to the host: only a reader waits."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cache, lru_cache
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.capture.statistics import NO_STATISTICS
-from hook_layer.pytorch.fused_statistics import fused_partials
-from hook_layer.pytorch.host_copy import HostCopy, not_disturbing_recordings
-from hook_layer.pytorch.partial_results import combined
+from hook_layer.pytorch.copies import HostCopy, not_disturbing_recordings
+from hook_layer.pytorch.device_kernels import combined, partial_results
 
-__all__ = ["ROW", "DeviceBatches", "DeviceStatistics", "device_statistics"]
+__all__ = ["DeviceBatches", "DeviceRows", "DeviceStatistics"]
 
 logger = logging.getLogger("stepwatch")
-
-ROW: Final = 8192
-_MAX_ROWS: Final = 1024  # rows reduced at a time, to limit device memory
-_COMPUTED_IN_FLOAT32: Final = frozenset(
-    {torch.float16, torch.bfloat16, torch.float32, torch.bool, torch.uint8, torch.int8}
-)
-
-
-def device_statistics(tensors: Sequence[Tensor]) -> list[tuple[float, ...]]:
-    """Return the statistics of tensors of one device and type, one row per tensor.
-
-    Args:
-        tensors: Flat tensors [size] of real numbers or booleans, none empty.
-    """
-    batch, first, _ = DeviceBatches().add(tensors)
-    return batch.rows()[first:]
 
 
 class DeviceStatistics:
@@ -65,9 +46,7 @@ class DeviceStatistics:
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
-        self._reading = (
-            threading.Lock()
-        )  # training must not wait for a thread that waits for the device
+        self._reading = threading.Lock()  # training must not wait for a waiting reader
         self._sizes: list[int] = []
         self._num_rows: list[int] = []
         self._partials: list[Tensor] = []
@@ -87,18 +66,15 @@ class DeviceStatistics:
             sent.
         """
         sizes = [tensor.numel() for tensor in tensors]
-        fused = fused_partials(tensors, self._stream)
-        if fused is None:
-            partials = torch.cat([_partials(group) for group in _groups(tensors)])
-            fused = partials, [-(-size // ROW) for size in sizes]
+        partials, num_rows = partial_results(tensors, self._stream)
         with self._lock:
             if self._is_sent:
                 return None
             first = len(self._sizes)
             self._sizes += sizes
-            self._num_rows += fused[1]
-            self._partials.append(fused[0])
-        return first, fused[0].nbytes
+            self._num_rows += num_rows
+            self._partials.append(partials)
+        return first, partials.nbytes
 
     def send(self) -> bool:
         """Send the added statistics to the host; return False if a CUDA graph prevents that."""
@@ -185,6 +161,25 @@ class DeviceBatches:
         return batches
 
 
+@dataclass(slots=True)
+class DeviceRows:
+    """Statistics of several tensors in transfer from a device.
+
+    Attributes:
+        batch: The batch that contains them.
+        first: Index of the first tensor in the batch.
+        nbytes: Memory used.
+    """
+
+    batch: DeviceStatistics
+    first: int
+    nbytes: int
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the statistics, [tensors or more, STATISTICS_COLUMNS]; waits for the device."""
+        return np.array(self.batch.rows()[self.first :], np.float64)
+
+
 @cache
 def _warn_of_loss() -> None:
     """Log once that a writer thread could not copy statistics from the device."""
@@ -192,82 +187,3 @@ def _warn_of_loss() -> None:
         "statistics are lost and become NaN, because a CUDA graph was being captured in "
         "their stream"
     )
-
-
-def _groups(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Divide the tensors' elements, in order, into lists of at most `_MAX_ROWS` rows."""
-    group: list[Tensor] = []
-    free = _MAX_ROWS
-    for tensor in tensors:
-        start, size = 0, tensor.numel()
-        while start < size:
-            stop = min(size, start + free * ROW)
-            group.append(tensor if stop - start == size else tensor[start:stop])
-            free -= -(-(stop - start) // ROW)
-            start = stop
-            if not free:
-                yield group
-                group, free = [], _MAX_ROWS
-    if group:
-        yield group
-
-
-def _partials(parts: Sequence[Tensor]) -> Tensor:
-    """Return the partial results of all rows, [P, 10]."""
-    first = parts[0]
-    sizes = tuple(part.numel() for part in parts)
-    mps = first.device.type == "mps"  # has no float64
-    work = torch.float32 if mps or first.dtype in _COMPUTED_IN_FLOAT32 else torch.float64
-    if len(parts) == 1 and (sizes[0] <= ROW or sizes[0] % ROW == 0):
-        return _reduced(first.to(work).view(-1, min(sizes[0], ROW)), None)
-    lasts, lengths = _layout(sizes)
-    zeros = torch.zeros(ROW, dtype=first.dtype, device=first.device)
-    filled = [part for pair in zip(parts, (zeros[n:] for n in lasts), strict=True) for part in pair]
-    own = torch.tensor(lengths, device="cpu").to(first.device, non_blocking=True)
-    inside = torch.arange(ROW, device=first.device) < own[:, None]
-    return _reduced(torch.cat(filled).to(work).view(-1, ROW), inside)
-
-
-@lru_cache(maxsize=64)
-def _layout(sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """Return the number of elements in each tensor's last row, and in every row."""
-    lasts = [(size - 1) % ROW + 1 for size in sizes]
-    lengths: list[int] = []
-    for size, last in zip(sizes, lasts, strict=True):
-        lengths += [ROW] * ((size - 1) // ROW) + [last]
-    return lasts, lengths
-
-
-def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
-    """Return the partial results of the rows of a matrix.
-
-    Args:
-        values: The elements, [P, up to ROW].
-        inside: Mask of the elements that count, [P, up to ROW]; None for all.
-
-    Returns:
-        For each row, [P, 10]: number of finite elements, number of NaN, min and max of the finite
-        elements, and a factor. Then, for the finite elements times this factor: sum, its rounding
-        error, approximate mean, l1 norm, and sum of squared deviations from that mean.
-    """
-    work = values.dtype
-    wide = work if values.device.type == "mps" else torch.float64
-    finite = (values - values).eq_(0).bool()
-    if inside is not None:
-        finite &= inside
-    count = finite.sum(1, dtype=work)
-    num_nan = values.ne(values).sum(1, dtype=work)
-    low = values.where(finite, torch.inf).amin(1)
-    high = values.where(finite, -torch.inf).amax(1)
-    limit = 126 if work == torch.float32 else 1022
-    largest = torch.maximum(high, -low).clamp_(min=0)
-    factor = largest.log2_().floor_().clamp_(-limit, limit).neg_().exp2_()
-    scaled = values.where(finite, 0).mul_(factor[:, None])
-    absolute = scaled.abs().sum(1)
-    exact = scaled.sum(1, dtype=wide)
-    total = exact.to(work)
-    rest = (exact - total).to(work)
-    mean = total / count.clamp(min=1)
-    squared = scaled.sub_(mean[:, None]).mul_(finite).square_().sum(1)
-    columns = [count, num_nan, low, high, factor, total, rest, mean, absolute, squared]
-    return torch.stack(columns, dim=1)

@@ -12,8 +12,7 @@ from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.core.collector import Collector
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.tensor_memory import is_uninitialized
-from hook_layer.pytorch.values import WHOLE
+from hook_layer.pytorch.tensor_elements import WHOLE, is_uninitialized
 
 __all__ = ["GRADIENT_PREFIX", "DueParameters"]
 

@@ -49,9 +49,8 @@ from hook_layer.pytorch.calls import (
 )
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopState
-from hook_layer.pytorch.meshes import PIPELINE_MODULE, is_inferring_shapes
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
-from hook_layer.pytorch.ranks import TorchRanks
+from hook_layer.pytorch.ranks import PIPELINE_MODULE, TorchRanks, is_inferring_shapes
 from hook_layer.pytorch.steps import (
     MANY_OTHERS,
     WITHOUT_TRAINING,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable
+from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
 
 __all__ = ["MANY_WITHOUT_EFFECT", "LoopCounts", "has_gradient"]
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from hook_layer.pytorch.calls import versions_of
-from hook_layer.pytorch.host_copy import HostCopy
+from hook_layer.pytorch.copies import HostCopy
 from hook_layer.pytorch.loss_functions import WatchedLoss
-from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable
+from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
 
 __all__ = [
     "UNNAMED",

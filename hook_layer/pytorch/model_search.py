@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import versions_of
-from hook_layer.pytorch.modules import is_a_key, is_wrapper
+from hook_layer.pytorch.wrappers import is_a_key, is_wrapper
 
 __all__ = [
     "MadeOptimizers",

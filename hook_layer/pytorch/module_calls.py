@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from hook_layer.guard import FailureLog
-from hook_layer.pytorch.copies import PLAIN_TYPES
-from hook_layer.pytorch.host_copy import HostCopy
+from hook_layer.pytorch.copies import HostCopy
 from hook_layer.pytorch.step_tensors import PlannedTensor, StepTensors
-from hook_layer.pytorch.tensor_memory import owns_memory
-from hook_layer.pytorch.values import WHOLE
+from hook_layer.pytorch.tensor_elements import PLAIN_TYPES, WHOLE, owns_memory
 
 __all__ = ["ModuleCalls"]
 

@@ -6,22 +6,27 @@ FullyShardedDataParallel and activation checkpointing add no part to a name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from hook_layer.errors import HookConfigurationError
-from hook_layer.pytorch.flat_parameters import FlatPart, FlatParts
-from hook_layer.pytorch.unregistered_parameters import unregistered_parameters
-from hook_layer.pytorch.wrappers import unwrapped_class, unwrapped_path, wrapped_in
+from hook_layer.pytorch.sharded_parameters import FlatPart, FlatParts
+from hook_layer.pytorch.wrappers import (
+    is_a_key,
+    unwrapped_class,
+    unwrapped_path,
+    without_compile_wrapper,
+    wrapped_in,
+)
 
-__all__ = ["RegisteredModules", "is_a_key", "is_wrapper"]
+__all__ = ["RegisteredModules"]
 
-_WRAPPED: Final = "_orig_mod"
 _Parameters = dict[str, nn.Parameter]
+_OWN_ATTRIBUTES: Final = frozenset(vars(nn.Module()))
 
 
 class RegisteredModules:
@@ -56,7 +61,7 @@ class RegisteredModules:
         """
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
-        model = _unwrapped(module)
+        model = without_compile_wrapper(module)
         name = unwrapped_class(model)
         if model in self.names:
             raise HookConfigurationError(f"this {name} is already registered; register it once")
@@ -75,7 +80,7 @@ class RegisteredModules:
 
     def has_model(self, module: nn.Module) -> bool:
         """Return whether a model was added, with or without its wrapper."""
-        return isinstance(module, nn.Module) and _unwrapped(module) in self.models
+        return isinstance(module, nn.Module) and without_compile_wrapper(module) in self.models
 
     def add_loss(self, module: nn.Module) -> nn.Module | None:
         """Add a loss, and return it without its wrapper; None if it was added before.
@@ -87,7 +92,7 @@ class RegisteredModules:
             raise HookConfigurationError(
                 f"loss_module={module!r} must be a torch.nn.Module, e.g. nn.CrossEntropyLoss()"
             )
-        loss = _unwrapped(module)
+        loss = without_compile_wrapper(module)
         if loss in self.losses:
             return None
         self.losses[loss] = unwrapped_class(loss)
@@ -141,7 +146,7 @@ class RegisteredModules:
     def adopt_unregistered(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Add and return parameters that have a gradient but are not listed by the model."""
         if model not in self._unregistered:
-            self._unregistered[model] = unregistered_parameters(model)
+            self._unregistered[model] = _unregistered_parameters(model)
         waiting = self._unregistered[model]
         trained = {name: p for name, p in waiting.items() if p.grad is not None}
         if trained:
@@ -163,19 +168,41 @@ class RegisteredModules:
         }
 
 
-def is_a_key(module: nn.Module) -> bool:
-    """Return whether a module can be a dict key."""
-    # The hash of a torchmetrics metric changes with its state, so a dict would not find it again.
-    return type(module).__hash__ is nn.Module.__hash__
+def _unregistered_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return parameters in plain lists, tuples and dicts that the model does not list.
+
+    No optimizer trains them, and `state_dict` lacks them. The flat parameter of FSDP1 is ignored,
+    because the listed parameters are views of it.
+
+    Returns:
+        The parameters by the names that they would have as submodules: `blocks.0.weight`.
+    """
+    seen = {id(parameter) for parameter in model.parameters()}
+    found = {}
+    for path, part in model.named_modules():
+        if wrapped_in(part) is not None:  # FSDP keeps a list of flat parameters
+            continue
+        for attribute, value in vars(part).items():
+            if attribute in _OWN_ATTRIBUTES:
+                continue
+            prefix = f"{path}.{attribute}" if path else attribute
+            for name, parameter in _in_container(value, prefix):
+                if id(parameter) not in seen and not getattr(parameter, "_is_flat_param", False):
+                    seen.add(id(parameter))
+                    found[name] = parameter
+    return found
 
 
-def is_wrapper(module: nn.Module) -> bool:
-    """Return whether a module is the wrapper of torch.compile."""
-    # Importing the class from torch._dynamo takes seconds.
-    return type(module).__name__ == "OptimizedModule"
+def _in_container(value: Any, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
+    for key, item in _items(value):
+        name = f"{prefix}.{key}"
+        if isinstance(item, nn.Parameter):
+            yield name, item
+        elif isinstance(item, nn.Module):
+            yield from item.named_parameters(name)
 
 
-def _unwrapped(module: nn.Module) -> nn.Module:
-    while is_wrapper(module):
-        module = module.get_submodule(_WRAPPED)
-    return module
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return list(value.items())
+    return enumerate(value) if isinstance(value, list | tuple) else ()

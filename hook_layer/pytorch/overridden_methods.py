@@ -10,7 +10,8 @@ from torch import nn
 
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import ModuleCall
-from hook_layer.pytorch.modules import RegisteredModules, is_a_key
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.wrappers import is_a_key
 
 if TYPE_CHECKING:
     from hook_layer.pytorch import Hook

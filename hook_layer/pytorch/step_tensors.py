@@ -12,7 +12,7 @@ from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.tensor_memory import is_uninitialized
+from hook_layer.pytorch.tensor_elements import is_uninitialized
 
 __all__ = ["MAX_CALLS_A_STEP", "PlannedTensor", "StepTensors"]
 

@@ -28,7 +28,6 @@ from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import STEP_BEGINS, ModuleCall, prepare_scripting
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopObserver
-from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.model_search import (
     MadeOptimizers,
     has_compiled_parts,
@@ -41,11 +40,12 @@ from hook_layer.pytorch.model_search import (
     whole_of,
     without_wrapper,
 )
-from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
+from hook_layer.pytorch.ranks import is_inferring_shapes
 from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.unseen_training import UnseenTraining, UnwatchedModels
 from hook_layer.pytorch.watched_functions import BACKWARD
+from hook_layer.pytorch.wrappers import is_a_key
 
 __all__ = ["Trainings", "attach_to_first_model", "leave_to_script", "watch_unchanged"]
 

@@ -1,4 +1,4 @@
-"""Finds wrapper modules, which add nothing to the names of a model's parts."""
+"""Wrappers of modules, which add nothing to the names of a model's parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Final
 
 from torch import nn
 
-__all__ = ["unwrapped_class", "unwrapped_path", "wrapped_in"]
+__all__ = [
+    "is_a_key",
+    "is_wrapper",
+    "unwrapped_class",
+    "unwrapped_path",
+    "without_compile_wrapper",
+    "wrapped_in",
+]
 
 _ATTRIBUTES: Final = {
     "OptimizedModule": "_orig_mod",
@@ -51,6 +58,25 @@ def unwrapped_path(root: nn.Module, path: str) -> str:
             names.append(part)
         module = None if module is None else module._modules.get(part)  # noqa: SLF001
     return ".".join(names)
+
+
+def is_wrapper(module: nn.Module) -> bool:
+    """Return whether a module is the wrapper of torch.compile."""
+    # Importing the class from torch._dynamo takes seconds.
+    return type(module).__name__ == "OptimizedModule"
+
+
+def without_compile_wrapper(module: nn.Module) -> nn.Module:
+    """Return the module that torch.compile wrapped, or else the module."""
+    while is_wrapper(module):
+        module = module.get_submodule(_ATTRIBUTES["OptimizedModule"])
+    return module
+
+
+def is_a_key(module: nn.Module) -> bool:
+    """Return whether a module can be a dict key."""
+    # The hash of a torchmetrics metric changes with its state, so a dict would not find it again.
+    return type(module).__hash__ is nn.Module.__hash__
 
 
 def _attribute(module: nn.Module) -> str | None:

@@ -9,14 +9,14 @@ from hook_layer.keras.capturing import ModelCapture
 from hook_layer.keras.names import ModelNames
 from hook_layer.keras.step_runner import BaseStepRunner
 from hook_layer.keras.step_tensors import StepTensors
-from hook_layer.pytorch import distributed
+from hook_layer.pytorch import ranks
 
 __all__ = ["StepRunner", "rank_and_size"]
 
 
 def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backends ask it
     """Return the number of this process, and how many there are."""
-    return distributed.rank_and_size()
+    return ranks.rank_and_size()
 
 
 class StepRunner(BaseStepRunner):

@@ -19,13 +19,10 @@ from hook_layer.format.index import STATISTICS_COLUMNS
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.device_statistics import (  # noqa: E402
-    ROW,
-    DeviceBatches,
-    DeviceStatistics,
-    device_statistics,
-)
-from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
+from hook_layer.pytorch.device_kernels import ROW  # noqa: E402
+from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics  # noqa: E402
+from hook_layer.pytorch.tensor_backend import torch_statistics  # noqa: E402
+from tests.hook_layer.device_rows import device_statistics  # noqa: E402
 
 Row = tuple[float, ...]
 TOLERANCE = 1e-5
@@ -242,7 +239,7 @@ def test_many_tensors_on_a_device_at_once(values: list[NDArray[Any]]) -> None:
 
 
 def test_tensors_on_a_device_in_several_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hook_layer.pytorch.device_statistics._MAX_ROWS", 3)
+    monkeypatch.setattr("hook_layer.pytorch.device_kernels._MAX_ROWS", 3)
     sizes = [1, 5, ROW, ROW + 1, 3 * ROW - 1, 2, 10 * ROW, 7]
     tensors = [torch.randn(size) + position for position, size in enumerate(sizes)]
     for tensor, row in zip(tensors, device_statistics(tensors), strict=True):

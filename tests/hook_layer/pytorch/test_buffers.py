@@ -10,9 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.capture import TorchBackend  # noqa: E402
-from hook_layer.pytorch.copies import BufferPool  # noqa: E402
-from hook_layer.pytorch.host_copy import HostCopy  # noqa: E402
+from hook_layer.pytorch.copies import BufferPool, HostCopy  # noqa: E402
+from hook_layer.pytorch.tensor_backend import TorchBackend  # noqa: E402
 
 MANY = 400_000  # bytes, enough for a buffer to be kept
 

@@ -22,17 +22,13 @@ if not torch.cuda.is_available():
 from torch import nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch import fused_statistics  # noqa: E402
-from hook_layer.pytorch.capture import BufferPool, TorchBackend  # noqa: E402
-from hook_layer.pytorch.device_statistics import (  # noqa: E402
-    ROW,
-    DeviceBatches,
-    _warn_of_loss,
-    device_statistics,
-)
-from hook_layer.pytorch.host_copy import HostCopy  # noqa: E402
-from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
-from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable  # noqa: E402
+from hook_layer.pytorch import device_kernels  # noqa: E402
+from hook_layer.pytorch.copies import BufferPool, HostCopy  # noqa: E402
+from hook_layer.pytorch.device_kernels import ROW  # noqa: E402
+from hook_layer.pytorch.device_statistics import DeviceBatches, _warn_of_loss  # noqa: E402
+from hook_layer.pytorch.tensor_backend import TorchBackend, torch_statistics  # noqa: E402
+from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable  # noqa: E402
+from tests.hook_layer.device_rows import device_statistics  # noqa: E402
 
 NUM_STEPS = 6
 
@@ -467,9 +463,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     if request.param == "one kernel":
         pytest.importorskip("triton")
         yield request.param
-        assert not fused_statistics._Fusion.is_broken
+        assert not device_kernels._Triton.is_broken
     else:
-        monkeypatch.setattr(fused_statistics._Fusion, "is_broken", True)
+        monkeypatch.setattr(device_kernels._Triton, "is_broken", True)
         yield request.param
 
 
@@ -560,8 +556,8 @@ def test_without_a_compiler_statistics_come_another_way(
     def broken() -> None:
         raise RuntimeError("Failed to find C compiler")
 
-    monkeypatch.setattr(fused_statistics, "_kernel", broken)
-    monkeypatch.setattr(fused_statistics._Fusion, "is_broken", False)
+    monkeypatch.setattr(device_kernels, "_kernel", broken)
+    monkeypatch.setattr(device_kernels._Triton, "is_broken", False)
     caplog.set_level("INFO", logger="stepwatch")
     for _ in range(2):
         assert device_statistics([torch.ones(5, device="cuda")])[0][:6] == (5, 0, 0, 1, 1, 1)

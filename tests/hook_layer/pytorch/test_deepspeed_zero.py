@@ -12,7 +12,7 @@ fake_pg = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
 from torch import nn  # noqa: E402
 
 from hook_layer.format.statistics_block import Shard  # noqa: E402
-from hook_layer.pytorch.deepspeed_zero import zero_part  # noqa: E402
+from hook_layer.pytorch.sharded_parameters import zero_part  # noqa: E402
 
 
 @pytest.mark.parametrize(("rank", "expected"), [(0, [0, 1, 2, 3]), (1, [4])])

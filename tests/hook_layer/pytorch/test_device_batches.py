@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch import device_statistics, fused_statistics  # noqa: E402
+from hook_layer.pytorch import device_kernels, device_statistics  # noqa: E402
 from hook_layer.pytorch.device_statistics import DeviceBatches  # noqa: E402
 
 MEAN = 5
@@ -101,8 +101,8 @@ def failing(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
     def kernel() -> None:
         raise RuntimeError(message)
 
-    monkeypatch.setattr(fused_statistics, "_kernel", kernel)
-    monkeypatch.setattr(fused_statistics._Fusion, "is_broken", False)
+    monkeypatch.setattr(device_kernels, "_kernel", kernel)
+    monkeypatch.setattr(device_kernels._Triton, "is_broken", False)
 
 
 def test_that_the_kernel_cannot_be_compiled_is_said_once(
@@ -111,7 +111,7 @@ def test_that_the_kernel_cannot_be_compiled_is_said_once(
     failing(monkeypatch, "Failed to find C compiler")
     stream: Any = object()
     for _ in range(2):
-        assert fused_statistics.fused_partials([torch.ones(3)], stream) is None
+        assert device_kernels._fused_results([torch.ones(3)], stream) is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "Failed to find C compiler" in caplog.text
 
@@ -122,6 +122,6 @@ def test_an_error_of_the_device_does_not_condemn_the_kernel(
     failing(monkeypatch, "CUDA error: operation not permitted when stream is capturing")
     stream: Any = object()
     with pytest.raises(RuntimeError, match="not permitted"):
-        fused_statistics.fused_partials([torch.ones(3)], stream)
-    assert not fused_statistics._Fusion.is_broken
+        device_kernels._fused_results([torch.ones(3)], stream)
+    assert not device_kernels._Triton.is_broken
     assert not caplog.records

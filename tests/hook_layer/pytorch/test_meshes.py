@@ -13,7 +13,7 @@ pytest.importorskip("torch.distributed.tensor")
 
 from torch import nn  # noqa: E402
 
-from hook_layer.pytorch.meshes import first_of_shard_groups  # noqa: E402
+from hook_layer.pytorch.sharded_parameters import first_of_shard_groups  # noqa: E402
 
 
 @pytest.fixture

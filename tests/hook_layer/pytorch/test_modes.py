@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 from torch import nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch.device_statistics import device_statistics  # noqa: E402
+from tests.hook_layer.device_rows import device_statistics  # noqa: E402
 
 INF = float("inf")
 LOSS = "Loss_output_0"  # of no module

@@ -12,12 +12,12 @@ if not torch.distributed.is_available():
 
 
 def test_reductions_end_ahead_of_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hook_layer.pytorch import distributed
+    from hook_layer.pytorch.ranks import let_reductions_end
 
     done: list[object] = []
     monkeypatch.setattr(torch.distributed, "destroy_process_group", done.append)
     monkeypatch.setattr(time, "sleep", lambda _: done.append("waited"))
-    distributed.let_reductions_end()
-    distributed.let_reductions_end()  # the second hook of the process
+    let_reductions_end()
+    let_reductions_end()  # the second hook of the process
     torch.distributed.destroy_process_group("a group")
     assert done == ["waited", "a group"]

@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.capture import BufferPool, TorchBackend  # noqa: E402
+from hook_layer.pytorch.copies import BufferPool  # noqa: E402
+from hook_layer.pytorch.tensor_backend import TorchBackend  # noqa: E402
 
 BACKEND = TorchBackend(BufferPool(1 << 20))
 

@@ -18,8 +18,8 @@ from hook_layer.capture.captured_step import CapturedTensor  # noqa: E402
 from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan  # noqa: E402
 from hook_layer.pytorch.copies import SMALL_BYTES  # noqa: E402
 from hook_layer.pytorch.device_statistics import DeviceBatches  # noqa: E402
-from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
-from hook_layer.pytorch.tensor_batch import TorchBatch, join  # noqa: E402
+from hook_layer.pytorch.tensor_backend import torch_statistics  # noqa: E402
+from hook_layer.pytorch.tensor_source import TorchBatch, join  # noqa: E402
 
 STATISTICS = TensorPlan(raw=False)
 VALUE = TensorPlan(raw=True, is_of_parameter=True)
@@ -189,12 +189,12 @@ def test_where_values_are_limited_only_statistics_are_captured_together() -> Non
 def test_tensors_beyond_the_bytes_of_one_capture_are_captured_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hook_layer.pytorch.tensor_batch._MOST_COPIED_BYTES", 100)
+    monkeypatch.setattr("hook_layer.pytorch.tensor_source._MOST_COPIED_BYTES", 100)
     (batch,), others = joined({name: torch.ones(10) for name in "abc"})
     assert (list(captured(batch)), others) == (["a", "b"], ["c"])
 
 
 def test_a_large_tensor_takes_no_room_of_the_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hook_layer.pytorch.tensor_batch._MOST_COPIED_BYTES", SMALL_BYTES)
+    monkeypatch.setattr("hook_layer.pytorch.tensor_source._MOST_COPIED_BYTES", SMALL_BYTES)
     (batch,), others = joined({"embedding": torch.ones(SMALL_BYTES), "bias": torch.ones(10)})
     assert (list(captured(batch)), others) == (["bias"], ["embedding"])

@@ -16,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from hook_layer.capture.captured_step import CapturedTensor  # noqa: E402
-from hook_layer.pytorch.tensor_memory import UnreadableTensorError, readable  # noqa: E402
+from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable  # noqa: E402
 from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
 
 _INTERNAL = "torch.testing._internal"

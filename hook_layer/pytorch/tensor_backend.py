@@ -1,7 +1,7 @@
-"""Computes statistics of many torch tensors together.
+"""Captures torch tensors one by one: copies, reductions and statistics.
 
-The writer computes those of small tensors on the host, from one copy. Large host tensors are read
-in place. Statistics of tensors on an accelerator are computed there, all together.
+The writer computes statistics of small tensors on the host, from one copy. Large host tensors are
+read in place. Statistics of tensors on an accelerator are computed there, all together.
 """
 
 from __future__ import annotations
@@ -15,36 +15,62 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hook_layer.capture.captured_step import Snapshot, TensorStatistics
+from hook_layer.capture.captured_step import Snapshot, StatisticsBatch, TensorStatistics
+from hook_layer.capture.reductions import Reduction
 from hook_layer.capture.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
-from hook_layer.pytorch.copies import copied_together, is_small, storable
+from hook_layer.pytorch.copies import BufferPool, LargeCopy, copied, copied_together, is_small
 from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics
-from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
+from hook_layer.pytorch.tensor_elements import (
+    SAVED_AS_FLOAT32,
+    host_array,
+    plain,
+    storable,
+    type_name,
+)
 
-__all__ = ["DeviceRows", "TorchStatistics", "torch_statistics"]
+__all__ = ["TorchBackend", "torch_statistics"]
 
+_METHODS: Final = {"variance": "var"}
+_OF_SPREAD: Final = ("std", "variance")
+_OF_ANY_NUMBERS: Final = ("min", "max", "sum", "prod")
+_NORMS: Final = {"l1": 1, "l2": 2}
 _MOST_COPIED_BYTES: Final = 64 << 20
 """Maximum size of small tensors that are copied for the writer; further ones are read at once."""
 _Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
 
 
-@dataclass(slots=True)
-class DeviceRows:
-    """Statistics of several tensors in transfer from a device.
+class TorchBackend:
+    """Captures torch tensors."""
 
-    Attributes:
-        batch: The batch that contains them.
-        first: Index of the first tensor in the batch.
-        nbytes: Memory used.
-    """
+    def __init__(self, pool: BufferPool, batches: DeviceBatches | None = None) -> None:
+        self._pool = pool
+        self._batches = batches
 
-    batch: DeviceStatistics
-    first: int
-    nbytes: int
+    def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
+        return type_name(value.dtype), tuple(map(int, value.shape))
 
-    def rows(self) -> NDArray[np.float64]:
-        """Return the statistics, [tensors or more, STATISTICS_COLUMNS]; waits for the device."""
-        return np.array(self.batch.rows()[self.first :], np.float64)
+    def statistics(
+        self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
+    ) -> StatisticsBatch:
+        """Compute the statistics of several tensors now, or leave them to the writer."""
+        return torch_statistics(values, copies, self._batches)
+
+    def snapshots(self, values: Sequence[Tensor], rows: Sequence[int | None]) -> Sequence[Snapshot]:
+        """Copy tensors to the host, in C order; convert bfloat16 and 8-bit floats to float32."""
+        pairs = zip(values, rows, strict=True)
+        return copied([storable(v if n is None else plain(v)[:n]) for v, n in pairs], self._pool)
+
+    def reduce(self, value: Tensor, reduction: Reduction) -> Snapshot:
+        """Reduce a tensor by torch's definitions (std and variance divide by n - 1)."""
+        name, absolute = reduction
+        with torch.no_grad():
+            values = storable(value)
+            if not (values.is_floating_point() or values.is_complex() or name in _OF_ANY_NUMBERS):
+                values = values.double()
+            if absolute and values.dtype != torch.bool:
+                values = values.abs()
+            return LargeCopy(_reduced(values, name).detach(), self._pool)
 
 
 @dataclass(slots=True)
@@ -55,7 +81,7 @@ class _DeviceRow:
     number: int
 
 
-class TorchStatistics:
+class _TorchStatistics:
     """Statistics that are known, or are read from snapshots or devices on demand."""
 
     __slots__ = ("_entries", "_known", "nbytes")
@@ -80,7 +106,7 @@ def torch_statistics(
     tensors: Sequence[Tensor],
     copies: Sequence[Snapshot | None] | None = None,
     batches: DeviceBatches | None = None,
-) -> TorchStatistics:
+) -> _TorchStatistics:
     """Return the current statistics of tensors, in the order of the tensors.
 
     A tensor that occurs several times is read once.
@@ -114,7 +140,7 @@ def torch_statistics(
         batch, first, num_bytes = batches.add([*group.values()])
         nbytes += num_bytes
         entries.update((key, _DeviceRow(batch, first + n)) for n, key in enumerate(group))
-    return TorchStatistics([entries[id(tensor)] for tensor in tensors], nbytes)
+    return _TorchStatistics([entries[id(tensor)] for tensor in tensors], nbytes)
 
 
 def _add_host_statistics(entries: dict[int, _Entry], tensors: Mapping[int, Tensor]) -> int:
@@ -152,3 +178,17 @@ def _flat(tensor: Tensor) -> Tensor:
     strides = value.stride()
     order = sorted(range(value.dim()), key=lambda axis: strides[axis], reverse=True)
     return value.permute(order).reshape(-1)
+
+
+def _reduced(values: Tensor, name: str) -> Tensor:
+    reduced: Tensor
+    if name in _NORMS:
+        reduced = torch.linalg.vector_norm(values, _NORMS[name])
+    elif name == "median":
+        # Like numpy, return the mean of both middle values; torch's own median is the lower one.
+        reduced = values.median() / 2 - values.neg().median() / 2
+    elif name in _OF_SPREAD and values.numel() == 1:  # torch warns for one element
+        reduced = torch.full_like(values, torch.nan).reshape(())
+    else:
+        reduced = getattr(values, _METHODS.get(name, name))()
+    return reduced

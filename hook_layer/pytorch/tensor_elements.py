@@ -1,30 +1,52 @@
-"""Returns tensors of torch's own class, with elements in memory of their own; refuses others.
+"""Elements of torch tensors: whether they can be read, as plain tensors and as numpy arrays.
 
 A tensor subclass may have no memory, or memory that is not its value. So it is asked for a plain
-tensor, and the answer is checked.
+tensor of torch's own class, and the answer is checked.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from hook_layer.pytorch.values import WHOLE, is_distributed, own_shard
-
 __all__ = [
+    "PLAIN_TYPES",
+    "SAVED_AS_FLOAT32",
+    "WHOLE",
     "UnreadableTensorError",
+    "host_array",
+    "is_distributed",
     "is_uninitialized",
+    "own_shard",
     "owns_memory",
+    "plain",
     "readable",
     "readable_if_possible",
+    "storable",
+    "type_name",
 ]
 
+SAVED_AS_FLOAT32: Final = frozenset(
+    {torch.bfloat16, torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2}
+    | {torch.float8_e5m2fnuz}
+)
+"""Types that numpy does not have."""
+WHOLE: Final = frozenset({Tensor, nn.Parameter})
+"""Classes whose tensors own the memory of their elements."""
+PLAIN_TYPES: Final = frozenset(
+    {torch.float16, torch.float32, torch.float64, torch.bool, torch.uint8}
+    | {torch.int8, torch.int16, torch.int32, torch.int64}
+)
+"""Types of real numbers that numpy has."""
 _is_transformed: Final = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
 _WITHOUT_DISPATCH: Final = Tensor.__torch_dispatch__
 """A class that inherits it has real memory: torch reads its tensors like any other tensor."""
@@ -43,6 +65,60 @@ _MOST_CHARACTERS: Final = 200
 
 class UnreadableTensorError(ValueError):
     """A tensor has no elements that can be read."""
+
+
+@cache
+def type_name(dtype: torch.dtype) -> str:
+    """Return the name of a type, e.g. `bfloat16`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """Return the value as a dense, detached tensor, without a copy if possible."""
+    value = tensor.detach()
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    return value.dequantize() if value.is_quantized else value
+
+
+def host_array(value: Tensor) -> NDArray[Any]:
+    """Return the elements of a tensor that `readable` returned, in host memory, without a copy.
+
+    The array must not outlive the tensor, and may be read-only. `Tensor.numpy` would forbid
+    resizing the tensor's memory permanently, which FSDP needs.
+    """
+    resolved = value.resolve_conj().resolve_neg()
+    if resolved.dtype == torch.bool:  # not supported by numpy < 1.25
+        return np.from_dlpack(resolved.view(torch.uint8)).view(np.bool_)
+    array: NDArray[Any] = np.from_dlpack(resolved)
+    return array
+
+
+def storable(tensor: Tensor) -> Tensor:
+    """Return a tensor in stored form: dense, of a numpy type, without a copy if possible."""
+    is_dense = type(tensor) in WHOLE and tensor.layout is torch.strided
+    if is_dense and tensor.dtype in PLAIN_TYPES and not tensor.is_neg():
+        return tensor
+    value = plain(tensor)
+    return value.to(torch.float32) if value.dtype in SAVED_AS_FLOAT32 else value
+
+
+def own_shard(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a DTensor; any other tensor unchanged.
+
+    Unlike operations on a DTensor, this never waits for other ranks.
+    """
+    if not is_distributed(tensor):
+        return tensor
+    with torch.no_grad():
+        shard: Tensor = tensor.to_local()  # type: ignore[attr-defined]
+    return shard
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Return whether a tensor is a DTensor."""
+    kind: Any = type(tensor)  # Any, because torch.compile does not narrow the type of tensors
+    return kind not in WHOLE and hasattr(kind, "to_local") and hasattr(kind, "device_mesh")
 
 
 def is_uninitialized(tensor: Tensor) -> bool:
@@ -73,15 +149,15 @@ def readable(tensor: Tensor) -> Tensor:
     Raises:
         UnreadableTensorError: It has no elements that can be read.
     """
-    plain = tensor
+    value = tensor
     for _ in range(_MOST_WRAPPERS):
-        if type(plain) in WHOLE:
+        if type(value) in WHOLE:
             break
-        plain = _converted(plain)
-    reason = _missing(plain)
+        value = _converted(value)
+    reason = _missing(value)
     if reason is not None:
         raise UnreadableTensorError(reason)
-    return plain
+    return value
 
 
 def readable_if_possible(tensor: Tensor) -> Tensor:
