@@ -16,7 +16,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
 import hook_layer.pytorch as smd  # noqa: E402
-from tests.hook_layer.pytorch.test_tensor_memory import Quantized, Wrapper  # noqa: E402
+from tests.hook_layer.pytorch.test_tensor_elements import Quantized, Wrapper  # noqa: E402
 
 
 class TrainableWrapper(Wrapper):
