@@ -1,25 +1,31 @@
-"""Finds the model among the modules that a script calls, from stack frames and optimizers."""
+"""What tells the model from other modules: optimizers, stack frames, and compiled parts."""
 
 from __future__ import annotations
 
+import atexit
 import gc
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any, Final
 from weakref import ReferenceType, WeakSet, ref
 
 import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from hook_layer.autopatch.uncaptured import say_why
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.calls import versions_of
+from hook_layer.pytorch.calls import STEP_ENDED, tensors_in, versions_of
+from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.wrappers import is_a_key, is_wrapper
 
 __all__ = [
     "MadeOptimizers",
+    "UnwatchedModels",
     "has_compiled_parts",
-    "has_graphs",
     "is_around",
     "is_being_made",
     "is_called_as_part",
@@ -30,7 +36,11 @@ __all__ = [
     "without_wrapper",
 ]
 
-_CALL = nn.Module._call_impl.__code__  # noqa: SLF001 - no public way to know it in a stack
+logger = logging.getLogger("stepwatch")
+
+_PATIENCE: Final = 50
+"""Optimizer steps (or backward passes, without optimizers) before the reason is reported."""
+_CALL: Final = nn.Module._call_impl.__code__  # noqa: SLF001 - no public way to know it in a stack
 
 
 class MadeOptimizers:
@@ -56,7 +66,7 @@ class MadeOptimizers:
         made = (known() for known in self._made)
         return [p for one in made if one is not None for p in parameters_of(one)]
 
-    def pass_by(self, module: nn.Module) -> bool:
+    def exclude(self, module: nn.Module) -> bool:
         """Return whether a module is not the model, judged before its call.
 
         It may still be the model if optimizers have changed their parameters since its first call:
@@ -98,6 +108,118 @@ class MadeOptimizers:
             optimizer = known()
             if optimizer is not None:
                 yield set(map(id, parameters_of(optimizer)))
+
+
+class UnwatchedModels:
+    """Reports models that are not watched, and why nothing of a script is captured.
+
+    Attributes:
+        has_other_model: Whether another model than the watched one was or may be reported.
+    """
+
+    def __init__(self, optimizers: MadeOptimizers) -> None:
+        self.has_other_model = False
+        self._optimizers = optimizers
+        self._scripted_class = ""
+        self._num_steps = self._num_backward = 0
+        self._is_missing: Callable[[], bool] = lambda: False
+        self._handles: list[Any] = []
+
+    def report_scripted(self, module: nn.Module) -> None:
+        """Report a module of torch.jit."""
+        if not self._scripted_class:
+            self._scripted_class = getattr(module, "original_name", type(module).__name__)
+            logger.warning(
+                "a %s of torch.jit cannot have hooks and is not watched; train the module "
+                "that it was made from",
+                self._scripted_class,
+            )
+
+    def report_other_model(self, module: nn.Module, model: nn.Module | None) -> None:
+        """Report another model, unless its next call returns a number: then it is a loss."""
+        self.has_other_model = True  # do not report its parts
+        watched = type(model).__name__
+
+        def report(module: nn.Module, _: Any, outputs: Any) -> None:
+            handle.remove()
+            values = tensors_in(outputs)
+            self.has_other_model = not values or any(value.numel() != 1 for value in values)
+            if self.has_other_model:
+                logger.warning(
+                    "a %s is watched; the other model, a %s, is not",
+                    watched,
+                    type(module).__name__,
+                )
+
+        handle = own_hooks.register(module.register_forward_hook, report)
+
+    def report_missing(self, is_missing: Callable[[], bool]) -> None:
+        """Report the reason once if no model is found after many steps, or until the process ends.
+
+        Args:
+            is_missing: Returns whether the model is still searched for.
+        """
+        self._is_missing = is_missing
+        self._handles = [
+            STEP_ENDED.listen(self._on_step),
+            BACKWARD.listen(self._on_backward, is_before_call=True),
+        ]
+        atexit.register(self._report_reason)
+
+    def _on_step(self, *_: object) -> None:
+        self._num_steps += 1
+        self._check_patience()
+
+    def _on_backward(self, *_: object) -> None:
+        self._num_backward += 1
+        self._check_patience()
+
+    def _check_patience(self) -> None:
+        counted = self._num_steps if self._optimizers else self._num_backward
+        if counted >= _PATIENCE or not self._is_missing():
+            self._report_reason()
+
+    def _report_reason(self) -> None:
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+        try:
+            reason = self._reason() if handles and self._is_missing() else ""
+            if reason:
+                say_why(reason)
+        except Exception:
+            logger.exception("finding the reason why nothing is captured failed")
+
+    def _reason(self) -> str:
+        """Return why no model was found; empty if nothing was trained."""
+        if not (self._num_steps or self._num_backward):
+            return ""
+        if self._scripted_class:
+            return (
+                f"the model, a {self._scripted_class}, is of torch.jit and cannot "
+                "have hooks: train the module that it was made from"
+            )
+        trained = self._optimizers.parameters()
+        if trained and not any(parameter.requires_grad for parameter in trained):
+            return (
+                "all parameters are frozen: none in the optimizer has requires_grad=True, so "
+                "nothing is trained"
+            )
+        if _has_graphs():
+            return (
+                "the model is inside a function that torch.compile compiles: compile the model "
+                "instead, and call it outside of such functions"
+            )
+        owner = _class_with({id(parameter) for parameter in trained})
+        if owner is None:
+            return (
+                "no torch module: the script trains plain tensors; store them in an "
+                "nn.Module as nn.Parameter, and call the module"
+            )
+        return (
+            f"no torch module was called with gradients: the parameters of a {owner} are trained, "
+            "but neither it nor a part of it was called; call the model as model(inputs)"
+        )
 
 
 def is_trained(module: nn.Module) -> bool:
@@ -162,12 +284,6 @@ def has_compiled_parts(model: nn.Module) -> bool:
     )
 
 
-def has_graphs() -> bool:
-    """Return whether torch.compile has compiled anything."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    return bool(counters.get("stats", {}).get("unique_graphs"))
-
-
 def own_losses() -> list[nn.Module]:
     """Return all existing modules whose class is called `...Loss`."""
     return [module for module in _all_modules() if type(module).__name__.endswith("Loss")]
@@ -208,3 +324,18 @@ def _owner(frame: FrameType) -> nn.Module | None:
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     owner = frame.f_locals.get(names[0]) if names else None
     return owner if issubclass(type(owner), nn.Module) else None
+
+
+def _has_graphs() -> bool:
+    """Return whether torch.compile has compiled anything."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return bool(counters.get("stats", {}).get("unique_graphs"))
+
+
+def _class_with(parameters: set[int]) -> str | None:
+    """Return the class of a module that has one of these parameters, or one with a gradient."""
+    for module in _all_modules():
+        for parameter in module.parameters():
+            if id(parameter) in parameters or (not parameters and parameter.grad is not None):
+                return type(module).__name__
+    return None

@@ -30,6 +30,7 @@ from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopObserver
 from hook_layer.pytorch.model_search import (
     MadeOptimizers,
+    UnwatchedModels,
     has_compiled_parts,
     is_around,
     is_being_made,
@@ -43,7 +44,6 @@ from hook_layer.pytorch.model_search import (
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.ranks import is_inferring_shapes
 from hook_layer.pytorch.transforms import is_transformed
-from hook_layer.pytorch.unseen_training import UnseenTraining, UnwatchedModels
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.wrappers import is_a_key
 
@@ -52,7 +52,7 @@ __all__ = ["Trainings", "attach_to_first_model", "leave_to_script", "watch_uncha
 logger = logging.getLogger("stepwatch")
 
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
-_of_scripts: Final[list[Trainings]] = []
+_script_trainings: Final[list[Trainings]] = []
 """Trainings of hooks that scripts create; a single one, because it patches functions of torch."""
 _MAX_PASSES: Final = 2
 """Number of the model's training passes during which losses are searched for."""
@@ -68,16 +68,16 @@ def watch_unchanged(source: HookSource) -> None:
 def attach_to_first_model(hook: Hook) -> None:
     """Search for the model of a hook that a script created; the hook is referenced weakly."""
     source = HookOfScript(hook=ref(hook))
-    if _of_scripts:
-        _of_scripts[0].look_for(source)
-        return
-    _of_scripts.append(Trainings(source))
-    _of_scripts[0].begin()
+    if _script_trainings:
+        _script_trainings[0].begin_next(source)
+    else:
+        _script_trainings.append(Trainings(source))
+        _script_trainings[0].begin()
 
 
 def leave_to_script(hook: Hook) -> bool:
     """Stop searching for the model of a hook; return whether one was found."""
-    return _of_scripts[0].leave(hook)
+    return _script_trainings[0].leave(hook)
 
 
 class Trainings:
@@ -95,26 +95,34 @@ class Trainings:
         self._searches = [self._search()]
 
     def _search(self, earlier: Sequence[Hook] = ()) -> _Search:
-        return _Search(self._source, self._losses, self._on_optimizer_made, earlier)
+        return _Search(self._source, self._losses, _guarded(self._on_optimizer_made), earlier)
 
     def begin(self) -> None:
         """Watch all module calls, and changes of losses and modes."""
         # Hide torch's warning about global hooks on the compiled wrapper, which Stepwatch handles.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         prepare_scripting()  # scripts may import the function by name
-        call_after(_Loss, "__init__", self._on_loss_made)
-        call_after(Optimizer, "__init__", self._on_optimizer_made)
-        call_after(nn.Module, "train", self._on_mode)
+        call_after(_Loss, "__init__", _guarded(self._on_loss_made))
+        call_after(Optimizer, "__init__", _guarded(self._on_optimizer_made))
+        call_after(nn.Module, "train", _guarded(self._on_mode_set))
         # A module compiled in place bypasses global module hooks.
-        call_after(nn.Module, "compile", self._on_compiled)
+        call_after(nn.Module, "compile", _guarded(self._on_compiled))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_in_child)
         self._newest.begin()
 
-    def look_for(self, source: HookSource) -> None:
-        """Search for the next training, with another source of hooks."""
+    def begin_next(self, source: HookSource, earlier: Sequence[Hook] = ()) -> None:
+        """Search for the model of the next training.
+
+        Args:
+            source: Creates its hook.
+            earlier: Hooks of trainings that it is known to follow.
+        """
         self._source = source
-        self._begin_next()
+        self._newest.end()
+        watching = [search for search in self._searches if search.is_watching]
+        self._searches = [*watching, self._search(earlier)]
+        self._newest.begin()
 
     def leave(self, hook: Hook) -> bool:
         """Stop searching for the model of a hook; return whether it had one."""
@@ -129,31 +137,22 @@ class Trainings:
         return self._searches[-1]
 
     def _on_loss_made(self, loss: nn.Module) -> None:
-        _try(self._losses.__setitem__, id(loss), loss)
-        _try(self._newest.note_loss, loss)
+        self._losses[id(loss)] = loss
+        self._newest.on_loss_made(loss)
 
-    def _on_mode(self, module: nn.Module) -> None:
+    def _on_mode_set(self, module: nn.Module) -> None:
         for search in self._searches:
-            _try(search.note_mode, module)
+            search.on_mode_set(module)
 
     def _on_compiled(self, module: nn.Module) -> None:
-        _try(self._newest.on_compiled, module)
+        self._newest.on_compiled(module)
 
     def _on_optimizer_made(self, optimizer: Optimizer) -> None:
-        _try(self._note_optimizer, optimizer)
-
-    def _note_optimizer(self, optimizer: Optimizer) -> None:
-        are_others = [search.note_optimizer(optimizer) for search in self._searches]
+        are_others = [search.begins_another_training(optimizer) for search in self._searches]
         if all(are_others):
             hooks = [search.hook for search in self._searches if search.is_watching]
-            self._begin_next([hook for hook in hooks if hook is not None])
-            self._newest.note_optimizer(optimizer)
-
-    def _begin_next(self, earlier: Sequence[Hook] = ()) -> None:
-        self._newest.end()
-        watching = [search for search in self._searches if search.is_watching]
-        self._searches = [*watching, self._search(earlier)]
-        self._newest.begin()
+            self.begin_next(self._source, [hook for hook in hooks if hook is not None])
+            self._newest.begins_another_training(optimizer)
 
     def _begin_in_child(self) -> None:
         """Start a new search in a forked process, because its inherited hooks do not work."""
@@ -192,13 +191,13 @@ class _Search(LoopObserver):
         self.hook: Hook | None = None
         self._spare: Hook | None = None  # hook of a rejected model
         self._tried: Any = None  # a listener, while the model may still be rejected
-        self._model: Callable[[], nn.Module | None] = lambda: None
-        self._entrance: Callable[[], nn.Module | None] = self._model
+        self._model: Callable[[], nn.Module | None] = _no_model
+        self._entrance: Callable[[], nn.Module | None] = _no_model
         """The model, or the part of it whose calls stand for it."""
         self._kind: type[nn.Module] = nn.Module
         self._num_passes = self._num_calls = 0
-        self._unwatched = UnwatchedModels()
         self._optimizers = MadeOptimizers()
+        self._unwatched = UnwatchedModels(self._optimizers)
         self._handle: Any = None
         self._step_handle: Any = None  # while no model is found
         self._num_without_effect = 0  # consecutive optimizer steps without a gradient
@@ -211,7 +210,7 @@ class _Search(LoopObserver):
         self._listen()
         self._step_handle = STEP_BEGINS.listen(self._on_optimizer_step)
         if not self._earlier:
-            UnseenTraining(self._is_unseen, self._optimizers, self._unwatched).begin()
+            self._unwatched.report_missing(self._is_missing)
 
     @property
     def is_watching(self) -> bool:
@@ -219,8 +218,8 @@ class _Search(LoopObserver):
         return self.hook is not None and self.hook.is_active
 
     @property
-    def _is_looking(self) -> bool:
-        """Whether the search continues, or the model may still be rejected."""
+    def _is_searching(self) -> bool:
+        """Whether no model is found, or the model may still be rejected."""
         return (self.hook is None or self._tried is not None) and self._handle is not None
 
     def _listen(self) -> None:
@@ -239,7 +238,7 @@ class _Search(LoopObserver):
         self._settle()
         self.end()
         hook, self.hook = self.hook, None
-        self._model = self._entrance = lambda: None
+        self._model = self._entrance = _no_model
         if hook is not None:
             hook.loop_state.observer = LoopObserver()
 
@@ -247,24 +246,24 @@ class _Search(LoopObserver):
 
     def _on_forward(self, module: nn.Module, inputs: Any) -> None:
         if not torch.compiler.is_compiling():  # otherwise this function is a part of the graph
-            self._try(self._look_at, module, inputs)
+            self._try(self._check_call, module, inputs)
 
     def on_compiled(self, module: nn.Module) -> None:
         """Watch the calls of a module that is compiled in place."""
-        if self._is_looking:
+        if self._is_searching:
             call_before_compiled(module, self._on_compiled_call)
 
     def _on_compiled_call(self, module: nn.Module) -> bool:
-        if self._is_looking:
-            self._try(self._look_at_compiled, module)
-        return self._is_looking
+        if self._is_searching:
+            self._try(self._check_compiled_call, module)
+        return self._is_searching
 
-    def note_loss(self, loss: nn.Module) -> None:
+    def on_loss_made(self, loss: nn.Module) -> None:
         """Watch a new loss module during the training."""
         if self.hook is not None and self.hook.is_active and self._handle is not None:
             self.hook.register_loss(loss)
 
-    def note_mode(self, module: nn.Module) -> None:
+    def on_mode_set(self, module: nn.Module) -> None:
         """Follow the mode of the model."""
         if self.hook is not None and module is self._model():
             self._set_mode(module)
@@ -304,7 +303,7 @@ class _Search(LoopObserver):
 
     # Decisions -----------------------------------------------------------------------------------
 
-    def _look_at(self, module: nn.Module, inputs: Any) -> None:
+    def _check_call(self, module: nn.Module, inputs: Any) -> None:
         if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
             return
         if self._is_idle and self._takes_over(module):
@@ -312,7 +311,7 @@ class _Search(LoopObserver):
             return
         has_gradients = torch.is_grad_enabled() or self._is_trained_without_effect(module)
         may_be_model = self._is_open_to(module) and has_gradients
-        if may_be_model and not self._passes_by(module) and self._is_found_in(module):
+        if may_be_model and not self._is_excluded(module) and self._is_found_in(module):
             hook, model = self.hook, self._model()
             if hook is not None and model is not None and module is self._entrance():
                 # The new hook misses this call, because torch has already listed its hooks.
@@ -335,17 +334,17 @@ class _Search(LoopObserver):
         is_whole = self._tried is not None and is_around(module, self._model())
         return self.hook is None or is_whole
 
-    def _look_at_compiled(self, module: nn.Module) -> None:
-        if _is_tracing() or not is_a_key(module) or self._passes_by(module):
+    def _check_compiled_call(self, module: nn.Module) -> None:
+        if _is_tracing() or not is_a_key(module) or self._is_excluded(module):
             return
         # Without gradients, it may be a part of a module that is later called with gradients.
         may_be_model = torch.is_grad_enabled() or not is_called_as_part(module)
         if may_be_model and self._is_open_to(module):
             self._is_found_in(module)
 
-    def _passes_by(self, module: nn.Module) -> bool:
+    def _is_excluded(self, module: nn.Module) -> bool:
         is_scripted = isinstance(module, torch.jit.ScriptModule)  # is reported
-        is_beside = not is_scripted and self._optimizers.pass_by(module)
+        is_beside = not is_scripted and self._optimizers.exclude(module)
         is_beside &= self._num_without_effect < MANY_WITHOUT_EFFECT
         return is_beside or is_transformed(module) or is_being_made() or is_inferring_shapes()
 
@@ -356,10 +355,9 @@ class _Search(LoopObserver):
 
     def _takes_over(self, module: nn.Module) -> bool:
         """Return whether a module was recreated, and optimizers still train the previous one."""
-        if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
-            return False
         is_same_kind = type(without_wrapper(module)) is self._kind
-        return is_same_kind and is_trained(module) and self._optimizers.leave_out(module)
+        is_recreated = is_same_kind and self._is_other_model(module)
+        return is_recreated and self._optimizers.leave_out(module)
 
     def _change_to(self, module: nn.Module, inputs: Any) -> None:
         """Watch another model with the same hook: the script no longer calls the previous."""
@@ -377,12 +375,12 @@ class _Search(LoopObserver):
         try:
             if not (self._is_open_to(module) and self._has_none()):
                 return False
-            self._look_for_model(module)
+            self._accept(module)
             return self.hook is not None
         finally:
             self._lock.release()
 
-    def _look_for_model(self, module: nn.Module) -> None:
+    def _accept(self, module: nn.Module) -> None:
         spare = self._spare
         may_begin = spare is not None or self.source.is_needed(self._earlier)
         if get_worker_info() is not None or not may_begin:
@@ -425,17 +423,17 @@ class _Search(LoopObserver):
         elif not self._optimizers:
             self._tried = BACKWARD.listen(self._settle, is_before_call=True)
 
-    def note_optimizer(self, optimizer: Optimizer) -> bool:
-        """Note a new optimizer; return whether another training begins with it."""
+    def begins_another_training(self, optimizer: Optimizer) -> bool:
+        """Add a new optimizer; return whether another training begins with it."""
         self._optimizers.add(optimizer)
         hook, model = self.hook, self._model()
         if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
             self._has_none()
             return False
+        if hook is None:
+            return False
         # A closed hook has ended its training.
-        return hook is not None and (
-            not hook.is_active or bool(hook.loop.note_optimizer(optimizer))
-        )
+        return not hook.is_active or bool(hook.loop.note_optimizer(optimizer))
 
     def _settle(self, *_: object) -> None:
         """Accept the model as final."""
@@ -448,7 +446,7 @@ class _Search(LoopObserver):
         self._settle()
         if self.hook is not None and self._handle is not None and self.hook.loop.start_over():
             self._spare, self.hook = self.hook, None
-            self._model = self._entrance = lambda: None
+            self._model = self._entrance = _no_model
             self._parts.clear()
             self._num_passes = self._num_calls = 0
         return self.hook is None
@@ -464,25 +462,36 @@ class _Search(LoopObserver):
         should_report = is_settled and not self._unwatched.has_other_model
         if not should_report or isinstance(module, torch.jit.ScriptModule):
             return False
-        if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
-            return False
-        return is_trained(module) and not self._optimizers.leave_out(module)
+        return self._is_other_model(module) and not self._optimizers.leave_out(module)
 
-    def _is_unseen(self) -> bool:
+    def _is_other_model(self, module: nn.Module) -> bool:
+        """Return whether a module is called with gradients and trainable, but not the model."""
+        is_other = without_wrapper(module) is not self._model()
+        return is_other and torch.is_grad_enabled() and is_trained(module)
+
+    def _is_missing(self) -> bool:
         """Return whether no model is found, and no other hook exists."""
-        is_needed = self.hook is None and self._is_looking
+        is_needed = self.hook is None and self._is_searching
         return is_needed and self.source.is_needed(self._earlier)
 
     def _set_mode(self, model: nn.Module) -> None:
         mode = modes.TRAIN if model.training else modes.EVAL
-        if not self.source.decides_steps:
-            return
-        if self.hook is not None and self.hook.mode is not mode:
-            self.hook.set_mode(mode)
+        hook = self.hook
+        if hook is not None and hook.mode is not mode and self.source.decides_steps:
+            hook.set_mode(mode)
 
     def _try(self, function: Callable[..., object], *arguments: object) -> None:
         if not _try(function, *arguments):
             self.end()
+
+
+def _guarded(function: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Return a function that calls another one, whose errors must not reach the script."""
+
+    def call(argument: Any) -> None:
+        _try(function, argument)
+
+    return call
 
 
 def _try(function: Callable[..., object], *arguments: object) -> bool:
@@ -495,3 +504,7 @@ def _try(function: Callable[..., object], *arguments: object) -> bool:
         logger.exception("finding the model failed; the script runs without a hook")
         return False
     return True
+
+
+def _no_model() -> None:
+    """Stand for a reference to a model that was not found."""
