@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -245,9 +245,10 @@ class _Segment:
 
 def copied(tensors: Sequence[Tensor], pool: BufferPool) -> list[Snapshot]:
     """Copy tensors that `storable` returned to the host; large ones use buffers of a pool."""
-    small = [tensor for tensor in tensors if is_small(tensor)]
-    together = iter(copied_together(small))
-    return [next(together) if is_small(t) else LargeCopy(t.detach(), pool) for t in tensors]
+    are_small = [is_small(tensor) for tensor in tensors]
+    small = iter(copied_together([*compress(tensors, are_small)]))
+    pairs = zip(tensors, are_small, strict=True)
+    return [next(small) if is_one else LargeCopy(t.detach(), pool) for t, is_one in pairs]
 
 
 def copied_together(tensors: Sequence[Tensor]) -> list[Snapshot]:

@@ -38,6 +38,7 @@ class RegisteredModules:
         models: Names of the models.
         names: Names of all modules of the models, including the models and wrappers.
         losses: Names of the losses.
+        flat_parts: This rank's parts of parameters in flat ones, by the parameters' full names.
     """
 
     def __init__(self) -> None:
@@ -50,8 +51,8 @@ class RegisteredModules:
         self.losses: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self._unregistered: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
         self._adopted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
-        self._flat_parts: FlatParts | None = None
-        self._parts: dict[str, FlatPart] = {}
+        self._found: FlatParts | None = None
+        self.flat_parts: dict[str, FlatPart] = {}
 
     def add_model(self, module: nn.Module) -> nn.Module:
         """Add a model, and return it without its wrapper.
@@ -118,30 +119,21 @@ class RegisteredModules:
     def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         """Return a model's parameters by full name, including those without a shape yet."""
         prefix = self.models[model]
-        if self._flat_parts is None:
-            self._flat_parts = FlatParts()
+        if self._found is None:
+            self._found = FlatParts()
         adopted = self._adopted.get(model, {}).items()
         for path, parameter in chain(model.named_parameters(), adopted):
             plain = unwrapped_path(model, path)
-            for original, part in self._flat_parts.named(plain, parameter).items():
+            for original, part in self._found.named(plain, parameter).items():
                 name = f"{prefix}_{original}"
                 if part is not None:
-                    self._parts[name] = part
+                    self.flat_parts[name] = part
                 yield name, parameter
 
     def look_for_flat_parts(self) -> None:
         """Search for flat parameters again: models may have been wrapped since."""
-        self._flat_parts = None
-        self._parts.clear()
-
-    @property
-    def has_flat_parts(self) -> bool:
-        """Whether any parameter is a part of a flat one."""
-        return bool(self._parts)
-
-    def part_of(self, name: str) -> FlatPart | None:
-        """Return this rank's part of a parameter in a flat one; None for a plain parameter."""
-        return self._parts.get(name)
+        self._found = None
+        self.flat_parts.clear()
 
     def adopt_unregistered(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Add and return parameters that have a gradient but are not listed by the model."""

@@ -134,7 +134,7 @@ def torch_statistics(
         else:
             flat = _flat(tensor).resolve_neg().contiguous()
             groups.setdefault((flat.device, flat.dtype), {})[key] = flat
-    nbytes = _add_host_statistics(entries, on_host)
+    nbytes = _add_host_statistics(entries, on_host) if on_host else 0
     batches = DeviceBatches() if batches is None else batches
     for group in groups.values():
         batch, first, num_bytes = batches.add([*group.values()])

@@ -89,42 +89,32 @@ class TorchSource(TensorSource):
         if not has_statistics or self._has_parts:
             return (), tensors
         with _plain_attributes():
-            return self._batches(tensors, has_values=has_values)
-
-    def _batches(
-        self, tensors: PlannedTensors, *, has_values: bool
-    ) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
-        batches, others = join(tensors, has_values=has_values)
-        is_cuda = any(batch.is_cuda for batch in batches)
-        if is_cuda and torch.cuda.is_current_stream_capturing():
-            return (), tensors
-        try:
-            with not_disturbing_recordings() if is_cuda else nullcontext():
-                for batch in batches:
-                    batch.capture(self._on_devices)
-        except Exception:  # noqa: BLE001 - each tensor that fails is found later
-            return (), tensors
-        return batches, others
+            batches, others = join(tensors, has_values=has_values)
+            is_cuda = any(batch.is_cuda for batch in batches)
+            if is_cuda and torch.cuda.is_current_stream_capturing():
+                return (), tensors
+            try:
+                with not_disturbing_recordings() if is_cuda else nullcontext():
+                    for batch in batches:
+                        batch.capture(self._on_devices)
+            except Exception:  # noqa: BLE001 - each tensor that fails is found later
+                return (), tensors
+            return batches, others
 
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
         """Capture tensors, unless a CUDA graph of them is being captured."""
         with _plain_attributes():
-            return self._capture(tensors, capture)
-
-    def _capture(
-        self, tensors: PlannedTensors, capture: CaptureTensors
-    ) -> dict[str, CapturedTensor]:
-        if not any(isinstance(value, Tensor) and value.is_cuda for value, _ in tensors.values()):
-            return self._capture_shards(tensors, capture)
-        if torch.cuda.is_current_stream_capturing():
-            # A captured graph would copy to the host at each replay, into memory that was freed
-            # before.
-            self._warn_of_recording()
-            return {}
-        with not_disturbing_recordings():
-            return self._capture_shards(tensors, capture)
+            values = [value for value, _ in tensors.values()]
+            is_cuda = any(isinstance(value, Tensor) and value.is_cuda for value in values)
+            if is_cuda and torch.cuda.is_current_stream_capturing():
+                # A captured graph would copy to the host at each replay, into memory that was
+                # freed before.
+                self._warn_of_recording()
+                return {}
+            with not_disturbing_recordings() if is_cuda else nullcontext():
+                return self._capture_shards(tensors, capture)
 
     def send_statistics(self) -> None:
         """Send the statistics that devices computed to the host."""
@@ -144,12 +134,13 @@ class TorchSource(TensorSource):
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
         """Capture this rank's part of each tensor, and record its position in the whole tensor."""
+        has_parts = self._has_parts
         own: dict[str, Any] = {}
         shards: dict[str, Shard] = {}
         for name, planned in tensors.items():
             value, plan = planned
             try:
-                part, shard = self._own_part(name, value)
+                part, shard = self._own_part(name, value, has_parts=has_parts)
             except UnreadableTensorError as error:
                 self.failures.tensor_skipped(name, str(error))
                 continue
@@ -169,9 +160,9 @@ class TorchSource(TensorSource):
     @property
     def _has_parts(self) -> bool:
         """Whether tensors of torch's own class may be parts, as in FSDP1 and DeepSpeed's ZeRO."""
-        return self._registered.has_flat_parts or "deepspeed" in sys.modules
+        return bool(self._registered.flat_parts) or "deepspeed" in sys.modules
 
-    def _own_part(self, name: str, value: Any) -> tuple[Any, Shard | None]:
+    def _own_part(self, name: str, value: Any, *, has_parts: bool) -> tuple[Any, Shard | None]:
         """Return this rank's part of a tensor, and its position; None for a whole tensor.
 
         Raises:
@@ -181,9 +172,11 @@ class TorchSource(TensorSource):
         if not isinstance(value, Tensor):
             return value, None
         part: tuple[Tensor, Shard | None] | None = None
-        if self._has_parts:
-            flat = self._registered.part_of(_parameter_name(name))
+        if has_parts:
+            flat = self._registered.flat_parts.get(_parameter_name(name))
             part = zero_part(value) if flat is None else flat.of(value)
+        elif type(value) in WHOLE:
+            part = value, None
         own, shard = part or (value, shard_of(value))
         return readable(own), shard
 
@@ -247,12 +240,13 @@ class TorchBatch:
     """Tensors of one device and type.
 
     Attributes:
+        is_cuda: Whether the tensors are on a CUDA device.
         nbytes: Memory of the copies.
     """
 
     __slots__ = (
         *("_copy", "_dtype", "_named", "_names", "_places", "_plans", "_shapes", "_statistics"),
-        "nbytes",
+        *("is_cuda", "nbytes"),
     )
 
     def __init__(self, named: list[_Named]) -> None:
@@ -262,18 +256,13 @@ class TorchBatch:
         self._plans: Sequence[TensorPlan] = ()
         self._places: Sequence[int] = ()  # one tensor may have several names
         self._shapes: list[torch.Size] = []
-        self._dtype = named[0][1].dtype
+        self._dtype, self.is_cuda = named[0][1].dtype, named[0][1].is_cuda
         self._copy: FlatCopy | None = None
         self._statistics: StatisticsBatch | None = None
 
     def __len__(self) -> int:
         """Return the number of tensors."""
         return len(self._named) or len(self._names)
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the tensors are on a CUDA device; only before they are captured."""
-        return self._named[0][1].is_cuda
 
     def capture(self, batches: DeviceBatches) -> None:
         """Capture the current tensors, and release them."""
@@ -285,11 +274,10 @@ class TorchBatch:
         places = dict(zip(by_key, range(len(by_key)), strict=True))
         self._places = [places[key] for key in keys]
         self._shapes = [value.shape for value in values]
-        is_cuda = values[0].is_cuda
-        if is_cuda:
+        if self.is_cuda:
             rows = DeviceRows(*batches.add([value.detach().view(-1) for value in values]))
             self._statistics, self.nbytes = rows, rows.nbytes
-        if not is_cuda or any(plan.raw for plan in self._plans):
+        if not self.is_cuda or any(plan.raw for plan in self._plans):
             self._copy = FlatCopy(values)
             self.nbytes += self._copy.nbytes
 
