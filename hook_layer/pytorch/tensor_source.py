@@ -89,17 +89,15 @@ class TorchSource(TensorSource):
         if not has_statistics or self._has_parts:
             return (), tensors
         with _plain_attributes():
-            batches, others = join(tensors, has_values=has_values)
-            is_cuda = any(batch.is_cuda for batch in batches)
+            groups, others = join(tensors, has_values=has_values)
+            is_cuda = any(group[0][1].is_cuda for group in groups)
             if is_cuda and torch.cuda.is_current_stream_capturing():
                 return (), tensors
             try:
                 with not_disturbing_recordings() if is_cuda else nullcontext():
-                    for batch in batches:
-                        batch.capture(self._on_devices)
+                    return [TorchBatch(group, self._on_devices) for group in groups], others
             except Exception:  # noqa: BLE001 - each tensor that fails is found later
                 return (), tensors
-            return batches, others
 
     def capture(
         self, tensors: PlannedTensors, capture: CaptureTensors
@@ -197,11 +195,11 @@ class TorchSource(TensorSource):
 
 def join(
     tensors: Mapping[str, _Planned], *, has_values: bool
-) -> tuple[list[TorchBatch], dict[str, _Planned]]:
-    """Return batches of the tensors that can be captured together, and the other tensors.
+) -> tuple[list[list[_Named]], dict[str, _Planned]]:
+    """Return groups of tensors that can be captured together, and the other tensors.
 
-    Batched tensors are dense, of torch's own class, and have stored statistics. Their values may be
-    stored if they are parameters or complete; other tensors share their number of rows.
+    Tensors of a group are dense, of torch's own class, and have stored statistics. Their values may
+    be stored if they are parameters or complete; other tensors share their number of rows.
     """
     joined: dict[object, list[_Named]] = {}
     others: dict[str, _Planned] = {}
@@ -223,7 +221,7 @@ def join(
             joined[key].append((name, value, plan))
         else:
             joined[key] = [(name, value, plan)]
-    return [TorchBatch(named) for named in joined.values()], others
+    return [*joined.values()], others
 
 
 def _is_plain(value: Tensor, *, is_cpu: bool) -> bool:
@@ -237,49 +235,43 @@ def _is_plain(value: Tensor, *, is_cpu: bool) -> bool:
 
 
 class TorchBatch:
-    """Tensors of one device and type.
+    """The captured tensors of one group, all of one device and type.
+
+    Args:
+        group: The current tensors, with their names and plans.
+        batches: Computes the statistics of tensors on a device.
 
     Attributes:
-        is_cuda: Whether the tensors are on a CUDA device.
         nbytes: Memory of the copies.
     """
 
     __slots__ = (
-        *("_copy", "_dtype", "_named", "_names", "_places", "_plans", "_shapes", "_statistics"),
-        *("is_cuda", "nbytes"),
+        *("_copy", "_dtype", "_names", "_places", "_plans", "_shapes", "_statistics"),
+        "nbytes",
     )
 
-    def __init__(self, named: list[_Named]) -> None:
-        self.nbytes = 0
-        self._named = named
-        self._names: Sequence[str] = ()
-        self._plans: Sequence[TensorPlan] = ()
-        self._places: Sequence[int] = ()  # one tensor may have several names
-        self._shapes: list[torch.Size] = []
-        self._dtype, self.is_cuda = named[0][1].dtype, named[0][1].is_cuda
-        self._copy: FlatCopy | None = None
-        self._statistics: StatisticsBatch | None = None
-
-    def __len__(self) -> int:
-        """Return the number of tensors."""
-        return len(self._named) or len(self._names)
-
-    def capture(self, batches: DeviceBatches) -> None:
-        """Capture the current tensors, and release them."""
-        self._names, tensors, self._plans = zip(*self._named, strict=True)
-        self._named = []
-        keys = [*map(id, tensors)]
+    def __init__(self, group: Sequence[_Named], batches: DeviceBatches) -> None:
+        self._names, tensors, self._plans = zip(*group, strict=True)
+        keys = [*map(id, tensors)]  # one tensor may have several names
         by_key = dict(zip(keys, tensors, strict=True))
         values = [*by_key.values()]
         places = dict(zip(by_key, range(len(by_key)), strict=True))
         self._places = [places[key] for key in keys]
         self._shapes = [value.shape for value in values]
-        if self.is_cuda:
+        self._dtype, is_cuda = values[0].dtype, values[0].is_cuda
+        self._copy: FlatCopy | None = None
+        self._statistics: StatisticsBatch | None = None
+        self.nbytes = 0
+        if is_cuda:
             rows = DeviceRows(*batches.add([value.detach().view(-1) for value in values]))
             self._statistics, self.nbytes = rows, rows.nbytes
-        if not self.is_cuda or any(plan.raw for plan in self._plans):
+        if not is_cuda or any(plan.raw for plan in self._plans):
             self._copy = FlatCopy(values)
             self.nbytes += self._copy.nbytes
+
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+        return len(self._names)
 
     def tensors(self) -> dict[str, CapturedTensor]:
         """Return the tensors by name."""

@@ -27,16 +27,15 @@ VALUE = TensorPlan(raw=True, is_of_parameter=True)
 
 def joined(
     tensors: Mapping[str, Tensor], plan: TensorPlan = STATISTICS, *, has_values: bool = True
-) -> tuple[list[TorchBatch], list[str]]:
-    """Return the batches of tensors, and the names of the others."""
+) -> tuple[list[Any], list[str]]:
+    """Return the groups of tensors, and the names of the others."""
     planned = {name: (tensor, plan) for name, tensor in tensors.items()}
-    batches, others = join(planned, has_values=has_values)
-    return batches, list(others)
+    groups, others = join(planned, has_values=has_values)
+    return groups, list(others)
 
 
-def captured(batch: TorchBatch) -> dict[str, CapturedTensor]:
-    batch.capture(DeviceBatches())
-    return batch.tensors()
+def captured(group: Any) -> dict[str, CapturedTensor]:
+    return TorchBatch(group, DeviceBatches()).tensors()
 
 
 def value_of(tensor: CapturedTensor) -> Any:
@@ -115,8 +114,9 @@ def test_values_are_stored_of_those_tensors_that_want_them_and_statistics_of_all
 
 def test_a_tensor_of_several_names_is_copied_once() -> None:
     tied, other = torch.ones(100), torch.zeros(100)
-    (batch,), _ = joined({"embedding": tied, "other": other, "head": tied}, VALUE)
-    found = captured(batch)
+    (group,), _ = joined({"embedding": tied, "other": other, "head": tied}, VALUE)
+    batch = TorchBatch(group, DeviceBatches())
+    found = batch.tensors()
     assert batch.nbytes == tied.nbytes + other.nbytes
     assert list(found) == ["embedding", "other", "head"]
     assert [value_of(tensor).sum() for tensor in found.values()] == [100, 0, 100]
@@ -125,8 +125,8 @@ def test_a_tensor_of_several_names_is_copied_once() -> None:
 
 def test_values_are_those_at_the_time_of_the_capture() -> None:
     for tensors in ({"one": torch.ones(3)}, {"one": torch.ones(3), "two": torch.ones(3)}):
-        (batch,), _ = joined(tensors, VALUE)
-        batch.capture(DeviceBatches())
+        (group,), _ = joined(tensors, VALUE)
+        batch = TorchBatch(group, DeviceBatches())
         for tensor in tensors.values():
             tensor.zero_()
         for found in batch.tensors().values():
