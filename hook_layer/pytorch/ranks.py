@@ -26,7 +26,13 @@ from hook_layer.pytorch.sharded_parameters import first_of_shard_groups
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.run.stop_agreement import StopAgreement, StopGroup
 
-__all__ = ["PIPELINE_MODULE", "TorchRanks", "is_inferring_shapes", "let_reductions_end", "rank_and_size"]
+__all__ = [
+    "PIPELINE_MODULE",
+    "TorchRanks",
+    "is_inferring_shapes",
+    "let_reductions_end",
+    "rank_and_size",
+]
 
 _WAIT: Final = timedelta(seconds=60)
 _UNTIL_REDUCTIONS_END_S: Final = 0.1
