@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page_blocks import DOCS, ROOT
-from tools import command_documentation
+from tools import command_documentation, event_table
 
 
 def text_of(page: str) -> str:
@@ -17,6 +17,10 @@ def text_of(page: str) -> str:
 
 def test_the_options_of_commands_are_current() -> None:
     assert command_documentation.main(["--check"]) == 0, f"run {command_documentation.COMMAND}"
+
+
+def test_the_table_of_events_is_current() -> None:
+    assert event_table.main(["--check"]) == 0, f"run {event_table.COMMAND}"
 
 
 def test_a_stale_page_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
