@@ -26,6 +26,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from hook_layer.core.state import HookState
 from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.tensor_elements import own_shard
@@ -41,6 +42,7 @@ __all__ = [
     "ModuleHooks",
     "OptimizerCall",
     "WatchedSteps",
+    "drop_calls",
     "prepare_scripting",
     "skip_compilation",
     "tensors_in",
@@ -424,3 +426,15 @@ class ModuleHooks:
 
     def _keep_one(self, module: nn.Module) -> None:
         self.keep({module})
+
+
+def drop_calls(module: nn.Module, state: HookState | None) -> None:
+    """Remove the calls of a hook, or with None of deleted hooks, from a module and its parts."""
+
+    def is_dropped(hook: Any) -> bool:
+        return isinstance(hook, ModuleCall) and hook.is_of(state)
+
+    for part in module.modules():
+        flags = part._forward_hooks_with_kwargs, part._forward_hooks_always_called  # noqa: SLF001
+        own_hooks.drop(is_dropped, part._forward_hooks, *flags)  # noqa: SLF001
+        own_hooks.drop(is_dropped, part._forward_pre_hooks, part._forward_pre_hooks_with_kwargs)  # noqa: SLF001

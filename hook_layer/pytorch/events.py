@@ -10,8 +10,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
-from weakref import ReferenceType, ref
+from typing import Any, Final
+from weakref import ReferenceType, WeakSet, ref
 
 from torch import nn
 from torch.optim.optimizer import Optimizer
@@ -38,6 +38,7 @@ from hook_layer.core.events import (
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded
+from hook_layer.process.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import (
@@ -46,10 +47,10 @@ from hook_layer.pytorch.calls import (
     ModuleCall,
     ModuleCallback,
     ModuleHooks,
+    drop_calls,
 )
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopState
-from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.ranks import PIPELINE_MODULE, TorchRanks, is_inferring_shapes
 from hook_layer.pytorch.steps import (
     MANY_OTHERS,
@@ -108,7 +109,7 @@ class TorchEvents(Part):
         self.events.emit(ModelsChange())
         self._has_new_models = True
         self._is_ours.clear()
-        watch_alone(self, model)
+        _watch_alone(self, model)
         if len(self._registered.models) == 1:
             self._watch_optimizers()
         call = ModuleCall(model, on_pass or self.on_forward, self._on_compile)
@@ -126,7 +127,7 @@ class TorchEvents(Part):
 
     def watch_loss(self, loss: nn.Module) -> None:
         """Capture the output of a registered loss module."""
-        watch_alone(self, loss)
+        _watch_alone(self, loss)
         if self._listening:
             self.events.emit(ListeningChanges(is_on=True))
 
@@ -513,3 +514,22 @@ class TorchEvents(Part):
                 "nothing. If it was compiled and called before registration, call "
                 "torch.compiler.reset() once."
             )
+
+
+_loops: Final[WeakSet[TorchEvents]] = WeakSet()
+
+
+def _watch_alone(loop: TorchEvents, module: nn.Module) -> None:
+    """Make older hooks release a model or loss that this one is about to watch.
+
+    For example, a notebook cell that creates a hook may run again on the same model.
+    """
+    for older in list(_loops):
+        if older is not loop and older.is_active:
+            older.release(module)
+    _loops.add(loop)
+    # Also remove calls of deleted hooks, so that garbage collection cannot change a running pass.
+    drop_calls(module, None)
+    STEP_BEGINS.forget()
+    STEP_ENDED.forget()
+    ProcessEnd.finish_left()

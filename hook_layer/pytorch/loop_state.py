@@ -9,11 +9,11 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch.amp import LossScaling
-from hook_layer.pytorch.gradients import GradientReader
 from hook_layer.pytorch.loop_counts import LoopCounts
+from hook_layer.pytorch.module_calls import StepTensors
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
-from hook_layer.pytorch.step_tensors import StepTensors
+from hook_layer.pytorch.parameters import GradientReader
 from hook_layer.pytorch.steps import LossOwnership, ModeTracker, StepSize
 
 __all__ = ["LoopObserver", "LoopState"]

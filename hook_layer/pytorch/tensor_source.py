@@ -27,8 +27,8 @@ from hook_layer.format.statistics_block import Shard
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch.copies import SMALL_BYTES, BufferPool, FlatCopy, not_disturbing_recordings
 from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceRows
-from hook_layer.pytorch.due_parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.sharded_parameters import shard_of, zero_part
 from hook_layer.pytorch.tensor_backend import TorchBackend
 from hook_layer.pytorch.tensor_elements import (

@@ -37,9 +37,9 @@ from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
 from hook_layer.pytorch.collections import included, of_functions
-from hook_layer.pytorch.due_parameters import DueParameters
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
+from hook_layer.pytorch.parameters import DueParameters
 from hook_layer.pytorch.steps import is_recomputing
 from hook_layer.pytorch.tensor_source import TorchSource
 from hook_layer.pytorch.transforms import outside_of_transforms

@@ -41,10 +41,9 @@ from hook_layer.pytorch.model_search import (
     whole_of,
     without_wrapper,
 )
-from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.ranks import is_inferring_shapes
 from hook_layer.pytorch.transforms import is_transformed
-from hook_layer.pytorch.watched_functions import BACKWARD
+from hook_layer.pytorch.watched_functions import BACKWARD, call_after, call_before_compiled
 from hook_layer.pytorch.wrappers import is_a_key
 
 __all__ = ["Trainings", "attach_to_first_model", "leave_to_script", "watch_unchanged"]

@@ -13,8 +13,8 @@ torch.set_num_threads(1)
 
 from torch import nn  # noqa: E402
 
-from hook_layer.pytorch.due_parameters import DueParameters  # noqa: E402
 from hook_layer.pytorch.modules import RegisteredModules  # noqa: E402
+from hook_layer.pytorch.parameters import DueParameters  # noqa: E402
 from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
 
 

@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 from torch import nn  # noqa: E402
 from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
 
-from hook_layer.pytorch.gradients import GradientReader  # noqa: E402
+from hook_layer.pytorch.parameters import GradientReader  # noqa: E402
 
 
 class Pair:

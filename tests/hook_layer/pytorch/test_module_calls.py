@@ -13,8 +13,7 @@ from torch import Tensor, nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.guard import FailureLog  # noqa: E402
-from hook_layer.pytorch.module_calls import ModuleCalls  # noqa: E402
-from hook_layer.pytorch.step_tensors import StepTensors  # noqa: E402
+from hook_layer.pytorch.module_calls import ModuleCalls, StepTensors  # noqa: E402
 from hook_layer.testing.written_trial import WrittenTrial  # noqa: E402
 from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
 

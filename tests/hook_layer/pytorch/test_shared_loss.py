@@ -21,7 +21,7 @@ import hook_layer.pytorch as smd  # noqa: E402
 def test_what_others_do_with_the_loss_does_not_fill_the_last_step(
     trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hook_layer.pytorch.step_tensors.MAX_CALLS_A_STEP", 5)
+    monkeypatch.setattr("hook_layer.pytorch.module_calls.MAX_CALLS_A_STEP", 5)
     criterion = nn.MSELoss()
     hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1))
     hook.register_loss(criterion)

@@ -9,7 +9,7 @@ torch.set_num_threads(1)
 
 from torch import Tensor, nn  # noqa: E402
 
-from hook_layer.pytorch.step_tensors import StepTensors  # noqa: E402
+from hook_layer.pytorch.module_calls import StepTensors  # noqa: E402
 from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
 
 
@@ -40,7 +40,7 @@ def test_tensors_are_found_in_nested_sequences_and_dicts() -> None:
 def test_a_name_has_a_limited_number_of_tensors_which_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hook_layer.pytorch.step_tensors.MAX_CALLS_A_STEP", 2)
+    monkeypatch.setattr("hook_layer.pytorch.module_calls.MAX_CALLS_A_STEP", 2)
     tensors = make_tensors(OpenStep())
     for _ in range(4):
         tensors.numbered("net_output_", numbers(1))
