@@ -69,7 +69,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
         """End the step; called by the Trainer."""
         is_logged = control.should_log or control.should_training_stop
         self.hook.trainer.end_step(may_be_late=bool(is_logged))
-        if self._asked_to_stop():
+        if self._is_stop_requested():
             control.should_training_stop = True
         return control
 

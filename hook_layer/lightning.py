@@ -84,7 +84,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
             hook.trainer.record_metrics(self._new_metrics(trainer))
         if self._has_stepped(trainer):
             hook.trainer.end_step()
-            if self._asked_to_stop():
+            if self._is_stop_requested():
                 trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002

@@ -22,8 +22,8 @@ __all__ = [
     "RuleCheckError",
     "RuleConfiguration",
     "RulePack",
-    "ask_rules",
     "pack_of",
+    "query_rules",
     "read_rules",
     "rule_configuration_names",
 ]
@@ -101,7 +101,7 @@ def pack_of(value: Any) -> RulePack | None:
 def _pack_named(value: Any) -> RulePack | None:
     if not isinstance(value, str) or not PACK_NAME.fullmatch(value):
         return None
-    pack = json.loads(ask_rules(("-c", TELL_PACKS), "")).get(value)
+    pack = json.loads(query_rules(("-c", TELL_PACKS), "")).get(value)
     return None if pack is None else RulePack(value, pack["parameters"], tuple(pack["stops"]))
 
 
@@ -140,12 +140,12 @@ def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
         {"rule_to_invoke": rule.rule_to_invoke, "parameters": dict(rule.parameters)}
         for rule in rules
     ]
-    mistakes = json.loads(ask_rules(("-m", CHECKER), json.dumps(question)))
+    mistakes = json.loads(query_rules(("-m", CHECKER), json.dumps(question)))
     return [_error(rules[mistake["rule"]], mistake) for mistake in mistakes]
 
 
 @lru_cache(maxsize=32)
-def ask_rules(program: tuple[str, ...], question: str) -> str:
+def query_rules(program: tuple[str, ...], question: str) -> str:
     """Send a question to the standard input of a program that knows the rules; return its answer.
 
     Raises:

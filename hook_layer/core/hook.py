@@ -202,7 +202,7 @@ class BaseHook(Part):
         """
         session = self.session
         self.recorder.end_step()
-        session.resumption.look_for_checkpoint()
+        session.resumption.check_for_checkpoint()
         if session.is_writer is None:
             # A stopped session begins no run, no matter how its framework stops.
             refusal = self.stop_listener.refuse(session.place.stop_request)
@@ -465,7 +465,7 @@ class BaseHook(Part):
             if self.state.is_closed:
                 return
             self.recorder.end_step()
-            self.session.resumption.look_for_checkpoint()
+            self.session.resumption.check_for_checkpoint()
             self._save_pending()
             self.state.close()
             self.stop_listener.close()

@@ -67,7 +67,7 @@ class Interruption:
         is_stored = False
         if session.is_active:
             self._store_open_step(trial, timeout_s)
-            session.resumption.look_for_checkpoint()
+            session.resumption.check_for_checkpoint()
         else:  # an interrupted `close` could hold the lock that a second one waits for
             is_stored = trial.writer.wait_until_idle(timeout_s)
         is_stored = is_stored or trial.writer.close(max(deadline - time.monotonic(), 0.0))

@@ -76,7 +76,7 @@ class Resumption(Part):
         if self._checkpoints is not None:
             self._checkpoints.file.copy_by(trial.writer.housekeep)
 
-    def look_for_checkpoint(self) -> None:
+    def check_for_checkpoint(self) -> None:
         """Record the step if a checkpoint was saved since the last check."""
         if self._checkpoints is not None and self._trial is not None:
             self._note_checkpoint(self._checkpoints, self._trial)

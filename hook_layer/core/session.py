@@ -159,7 +159,7 @@ class Session(Part):
         self.resumption.note_trial(trial)
         self.trial = trial
         self.is_writer = True
-        self.resumption.look_for_checkpoint()  # saved since, before any step
+        self.resumption.check_for_checkpoint()  # saved since, before any step
 
     # Steps ---------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class TrialSession:
         self.writer.housekeep("looking for old spools", look)
         self.stop_signal = StopSignal(store, identity.run_id, poll_s=options.stop_poll_s)
         if self._is_chief:
-            self.writer.housekeep("looking for other runs", self._look_for_other_runs)
+            self.writer.housekeep("looking for other runs", self._check_for_other_runs)
             self.writer.housekeep(f"removing {END_MARKER}", partial(store.delete, END_MARKER))
             self.writer.put_file(JOB_FILE, _job_file(start, job).encode())
             self.stop_signal.start()
@@ -152,7 +152,7 @@ class TrialSession:
             return True
         return found in (None, self.identity.run_id)
 
-    def _look_for_other_runs(self) -> None:
+    def _check_for_other_runs(self) -> None:
         """Warn if the first index file in the folder belongs to another run."""
         key = next(iter(self._store.list(INDEX_PREFIX)), None)
         if key is None:

@@ -69,7 +69,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Capture losses and metrics, and hand the step over; called by Keras."""
         self._batch_ends(batch, logs)
-        self._stop_training_if_asked()
+        self._stop_training_if_requested()
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Hand the step over; called by Keras."""
@@ -78,7 +78,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Keep the results of the validation for the next saved step; called by Keras."""
         self._keep_validation(logs or {})
-        self._stop_training_if_asked()
+        self._stop_training_if_requested()
 
     # How -----------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         return known[1]
 
     @guarded("stop")
-    def _stop_training_if_asked(self) -> None:
+    def _stop_training_if_requested(self) -> None:
         if self._model is not None and self.stop_listener.ends_loop(f"step {self.step}"):
             self._model.stop_training = True
 

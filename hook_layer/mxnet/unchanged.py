@@ -75,7 +75,7 @@ class ModelSearch:
     def _look_at(self, block: Block) -> None:
         if self._hook is None:
             if autograd.is_recording():
-                self._look_for_model(block)
+                self._find_model(block)
         elif block is self._model():
             self._num_passes += autograd.is_training()
             if self._num_passes > _MAX_PASSES:
@@ -94,7 +94,7 @@ class ModelSearch:
 
     # What is made of it --------------------------------------------------------------------------
 
-    def _look_for_model(self, block: Block) -> None:
+    def _find_model(self, block: Block) -> None:
         if not self._source.is_needed():
             self._end()
         elif not is_loss(block) and is_trained(block):

@@ -56,7 +56,7 @@ class CallbackWithHook:
         """Write what is left, and the end marker; called by itself when the process ends."""
         self._hook.close()
 
-    def _asked_to_stop(self) -> bool:
+    def _is_stop_requested(self) -> bool:
         """Return whether the trainer is to end training; the reason is logged once."""
         reason = self._hook.trainer.stop_reason()
         if reason is None:

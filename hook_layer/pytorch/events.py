@@ -330,7 +330,7 @@ class TorchEvents(Part):
 
     def _begin_run(self) -> None:
         self._has_begun = True
-        self._registered.look_for_flat_parts()
+        self._registered.find_flat_parts()
         known = self._collector.manager.collections.items()
         self._collected = {n: ((*c.include_regex,), (*c.tensor_names,)) for n, c in known}
         models = " and ".join(self._registered.models.values())

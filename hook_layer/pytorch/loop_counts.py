@@ -64,7 +64,7 @@ class LoopCounts:
         # A saved step may begin in the middle of an accumulation.
         is_amid = is_first and self._passes_before_recording > 0
         if is_recorded and not is_amid and (is_first or self._are_left is not None):
-            self._look_for_gradients()
+            self._check_gradients()
 
     def recording_begins(self) -> None:
         """Note that a saved step begins."""
@@ -73,7 +73,7 @@ class LoopCounts:
         self._has_backward = False
         self._passes_before_recording = max(self._num_passes - 1, 0)
 
-    def _look_for_gradients(self) -> None:
+    def _check_gradients(self) -> None:
         """Check whether the optimizer still has a gradient before a backward pass adds to it.
 
         One parameter is enough. The result stays on the device, so that nothing waits for it.

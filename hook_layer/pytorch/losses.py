@@ -141,7 +141,7 @@ class LossTracer(Part):
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
         if self._modes.is_training:
-            with_inputs = self._asks_for_inputs(function.class_name)
+            with_inputs = self._needs_inputs(function.class_name)
             self._functional.note(call, value, with_inputs=with_inputs)
         elif self._modes.is_evaluating and not self._modes.ignores_losses:
             found = self._functional.of_validation(call, value)
@@ -203,7 +203,7 @@ class LossTracer(Part):
         losses = self._tensors.numbered(f"{name}_output_", outputs)
         self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
-    def _asks_for_inputs(self, name: str) -> bool:
+    def _needs_inputs(self, name: str) -> bool:
         """Return whether any collection contains a loss's inputs, with or without its name."""
         key = (self._collector.due_key, name)
         if key not in self._asked:

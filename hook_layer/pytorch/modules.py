@@ -75,7 +75,7 @@ class RegisteredModules:
                 )
         parts = ((path, part) for path, part in model.named_modules() if is_a_key(part))
         self.names.update({part: unwrapped_path(model, path) or name for path, part in parts})
-        self.look_for_flat_parts()
+        self.find_flat_parts()
         self.names[model] = self.names[module] = self.models[model] = name
         return model
 
@@ -130,7 +130,7 @@ class RegisteredModules:
                     self.flat_parts[name] = part
                 yield name, parameter
 
-    def look_for_flat_parts(self) -> None:
+    def find_flat_parts(self) -> None:
         """Search for flat parameters again: models may have been wrapped since."""
         self._found = None
         self.flat_parts.clear()

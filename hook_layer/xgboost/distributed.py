@@ -82,7 +82,7 @@ class RoundAgreement:
         """Return the request to stop that rank 0 shared; of a single rank its own."""
         return self._request if self._workers.rank_and_size()[1] > 1 else self._own_request()
 
-    def ask_rank_0(self) -> None:
+    def request_of_rank_0(self) -> None:
         """Learn from rank 0 whether all stop.
 
         All ranks must call this after every round, whatever else failed in them.

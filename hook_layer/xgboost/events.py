@@ -260,7 +260,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
     def _ends_here(self, model: Any, epoch: int) -> bool:
         """Return whether training is to end behind this round; the same in all workers."""
         if self.session.all_write:
-            self._agreement.ask_rank_0()
+            self._agreement.request_of_rank_0()
         if not self.stop_listener.ends_loop(f"round {epoch}"):
             return False
         if not isinstance(model, Booster) and model.attr("best_iteration") is None:

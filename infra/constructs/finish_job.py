@@ -8,7 +8,7 @@ from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
 from infra.constructs.rule_evaluation import RuleQueues
 from lambdas.contracts import environment
-from lambdas.contracts.events import judged_pattern, training_job_changed_pattern
+from lambdas.contracts.events import evaluated_pattern, training_job_changed_pattern
 
 __all__ = ["FinishJob"]
 
@@ -63,7 +63,7 @@ class FinishJob(Construct):
         )
         finish.on_event(
             "RuleJudged",
-            judged_pattern(),
+            evaluated_pattern(),
             description="A rule has come to a verdict; when all have, the job's report is written",
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.local.functions import ClientFactory
-from infra.rule_settings import ask_rules
+from infra.rule_settings import query_rules
 from lambdas.contracts.environment import RULE_PARAMETERS
 
 __all__ = ["SAVE_INTERVAL", "write_hook_configuration"]
@@ -41,7 +41,7 @@ def write_hook_configuration(client: ClientFactory, output_path: str, path: Path
         RuleCheckError: No hook can save the data of all rules, or the rules cannot be read.
     """
     asked = {"rules": _deployed_rules(client), "save_interval": SAVE_INTERVAL}
-    collections = json.loads(ask_rules(("-c", PRINT_COLLECTIONS), json.dumps(asked)))
+    collections = json.loads(query_rules(("-c", PRINT_COLLECTIONS), json.dumps(asked)))
     content = {
         "DebugHookConfig": {
             "S3OutputPath": output_path,

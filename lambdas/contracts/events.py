@@ -26,8 +26,8 @@ __all__ = [
     "UPDATED_AT_ATTRIBUTE",
     "WAKE_DETAIL_TYPE",
     "attempts_partition",
+    "evaluated_pattern",
     "issues_found_pattern",
-    "judged_pattern",
     "notable_statuses_pattern",
     "notice_partition",
     "registration_partition",
@@ -127,7 +127,7 @@ def issues_found_pattern() -> dict[str, Any]:
     }
 
 
-def judged_pattern() -> dict[str, Any]:
+def evaluated_pattern() -> dict[str, Any]:
     """Return the event pattern of Stepwatch's verdicts."""
     verdicts = ["IssuesFound", "NoIssuesFound", "Error"]
     return {

@@ -17,11 +17,11 @@ from hook_layer.storage.s3 import S3Store
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.continuation import Continuations
-from lambdas.evaluate_rule.job_evaluation import JobLook
+from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
 from lambdas.evaluate_rule.result_file import ResultFiles
-from lambdas.evaluate_rule.rules import DeployedRule, Duty
+from lambdas.evaluate_rule.rules import DeployedRule, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared import clients
@@ -58,17 +58,19 @@ def _telemetry() -> Telemetry:
 def _service() -> EvaluateRuleService:
     settings, telemetry = _settings(), _telemetry()
     registrations = RegistrationTable(clients.dynamodb(), settings.state_table_name)
-    name, duty = settings.rule_configuration_name, _duty()
+    name, rule_source = settings.rule_configuration_name, _rule_source()
     return EvaluateRuleService(
         bucket_names=settings.tensor_bucket_names,
-        jobs=JobLook(duty, JobRegistry(registrations, telemetry), _evaluation(duty), telemetry),
+        jobs=JobEvaluation(
+            rule_source, JobRegistry(registrations, telemetry), _evaluation(rule_source), telemetry
+        ),
         attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, name),
         open_store=_open_store,
         telemetry=telemetry,
     )
 
 
-def _duty() -> Duty:
+def _rule_source() -> RuleSource:
     settings = _settings()
     name = settings.rule_configuration_name
     if name not in (JOB_RULES, CUSTOM_RULES):
@@ -81,12 +83,12 @@ def _duty() -> Duty:
     )
 
 
-def _evaluation(duty: Duty) -> RunEvaluation:
+def _evaluation(rule_source: RuleSource) -> RunEvaluation:
     settings, telemetry = _settings(), _telemetry()
     name, url = settings.rule_configuration_name, settings.queue_url
     queue = None if url is None else WakeQueue(clients.sqs, {name: url})
     return RunEvaluation(
-        make_rule=duty.rule,
+        make_rule=rule_source.rule,
         states=DynamoStateTable(
             clients.dynamodb(),
             settings.state_table_name,

@@ -22,12 +22,12 @@ from rule_runtime.trial.step_index import StepFile, iter_step_files
 if TYPE_CHECKING:
     from lambdas.evaluate_rule.job_registry import JobRegistry
     from lambdas.evaluate_rule.messages import TensorObject
-    from lambdas.evaluate_rule.rules import Duty
-    from lambdas.evaluate_rule.time_budget import Turn
+    from lambdas.evaluate_rule.rules import RuleSource
+    from lambdas.evaluate_rule.time_budget import TimeBudget
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
 
-__all__ = ["JobLook"]
+__all__ = ["JobEvaluation"]
 
 _MAX_PORTION_BYTES: Final = 16 << 20
 """Maximum size of index files in memory at a time; parsed, they take about three times that."""
@@ -44,18 +44,18 @@ _RANK: Final = {
 
 
 @dataclass(frozen=True)
-class JobLook:
+class JobEvaluation:
     """Evaluates jobs for the rules of a function.
 
     Attributes:
-        duty: Which rules these are.
+        rule_source: Which rules these are.
         jobs: Registrations of the jobs by root.
         evaluation: Evaluates a rule over a run.
         telemetry: Logs and metrics.
         order: Chooses which of several rules is evaluated first.
     """
 
-    duty: Duty
+    rule_source: RuleSource
     jobs: JobRegistry
     evaluation: RunEvaluation
     telemetry: Telemetry
@@ -66,7 +66,7 @@ class JobLook:
         store: Store,
         objects: Sequence[TensorObject],
         wakes: Sequence[Wake],
-        turn: Turn,
+        budget: TimeBudget,
     ) -> None:
         """Update the rules' states of a job.
 
@@ -74,14 +74,14 @@ class JobLook:
             store: The trial's root.
             objects: New objects in it.
             wakes: Wakes for its runs.
-            turn: The time budget.
+            budget: The time budget.
 
         Raises:
-            OutOfTimeError: Some objects or rules had no turn.
+            OutOfTimeError: Some objects or rules had no budget.
         """
         has_marker = any(found.is_end_marker for found in objects)
         has_ended = has_marker or any(wake.reason is WakeReason.ENDED for wake in wakes)
-        if not self.jobs.asks(store, self.duty.names, has_ended=has_ended):
+        if not self.jobs.asks(store, self.rule_source.names, has_ended=has_ended):
             if objects:
                 self.telemetry.count("MessagesNotAskedFor", len(objects))
             # Wakes for a sweep or a continuation refer to a state, so the run requested that rule.
@@ -89,7 +89,7 @@ class JobLook:
             wakes = [wake for wake in wakes if wake.reason is not WakeReason.ENDED]
             if not wakes:
                 return
-        wakes = [self._told_of_successor(store, wake) for wake in wakes]
+        wakes = [self._with_successor(store, wake) for wake in wakes]
         marker = self._end_marker(store) if has_marker or _may_have_ended(wakes) else None
         if has_marker and marker is None:
             self.telemetry.info("the end marker ends no run: another one has begun")
@@ -98,15 +98,15 @@ class JobLook:
             tells_end=has_marker,
             wakes=wakes,
             created_at=_newest(objects),
-            turn=turn,
+            budget=budget,
         )
         keys = sorted(found.key for found in objects if not found.is_end_marker)
         for files, is_last in _portions(iter_step_files(store, keys)):
-            self._look_at_runs(store, self._files_by_run(store, files), due, is_last=is_last)
-            if not is_last and not turn.may_go_on():
+            self._evaluate_runs(store, self._files_by_run(store, files), due, is_last=is_last)
+            if not is_last and not budget.may_go_on():
                 raise OutOfTimeError(f"no time for all files of {store.uri}")
 
-    def _look_at_runs(
+    def _evaluate_runs(
         self, store: Store, runs: dict[str, list[StepFile]], due: _Due, *, is_last: bool
     ) -> None:
         if is_last:
@@ -116,10 +116,10 @@ class JobLook:
             registration = self.jobs.of_run(store, run)
             rules = self._rules(registration, due, has_files=bool(files))
             for number, rule in enumerate(rules):
-                if number and not due.turn.may_go_on():
+                if number and not due.budget.may_go_on():
                     raise OutOfTimeError(f"no time for all rules of {store.uri}")
-                turn = due.turn.share(len(rules) - number)
-                found = RunFiles(store, registration, files, may_go_on=turn.may_go_on)
+                budget = due.budget.share(len(rules) - number)
+                found = RunFiles(store, registration, files, may_go_on=budget.may_go_on)
                 with self.telemetry.job(registration.training_job_name, run):
                     self.evaluation.look_at(rule, due.completed(found, rule) if is_last else found)
 
@@ -127,13 +127,13 @@ class JobLook:
         """Return the due rules in varying order, so that none is always the last."""
         rules: set[str] = set()
         if has_files or due.is_for_all_rules(job.run_id):
-            rules.update(self.duty.names(job))  # a newer run may request none
-        rules.update(rule for rule in due.rules(job.run_id) if self.duty.includes(rule, job))
+            rules.update(self.rule_source.names(job))  # a newer run may request none
+        rules.update(rule for rule in due.rules(job.run_id) if self.rule_source.includes(rule, job))
         ordered = sorted(rules)
         self.order.shuffle(ordered)
         return ordered
 
-    def _told_of_successor(self, store: Store, wake: Wake) -> Wake:
+    def _with_successor(self, store: Store, wake: Wake) -> Wake:
         """Return a wake; mark a silent run as ended if the job has a newer run."""
         is_quiet = wake.reason is WakeReason.SWEEP and wake.silent_s >= _FAREWELL_S
         if not is_quiet or not self.jobs.has_successor(store, wake.run_id):
@@ -188,14 +188,14 @@ class _Due:
         tells_end: Whether a message is about the end marker, so that its run is due.
         wakes: Wakes for runs.
         created_at: Creation time of the newest object, seconds since the epoch.
-        turn: The time budget.
+        budget: The time budget.
     """
 
     marker: EndMarker | None
     tells_end: bool
     wakes: Sequence[Wake]
     created_at: float | None
-    turn: Turn
+    budget: TimeBudget
 
     @property
     def runs(self) -> Iterable[str]:

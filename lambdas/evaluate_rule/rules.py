@@ -10,16 +10,16 @@ from rule_runtime.engine.registry import create_rule
 
 if TYPE_CHECKING:
     from lambdas.shared.registration import Registration
-    from rule_runtime.configuration.requested_rules import AskedRule
+    from rule_runtime.configuration.requested_rules import RequestedRule
     from rule_runtime.engine.rule import Rule
 
 __all__ = [
     "MAX_PARAMETERS_BYTES",
     "RULE_TO_INVOKE",
     "DeployedRule",
-    "Duty",
     "MadeRules",
     "RuleConfigurationError",
+    "RuleSource",
     "usable_parameters",
 ]
 
@@ -33,7 +33,7 @@ class RuleConfigurationError(ValueError):
     """No rule can be created from the parameters of a job or of the deployment."""
 
 
-class Duty(Protocol):
+class RuleSource(Protocol):
     """The rules that a function evaluates."""
 
     def names(self, job: Registration) -> Sequence[str]:
@@ -82,7 +82,7 @@ class MadeRules:
         return self._made[identity]
 
 
-def usable_parameters(asked: AskedRule) -> Mapping[str, Any]:
+def usable_parameters(asked: RequestedRule) -> Mapping[str, Any]:
     """Return a job's parameters for a rule.
 
     Raises:
@@ -118,7 +118,7 @@ class DeployedRule:
 
     def names(self, job: Registration) -> Sequence[str]:
         """Return the rule's name if the job requests it."""
-        return (self._name,) if job.asks_for(self._name) else ()
+        return (self._name,) if job.requests_rule(self._name) else ()
 
     def includes(self, name: str, job: Registration) -> bool:  # noqa: ARG002 - as others do
         """Return whether a wake names this rule."""

@@ -97,7 +97,7 @@ class RunFiles:
         """Reason to evaluate the run without new files; None if there are new files."""
         return None if self.wake is None or self.files else self.wake.reason
 
-    def heard_of(self, stored: StoredState) -> StoredState:
+    def with_reported(self, stored: StoredState) -> StoredState:
         """Return the stored state with the time of files that it has not processed.
 
         Files are not processed if the parameters are invalid, or if there is no room while a step
@@ -225,7 +225,7 @@ class RunEvaluation:
         quiet = QuietRun.of(run.wake if run.reason else None, stored, self.clock())
         reconciler, after = self._advanced(run, stored, quiet)
         has_more = reconciler is not None and reconciler.has_more
-        heard = run.heard_of(stored)
+        heard = run.with_reported(stored)
         if after == before and heard == stored:
             return _Advance(stored, has_more)
         note = stored.note or (quiet.note if after.ended or after.progress.finishing else "")

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
-from lambdas.evaluate_rule.time_budget import Turn
+from lambdas.evaluate_rule.time_budget import TimeBudget
 from lambdas.shared.wake import Wake
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store
     from lambdas.evaluate_rule.attempts import Attempts
-    from lambdas.evaluate_rule.job_evaluation import JobLook
+    from lambdas.evaluate_rule.job_evaluation import JobEvaluation
     from lambdas.shared.observability import Telemetry
 
 __all__ = ["EvaluateRuleService", "PutBackError"]
@@ -58,7 +58,7 @@ class EvaluateRuleService:
     """
 
     bucket_names: Collection[str]
-    jobs: JobLook
+    jobs: JobEvaluation
     attempts: Attempts
     open_store: Callable[[str], Store]
     telemetry: Telemetry
@@ -80,7 +80,7 @@ class EvaluateRuleService:
         Returns:
             Errors by message id; all other records are finished.
         """
-        turn = Turn(remaining_ms, remaining_ms() * _RESERVED_SHARE)
+        budget = TimeBudget(remaining_ms, remaining_ms() * _RESERVED_SHARE)
         failures: dict[str, Exception] = {}
         jobs = self._by_job(records)
         put_back = self._put_back(jobs)
@@ -90,11 +90,11 @@ class EvaluateRuleService:
             if root_uri in put_back:
                 failure = PutBackError(f"{root_uri} is evaluated separately")
                 self.telemetry.count("JobsPutBack")
-            elif not turn.may_go_on():
+            elif not budget.may_go_on():
                 failure = OutOfTimeError(f"no time left for {root_uri}")
                 self.telemetry.count("JobsPutOff")
             else:
-                failure = self._failure_of(root_uri, messages, turn.share(num_left))
+                failure = self._failure_of(root_uri, messages, budget.share(num_left))
                 num_left -= 1
             if failure is not None:
                 failures |= dict.fromkeys(messages.message_ids, failure)
@@ -139,12 +139,14 @@ class EvaluateRuleService:
             job.were_received |= was_received
         return dict(sorted(jobs.items(), key=lambda item: item[1].were_received))
 
-    def _failure_of(self, root_uri: str, messages: _JobMessages, turn: Turn) -> Exception | None:
+    def _failure_of(
+        self, root_uri: str, messages: _JobMessages, budget: TimeBudget
+    ) -> Exception | None:
         """Evaluate a job; return the error, if any."""
         try:
             with self._attempt(root_uri) if messages.were_received else nullcontext():
                 store = self.open_store(root_uri)
-                self.jobs.look_at(store, messages.objects, messages.wakes, turn)
+                self.jobs.look_at(store, messages.objects, messages.wakes, budget)
         except OutOfTimeError as error:
             self.telemetry.count("JobsPutOff")
             return error

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-__all__ = ["Turn"]
+__all__ = ["TimeBudget"]
 
 
 @dataclass(frozen=True)
-class Turn:
+class TimeBudget:
     """A part of the time of one call.
 
     Attributes:
@@ -24,7 +24,7 @@ class Turn:
         """Return whether time is left."""
         return self.remaining_ms() >= self.end_ms
 
-    def share(self, num: int) -> Turn:
+    def share(self, num: int) -> TimeBudget:
         """Return the next of several equal turns that share the rest of this one.
 
         Args:

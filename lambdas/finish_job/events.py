@@ -9,7 +9,7 @@ from typing import Final
 from lambdas.contracts.events import MAX_ROOT_BYTES, STATUS_DETAIL_TYPE, STATUS_SOURCE
 from lambdas.shared.native_events import event_time, is_native_event
 
-__all__ = ["JobEvent", "StatusNews", "parse_job_event", "parse_status_news"]
+__all__ = ["JobEvent", "StatusChangeOfRule", "parse_job_event", "parse_status_change"]
 
 _ENDED: Final = ("Completed", "Failed", "Stopped")
 _INTERRUPTED: Final = "Interrupted"
@@ -34,7 +34,7 @@ class JobEvent:
 
 
 @dataclass(frozen=True)
-class StatusNews:
+class StatusChangeOfRule:
     """The job of a verdict event. The event's statuses are ignored.
 
     Attributes:
@@ -70,7 +70,7 @@ def parse_job_event(event: object, context: object = None) -> JobEvent | None:
     return JobEvent(name, has_ended, is_interrupted, at)
 
 
-def parse_status_news(event: object) -> StatusNews | None:
+def parse_status_change(event: object) -> StatusChangeOfRule | None:
     """Return the job of a Stepwatch event; None for other events.
 
     Args:
@@ -83,7 +83,7 @@ def parse_status_news(event: object) -> StatusNews | None:
         return None
     name = _text(detail.get("TrainingJobName"), _MAX_NAME)
     root_uri = _text(detail.get("DebugOutputUri"), MAX_ROOT_BYTES)
-    return StatusNews(name, root_uri) if name and root_uri else None
+    return StatusChangeOfRule(name, root_uri) if name and root_uri else None
 
 
 def _text(value: object, max_length: int) -> str:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from hook_layer.storage.s3 import S3Store
-from lambdas.finish_job.events import parse_job_event, parse_status_news
+from lambdas.finish_job.events import parse_job_event, parse_status_change
 from lambdas.finish_job.job_reports import JobReports
 from lambdas.finish_job.service import FinishJobService
 from lambdas.shared import clients
@@ -57,7 +57,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     text = ""
     with _telemetry().invocation(context):
         found = parse_job_event(event, context)
-        news = parse_status_news(event)
+        news = parse_status_change(event)
         if found is not None:
             with _telemetry().job(found.training_job_name):
                 num_woken = _service().handle(found)

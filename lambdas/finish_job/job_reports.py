@@ -40,7 +40,7 @@ class JobReports:
         self._open_store = open_store
         self._telemetry = telemetry
 
-    def write_if_judged(self, job: Registration) -> bool:
+    def write_if_evaluated(self, job: Registration) -> bool:
         """Write the report of a job if every rule of its run has a verdict; return whether it did.
 
         Raises:

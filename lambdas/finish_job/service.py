@@ -14,12 +14,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lambdas.shared.registration import LifeSign
+from lambdas.shared.registration import Heartbeat
 from lambdas.shared.wake import Wake, WakeReason
 from lambdas.shared.watched_job_file import bucket_of
 
 if TYPE_CHECKING:
-    from lambdas.finish_job.events import JobEvent, StatusNews
+    from lambdas.finish_job.events import JobEvent, StatusChangeOfRule
     from lambdas.finish_job.job_reports import JobReports
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration, RegistrationTable
@@ -63,8 +63,8 @@ class FinishJobService:
         if not registrations:
             return 0
         if not event.has_ended:
-            sign = LifeSign(event.at, event.is_interrupted)
-            self.registrations.note_life_sign(event.training_job_name, sign)
+            sign = Heartbeat(event.at, event.is_interrupted)
+            self.registrations.record_heartbeat(event.training_job_name, sign)
             if event.is_interrupted:
                 self.telemetry.count("JobsInterrupted")
                 self.telemetry.info("the job is interrupted, not silent")
@@ -75,10 +75,12 @@ class FinishJobService:
         self.telemetry.count("JobsEnded")
         self.telemetry.info("the job has ended; its runs are evaluated", num_runs=len(wakes))
         for job in registrations:
-            self.reports.write_if_judged(job)  # woken rules that had a verdict before send no event
+            self.reports.write_if_evaluated(
+                job
+            )  # woken rules that had a verdict before send no event
         return len(wakes) * len(self.queue.rules)
 
-    def report(self, news: StatusNews) -> bool:
+    def report(self, news: StatusChangeOfRule) -> bool:
         """Write the report of the job in an event, if all its rules have a verdict.
 
         Returns:
@@ -90,7 +92,7 @@ class FinishJobService:
         job = self.registrations.get(news.training_job_name, news.root_uri)
         if job is None or not self._is_watched(job):
             return False
-        return self.reports.write_if_judged(job)
+        return self.reports.write_if_evaluated(job)
 
     def _is_watched(self, registration: Registration) -> bool:
         bucket = bucket_of(registration.root_uri)

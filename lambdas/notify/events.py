@@ -10,7 +10,7 @@ from lambdas.contracts.events import STATUS_SOURCE, STOP_OVERDUE_DETAIL_TYPE
 from lambdas.shared.native_events import is_native_event
 from rule_runtime.engine.outcome import RuleStatus
 
-__all__ = ["OverdueStop", "StatusChange", "parse_news"]
+__all__ = ["OverdueStop", "StatusChange", "parse_event"]
 
 _MAX_NAME: Final = 256
 _MAX_URI: Final = 1024
@@ -51,7 +51,7 @@ class OverdueStop:
     run_id: str
 
 
-def parse_news(event: object, context: object = None) -> list[StatusChange | OverdueStop]:
+def parse_event(event: object, context: object = None) -> list[StatusChange | OverdueStop]:
     """Parse an event; return an empty list if its format is unexpected.
 
     Args:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from hook_layer.storage.s3 import S3Store
-from lambdas.notify.events import parse_news
+from lambdas.notify.events import parse_event
 from lambdas.notify.sent_notices import SentNotices
 from lambdas.notify.service import NotifyService
 from lambdas.shared import clients
@@ -52,7 +52,7 @@ def lambda_handler(event: Any, context: Any) -> None:
         context: Lambda's context.
     """
     with _telemetry().invocation(context):
-        news = parse_news(event, context)
+        news = parse_event(event, context)
         if news:
             with _telemetry().job(news[0].training_job_name, news[0].run_id):
                 _service().tell(news)

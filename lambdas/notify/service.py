@@ -25,7 +25,7 @@ from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import CONFIRMED
 from lambdas.shared.watched_job_file import watched_job_file
-from rule_runtime.configuration.requested_rules import asked_rules
+from rule_runtime.configuration.requested_rules import parse_rule_requests
 from rule_runtime.engine.outcome import RuleStatus, status_details
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ class NotifyService:
             self._refuse(f"the status is {state.status.value} now", change)
             return None
         is_finding = state.status is RuleStatus.ISSUES_FOUND
-        is_quiet = _is_without_news(state) and not self.settings.tells_not_judged
+        is_quiet = _has_no_change(state) and not self.settings.tells_not_judged
         file = self._job_file(job) if is_finding or is_quiet else None
-        if is_quiet and not _asks_by_name(file, change.rule):
+        if is_quiet and not _requests_by_name(file, change.rule):
             self.telemetry.info("no message: the rule had nothing to evaluate", reason=state.reason)
             return None
         actions = JobActions.of(job.training_job_name, file) if is_finding else None
@@ -190,14 +190,14 @@ class NotifyService:
         )
 
 
-def _is_without_news(state: EvaluationState) -> bool:
+def _has_no_change(state: EvaluationState) -> bool:
     """Return whether a rule was not evaluated, and all stored files are readable."""
     counts = state.counts
     is_whole = not (counts.unreadable or counts.missing or counts.given_up)
     return state.has_found_nothing_to_judge and is_whole
 
 
-def _asks_by_name(file: JobFile | None, rule: str) -> bool:
+def _requests_by_name(file: JobFile | None, rule: str) -> bool:
     """Return whether a job requests this rule by name, not only a pack that contains it."""
-    rules, _ = asked_rules((file and file.debug_rule_configurations) or ())
+    rules, _ = parse_rule_requests((file and file.debug_rule_configurations) or ())
     return rule in rules and not rules[rule].pack

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.configuration.requested_rules import asked_rules
+from rule_runtime.configuration.requested_rules import parse_rule_requests
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
@@ -53,7 +53,7 @@ class JobActions:
         """
         if job is None:
             return cls(training_job_name)
-        rules, _ = asked_rules(job.debug_rule_configurations or ())
+        rules, _ = parse_rule_requests(job.debug_rule_configurations or ())
         found = {
             name: _parsed(text)
             for name, rule in rules.items()
@@ -61,7 +61,7 @@ class JobActions:
         }
         return cls(training_job_name, job.actions or None, found or None)
 
-    def asks_to_stop(self, rule_configuration_name: str) -> bool | None:
+    def requests_stop(self, rule_configuration_name: str) -> bool | None:
         """Return whether the job requests its stop on a finding of a rule.
 
         Returns:

@@ -28,14 +28,14 @@ from lambdas.contracts.events import (
     registration_partition,
 )
 from lambdas.shared.items import Items, item_key
-from rule_runtime.configuration.requested_rules import AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import RequestedRule, parse_rule_requests
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from hook_layer.format.job_file import JobFile
 
-__all__ = ["RUN_ID", "SAGEMAKER", "LifeSign", "Registration", "RegistrationTable"]
+__all__ = ["RUN_ID", "SAGEMAKER", "Heartbeat", "Registration", "RegistrationTable"]
 
 SAGEMAKER: Final = "sagemaker"
 RETENTION_S: Final = 90 * 24 * 3600
@@ -74,7 +74,7 @@ class Registration:
     run_id: str = ""
     platform: str = _UNKNOWN_PLATFORM
     training_job_arn: str | None = None
-    rules: Mapping[str, AskedRule] | None = None
+    rules: Mapping[str, RequestedRule] | None = None
     opt_out_of_stop: bool = False
     rule_problems: tuple[str, ...] = ()
 
@@ -93,7 +93,7 @@ class Registration:
         if _is_sagemaker(platform) and not _is_place_of(name, root_uri, arn):
             platform = _UNKNOWN_PLATFORM
         asked = job.debug_rule_configurations
-        rules, problems = (None, ()) if asked is None else asked_rules(asked)
+        rules, problems = (None, ()) if asked is None else parse_rule_requests(asked)
         return cls(
             root_uri=root_uri,
             training_job_name=name,
@@ -128,17 +128,17 @@ class Registration:
         """Return whether the root contains the job's name, so that it represents every such job."""
         return job_name_of(self.root_uri) == self.training_job_name
 
-    def asks_for(self, rule_configuration_name: str) -> bool:
+    def requests_rule(self, rule_configuration_name: str) -> bool:
         """Return whether the job requests this rule."""
         return self.rules is None or rule_configuration_name in self.rules
 
-    def asked(self, rule_configuration_name: str) -> AskedRule:
+    def asked(self, rule_configuration_name: str) -> RequestedRule:
         """Return the job's parameters for this rule; none if the job does not list it."""
-        return (self.rules or {}).get(rule_configuration_name, AskedRule({}))
+        return (self.rules or {}).get(rule_configuration_name, RequestedRule({}))
 
 
 @dataclass(frozen=True)
-class LifeSign:
+class Heartbeat:
     """SageMaker's latest report on a running job.
 
     Attributes:
@@ -186,7 +186,7 @@ class RegistrationTable:
         item = self._items.get(key)
         return _registration(item) if item else None
 
-    def note_life_sign(self, training_job_name: str, sign: LifeSign) -> None:
+    def record_heartbeat(self, training_job_name: str, sign: Heartbeat) -> None:
         """Store SageMaker's report on a job, unless a later one is stored.
 
         It is separate from the registrations, which are replaced whenever `job.json` is read.
@@ -203,14 +203,14 @@ class RegistrationTable:
             },
         )
 
-    def life_sign(self, training_job_name: str) -> LifeSign | None:
+    def heartbeat(self, training_job_name: str) -> Heartbeat | None:
         """Return SageMaker's latest report on a job; None without any."""
         item = self._items.get(
             item_key(registration_partition(training_job_name), LIFE_SIGN_RULE), is_consistent=False
         )
         if not item:
             return None
-        return LifeSign(int(item["at"]["N"]) / 1000, item["is_interrupted"]["BOOL"])
+        return Heartbeat(int(item["at"]["N"]) / 1000, item["is_interrupted"]["BOOL"])
 
     def find(self, training_job_name: str) -> list[Registration]:
         """Return all registrations of a job's name, one per root, without rules."""

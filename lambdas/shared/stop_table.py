@@ -144,7 +144,7 @@ class StopTable:
             if stored and stored[_STATUS]["S"] == REQUESTED:
                 yield _stop_item(stored)
 
-    def ask_again(self, item: StopItem) -> bool:
+    def request_again(self, item: StopItem) -> bool:
         """Record a repeated request to the job; return False if another call was first."""
         now = str(self._now_ms())
         return self._update(

@@ -103,7 +103,7 @@ class StopConfirmation:
             return  # it has started to stop; saving a large model takes time
         elif item.num_requests < _MAX_REQUESTS:
             # Counted first: a job whose requests always fail must still become late.
-            if self.stops.ask_again(item):
+            if self.stops.request_again(item):
                 self.telemetry.warning("the job continues: it is asked to stop once more")
                 self.stopper.stop(item.target, item.reason)
         else:

@@ -108,9 +108,9 @@ class StopJobService:
             )
         if any(registration.opt_out_of_stop for registration in registrations):
             return self._refuse("the job opted out of being stopped", request)
-        return self._stop_if_asked(request, registrations, reasons)
+        return self._stop_if_requested(request, registrations, reasons)
 
-    def _stop_if_asked(
+    def _stop_if_requested(
         self, request: StopRequest, registrations: list[Registration], reasons: list[StopReason]
     ) -> bool:
         """Stop a job if its owner agreed, and enough rules agree."""
@@ -158,7 +158,7 @@ class StopJobService:
         """
         if self.settings.stops(rule):
             return self._is_wanted(rule, jobs)
-        asked = [job.actions.asks_to_stop(rule) is True for job in jobs]
+        asked = [job.actions.requests_stop(rule) is True for job in jobs]
         return self.settings.is_jobs_own(rule) and bool(asked) and all(asked)
 
     def _is_wanted(self, rule: str, jobs: list[_Job]) -> bool:
@@ -168,7 +168,7 @@ class StopJobService:
         with consent allows a request to the platform, so the target shows the tag.
         """
         is_opted_in_only = self.settings.policy == OPT_IN
-        asked = [job.actions.asks_to_stop(rule) for job in jobs]
+        asked = [job.actions.requests_stop(rule) for job in jobs]
         return all(
             answer is True
             or (answer is None and not (is_opted_in_only and job.target.platform == LOOP))
@@ -214,7 +214,7 @@ class StopJobService:
         return found
 
     def _is_place_of_job(self, registration: Registration) -> bool:
-        if self.stopper.speaks_for_job(registration):
+        if self.stopper.is_authoritative_for(registration):
             return True
         self.telemetry.warning(
             "a registration is ignored: the SageMaker job with its name writes elsewhere",

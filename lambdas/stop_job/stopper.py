@@ -67,7 +67,7 @@ class JobStopper:
         root_uri, buckets = registration.root_uri, self.settings.tensor_bucket_names
         return watched_job_file(root_uri, buckets, self.open_store, self.telemetry)
 
-    def speaks_for_job(self, registration: Registration) -> bool:
+    def is_authoritative_for(self, registration: Registration) -> bool:
         """Return whether the SageMaker job with its name may write to a registered root."""
         name, root_uri = registration.training_job_name, registration.root_uri
         consent = self._consent(StopTarget(name, ON_SAGEMAKER, root_uri))
@@ -96,7 +96,7 @@ class JobStopper:
         consent = self._consent(on_platform)
         if consent is Consent.NEVER:
             return None
-        return on_platform if self._may_ask(on_platform, consent) else loop
+        return on_platform if self._may_request(on_platform, consent) else loop
 
     def unregistered(self, name: str) -> StopTarget | None:
         """Return how to stop an unregistered job of SageMaker; None if it must not be stopped."""
@@ -119,7 +119,7 @@ class JobStopper:
         if target.root_uri:
             self._signal(target, reason)
         # Checked again, because a second request is sent minutes after the first.
-        if target.arn is not None and self._may_ask(target, self._consent(target)):
+        if target.arn is not None and self._may_request(target, self._consent(target)):
             self.containers[target.platform].stop(target.arn, f"{reason.rule}: {reason.text}")
 
     def life(self, target: StopTarget) -> Life:
@@ -150,7 +150,7 @@ class JobStopper:
         buckets = self.settings.tensor_bucket_names
         return consent_of(tags.get(self.settings.tag), target.root_uri, buckets)
 
-    def _may_ask(self, target: StopTarget, consent: Consent) -> bool:
+    def _may_request(self, target: StopTarget, consent: Consent) -> bool:
         """Return whether the platform may be asked to stop a registered run."""
         if consent is Consent.GIVEN:
             return True

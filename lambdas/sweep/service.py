@@ -34,7 +34,7 @@ from lambdas.sweep.active_evaluations import ActiveEvaluation, BrokenItemError
 if TYPE_CHECKING:
     from lambdas.shared.items import Items
     from lambdas.shared.observability import Telemetry
-    from lambdas.shared.registration import LifeSign, RegistrationTable
+    from lambdas.shared.registration import Heartbeat, RegistrationTable
     from lambdas.shared.wake import WakeQueue
 
 __all__ = ["SweepIncompleteError", "SweepService", "silence_of"]
@@ -65,7 +65,7 @@ class _Sweep:
     oldest_quiet_s: float = 0.0
     failed_rules: set[str] = field(default_factory=set)
     failed_jobs: set[str] = field(default_factory=set)
-    signs: dict[str, LifeSign | None] = field(default_factory=dict)
+    signs: dict[str, Heartbeat | None] = field(default_factory=dict)
     waiting: dict[str, list[Wake]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -175,11 +175,11 @@ class SweepService:
             return Wake(root_uri, run_id, WakeReason.SWEEP, silent_s=silent_s, rule=rule)
         return None
 
-    def _sign(self, root_uri: str, sweep: _Sweep) -> LifeSign | None:
+    def _sign(self, root_uri: str, sweep: _Sweep) -> Heartbeat | None:
         # Only a folder with the job's name represents a SageMaker job.
         name = job_name_of(root_uri)
         if name not in sweep.signs:
-            sweep.signs[name] = self.registrations.life_sign(name)
+            sweep.signs[name] = self.registrations.heartbeat(name)
         return sweep.signs[name]
 
     def _send(self, rule: str, sweep: _Sweep) -> None:
@@ -195,7 +195,7 @@ class SweepService:
             sweep.num_woken += len(wakes)
 
 
-def silence_of(updated_at: float, sign: LifeSign | None, now: float) -> float:
+def silence_of(updated_at: float, sign: Heartbeat | None, now: float) -> float:
     """Return the silence of a run in seconds; 0 while its job is interrupted.
 
     Args:

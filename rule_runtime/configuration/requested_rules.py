@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["PACK", "PROBLEMS", "AskedRule", "asked_rules", "is_rule_name"]
+__all__ = ["PACK", "PROBLEMS", "RequestedRule", "is_rule_name", "parse_rule_requests"]
 
 PACK: Final = "Pack"
 """Member of an entry with the name of the rule's pack; missing for rules without a pack."""
@@ -25,7 +25,7 @@ _TEXTS: Final = ("source_s3_uri", "rule_to_invoke")
 
 
 @dataclass(frozen=True)
-class AskedRule:
+class RequestedRule:
     """A rule that a job configures.
 
     Attributes:
@@ -62,7 +62,9 @@ def is_rule_name(text: str) -> bool:
     return 0 < len(text) <= _MAX_NAME and text.isprintable() and text[0] != "#"
 
 
-def asked_rules(entries: Iterable[object]) -> tuple[dict[str, AskedRule], tuple[str, ...]]:
+def parse_rule_requests(
+    entries: Iterable[object],
+) -> tuple[dict[str, RequestedRule], tuple[str, ...]]:
     """Return the rules that a job configures.
 
     Args:
@@ -72,7 +74,7 @@ def asked_rules(entries: Iterable[object]) -> tuple[dict[str, AskedRule], tuple[
         Each rule by its configuration name, in the order of the entries; and the first problems
         of the list.
     """
-    rules: dict[str, AskedRule] = {}
+    rules: dict[str, RequestedRule] = {}
     problems: list[str] = []
     for number, entry in enumerate(entries, start=1):
         members = entry if isinstance(entry, Mapping) else {}
@@ -90,16 +92,16 @@ def asked_rules(entries: Iterable[object]) -> tuple[dict[str, AskedRule], tuple[
     return rules, tuple(problems[:_MAX_PROBLEMS])
 
 
-def _asked(entry: Mapping[str, Any]) -> AskedRule:
+def _asked(entry: Mapping[str, Any]) -> RequestedRule:
     named = entry.get(PACK)
     pack = named if isinstance(named, str) else ""
     parameters = entry.get("RuleParameters") or {}
     if not isinstance(parameters, Mapping):
         problem = f"RuleParameters are {parameters!r:.60}, but must be an object"
-        return AskedRule({}, problem, pack)
+        return RequestedRule({}, problem, pack)
     for key in _TEXTS:
         value = parameters.get(key)
         if value is not None and not isinstance(value, str):
             problem = f"{key} in RuleParameters is {value!r:.60}, but must be a text"
-            return AskedRule({}, problem, pack)
-    return AskedRule(parameters, "", pack)
+            return RequestedRule({}, problem, pack)
+    return RequestedRule(parameters, "", pack)

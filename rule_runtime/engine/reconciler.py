@@ -113,7 +113,7 @@ class Reconciler:
         """Feed ready steps while the run continues, and give up workers after the wait."""
         search, progress = LostFileSearch(feed), feed.progress
         if has_news:
-            feed.look_up_num_workers()
+            feed.read_num_workers()
         _feed_ready(feed, search, has_news=has_news)
         if look_again and _may_continue(feed):
             search.run(brief=True)
@@ -124,7 +124,7 @@ class Reconciler:
         waiting = progress.waiting
         if waiting is not None and not waiting.looked and progress.is_overdue(now, self._patience):
             progress.waiting = waiting._replace(looked=True)
-            feed.look_up_num_workers()
+            feed.read_num_workers()
             search.run(brief=False)
             _feed_ready(feed, search, has_news=True)
             progress.note_waiting(now)

@@ -57,7 +57,7 @@ class RunEnd:
 
     def finish(self) -> EvaluationState:
         """Feed the rest, replay the run after late files, and determine the verdict."""
-        self._feed.look_up_num_workers()
+        self._feed.read_num_workers()
         while True:
             if self._progress.replaying is None:
                 if not self._feed_rest():

@@ -109,7 +109,7 @@ class RunFeed:
         """Read index files and record them; return True if one of them was unknown."""
         return self._record(iter_step_files(self.store, [index_key(*name) for name in names]))
 
-    def look_up_num_workers(self) -> None:
+    def read_num_workers(self) -> None:
         """Look up the number of writing workers if no index file stated it."""
         if self.progress.num_workers is None:
             self.progress.num_workers = self._reader.num_workers()

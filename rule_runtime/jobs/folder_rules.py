@@ -17,7 +17,7 @@ from rule_runtime.jobs.summary import is_final
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
-    from rule_runtime.configuration.requested_rules import AskedRule
+    from rule_runtime.configuration.requested_rules import RequestedRule
     from rule_runtime.engine.rule import Rule
     from rule_runtime.jobs.job_files import JobFiles
 
@@ -50,7 +50,7 @@ class FolderRules:
                 of `job.json` names no rule; the other rules were evaluated.
             StorageError: The run cannot be read, or the verdicts cannot be written.
         """
-        found, problems = self._files.asked_rules(job)
+        found, problems = self._files.parse_rule_requests(job)
         asked = found or {}
         left = [name for name in asked if self._files.result(name, job) is None]
         tried = {name: self._made(name, asked[name]) for name in left}
@@ -82,7 +82,7 @@ class FolderRules:
         )
         return {**member, "StatusDetails": details}
 
-    def _made(self, name: str, asked: AskedRule) -> Rule | _Unmade:
+    def _made(self, name: str, asked: RequestedRule) -> Rule | _Unmade:
         """Return a rule, or the reason why it cannot be created."""
         source, invoked = asked.source, asked.invoked(name)
         if asked.problem:

@@ -15,7 +15,7 @@ from hook_layer.format.job_file import (
 from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError
 from hook_layer.storage.small_files import read_small
-from rule_runtime.configuration.requested_rules import AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import RequestedRule, parse_rule_requests
 from rule_runtime.engine.result_file import (
     MAX_RESULT_BYTES,
     RESULTS_PREFIX,
@@ -132,9 +132,9 @@ class JobFiles:
             self._configuration = read_configuration(self._configuration_uri, self._open_store)
         return self._configuration
 
-    def asked_rules(
+    def parse_rule_requests(
         self, job: JobFile | None
-    ) -> tuple[Mapping[str, AskedRule] | None, tuple[str, ...]]:
+    ) -> tuple[Mapping[str, RequestedRule] | None, tuple[str, ...]]:
         """Return the configured rules of the job, and the problems of the configuration.
 
         Args:
@@ -148,7 +148,7 @@ class JobFiles:
             asked = job.debug_rule_configurations
         else:
             asked = (self.configuration() or {}).get("DebugRuleConfigurations")
-        return asked_rules(asked) if isinstance(asked, (list, tuple)) else (None, ())
+        return parse_rule_requests(asked) if isinstance(asked, (list, tuple)) else (None, ())
 
     def result(self, rule_configuration_name: str, job: JobFile | None) -> RuleResult | None:
         """Return the result of a rule in a run; None if there is none yet.

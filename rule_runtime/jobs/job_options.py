@@ -57,7 +57,7 @@ class JobOptions:
         return cls(listed, of_packs, hook_config, actions, rules is None)
 
     @property
-    def asks_to_stop(self) -> bool:
+    def requests_stop(self) -> bool:
         """Whether any action, of a rule or the whole job, stops the job."""
         return any(
             isinstance(action, StopTraining)

@@ -178,7 +178,7 @@ def _stored(
     said_by = collections_said_by(options.hook_config, options.rules)
     job = _with_needs(_with_sources(job, aws), needs, said_by)
     job = _with_warnings(job, document, is_for_deployed=options.is_for_deployed)
-    job = replace(job, session=aws.session, asks_to_stop=options.asks_to_stop)
+    job = replace(job, session=aws.session, requests_stop=options.requests_stop)
     _store_document(job, _checked_document(job, options), aws)
     return replace(
         job,

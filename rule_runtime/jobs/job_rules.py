@@ -37,7 +37,7 @@ class JobRules:
         Args:
             job: The run's `job.json`; None before it begins.
         """
-        rules, problems = self._files.asked_rules(job)
+        rules, problems = self._files.parse_rule_requests(job)
         if rules is not None:
             for problem in problems:
                 if problem not in self._reported:
@@ -52,7 +52,7 @@ class JobRules:
 
     def is_complete(self, job: JobFile | None) -> bool:
         """Return whether the list of rules can no longer grow while the job runs."""
-        return self._files.asked_rules(job)[0] is not None or bool(self._deployed)
+        return self._files.parse_rule_requests(job)[0] is not None or bool(self._deployed)
 
     @cached_property
     def _deployed(self) -> tuple[str, ...]:

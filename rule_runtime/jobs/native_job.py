@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROCESSING_LOG_GROUP",
-    "NotAskedError",
+    "NotRequestedError",
     "described_training_job",
     "is_terminal",
     "native_statuses",
@@ -35,7 +35,7 @@ _NAME_CHARACTERS: Final = 26
 _ARN_CHARACTERS: Final = 8
 
 
-class NotAskedError(ValueError):
+class NotRequestedError(ValueError):
     """SageMaker was not asked about a job: Region, credentials or permission is missing."""
 
 
@@ -53,7 +53,7 @@ def described_training_job(
         is_needed: Whether only SageMaker knows the job.
 
     Raises:
-        NotAskedError: The response is needed, and Region, credentials or permission is missing.
+        NotRequestedError: The response is needed, and Region, credentials or permission is missing.
         AwsRequestError: SageMaker does not answer.
     """
     try:
@@ -62,7 +62,9 @@ def described_training_job(
         )
     except AwsRequestError as error:
         if is_needed and (why := _why_not_asked(aws, error)):
-            raise NotAskedError(f"whether SageMaker runs {name!r} is not known: {why}") from error
+            raise NotRequestedError(
+                f"whether SageMaker runs {name!r} is not known: {why}"
+            ) from error
         if error.is_forbidden:
             logger.warning(
                 "whether SageMaker runs %s is not known: allow sagemaker:DescribeTrainingJob (%s)",

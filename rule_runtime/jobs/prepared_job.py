@@ -64,7 +64,7 @@ class PreparedJob:
         earlier_run: RunId of an earlier run in the folder.
         warnings: Warnings about data that rules lack, probably misspelled collections, and
             differences from SageMaker Debugger. Each was logged, too.
-        asks_to_stop: Whether any action is `StopTraining`. The tag of such a job allows a
+        requests_stop: Whether any action is `StopTraining`. The tag of such a job allows a
             deployment to stop it.
     """
 
@@ -79,7 +79,7 @@ class PreparedJob:
     session: Session | None = field(default=None, repr=False, compare=False)
     earlier_run: str | None = None
     warnings: tuple[str, ...] = ()
-    asks_to_stop: bool = False
+    requests_stop: bool = False
 
     @property
     def debug_output(self) -> str:
@@ -227,7 +227,7 @@ class PreparedJob:
         Args:
             place: Folder whose findings may stop it; None for the trial's root.
         """
-        return {STOP_TAG: place or self.debug_output} if self.asks_to_stop else {}
+        return {STOP_TAG: place or self.debug_output} if self.requests_stop else {}
 
     def _hook_output(self) -> str:
         hook = self.configuration.hook

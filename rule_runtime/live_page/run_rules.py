@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hook_layer.storage.base import Store
-from rule_runtime.configuration.requested_rules import AskedRule, asked_rules
+from rule_runtime.configuration.requested_rules import RequestedRule, parse_rule_requests
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
@@ -49,7 +49,7 @@ class RunRules:
         self._are_asked_for = True
         tried = {
             name: _made(name, rule)
-            for name, rule in asked_rules(job.debug_rule_configurations)[0].items()
+            for name, rule in parse_rule_requests(job.debug_rule_configurations)[0].items()
         }
         self.left_out = [
             JobVerdict(
@@ -90,7 +90,7 @@ class RunRules:
         return verdicts_of([*stored, *others])
 
 
-def _made(name: str, asked: AskedRule) -> Rule | str:
+def _made(name: str, asked: RequestedRule) -> Rule | str:
     """Return a rule, or why it cannot be created here."""
     if asked.problem or asked.source is not None:
         return asked.problem or f"{asked.source} is a file of its own"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import JobFile
 from hook_layer.storage.base import Store
-from rule_runtime.configuration.requested_rules import asked_rules
+from rule_runtime.configuration.requested_rules import parse_rule_requests
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.trial.job_file import read_job_file
 from rule_runtime.trial.stored_settings import StoredReductionConfig, StoredSaveConfig
@@ -85,7 +85,7 @@ class JobConfiguration:
     def rules(self) -> list[str]:
         """The rules that the job configures, with their parameters and problems."""
         configured = () if self.job is None else self.job.debug_rule_configurations or ()
-        rules, problems = asked_rules(configured)
+        rules, problems = parse_rule_requests(configured)
         shown_rules = []
         for name, rule in islice(rules.items(), _MAX_RULES):
             shown = rule.problem or _as_text(dict(rule.parameters))

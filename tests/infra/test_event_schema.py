@@ -17,7 +17,7 @@ from lambdas.contracts.events import (
     STATUS_SOURCE,
     STOP_OVERDUE_DETAIL_TYPE,
 )
-from lambdas.notify.events import OverdueStop, parse_news
+from lambdas.notify.events import OverdueStop, parse_event
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
 from lambdas.shared.status_event import status_detail
@@ -172,7 +172,7 @@ def overdue_event(platform: str = "sagemaker", root: str = ROOT, run: str = "01J
 )
 def test_real_news_of_overdue_stops_fit(overdue_schema: dict[str, Any], real: Any) -> None:
     Draft4Validator(overdue_schema).validate(real)
-    assert isinstance(parse_news(real)[0], OverdueStop)
+    assert isinstance(parse_event(real)[0], OverdueStop)
     described = overdue_schema["definitions"]["Detail"]
     assert real["detail"].keys() == described["properties"].keys() == set(described["required"])
 

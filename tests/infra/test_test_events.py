@@ -13,7 +13,7 @@ from infra.constructs.event_schema import SCHEMAS
 from lambdas.contracts.events import notable_statuses_pattern, training_job_changed_pattern
 from lambdas.evaluate_rule.messages import TensorObject, parse_message
 from lambdas.finish_job.events import parse_job_event
-from lambdas.notify.events import parse_news
+from lambdas.notify.events import parse_event
 from lambdas.stop_job.request import Origin, parse_request
 from tests.infra.queries import Template, resources
 
@@ -59,7 +59,7 @@ def test_a_job_has_ended() -> None:
 def test_a_finding_is_news_and_fits_the_schema() -> None:
     event = load("notify")
     Draft4Validator(json.loads(Path(SCHEMA).read_text())).validate(event)
-    assert len(parse_news(event)) == 1
+    assert len(parse_event(event)) == 1
     pattern = notable_statuses_pattern(["IssuesFound"])
     assert event["source"] in pattern["source"]
 

@@ -39,10 +39,10 @@ from lambdas.contracts.events import (
     tensor_object_pattern,
 )
 from lambdas.evaluate_rule.continuation import Continuations
-from lambdas.evaluate_rule.job_evaluation import JobLook
+from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.result_file import ResultFiles
-from lambdas.evaluate_rule.rules import DeployedRule, Duty
+from lambdas.evaluate_rule.rules import DeployedRule, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared.observability import Telemetry
@@ -263,7 +263,7 @@ class MemoryPipeline:
 
     rule_name: str = RULE
     parameters: Mapping[str, str] = field(default_factory=lambda: {"rule_to_invoke": RULE})
-    duty: Duty | None = None
+    rule_source: RuleSource | None = None
     store: MemoryStore = field(default_factory=MemoryStore)
     other_stores: dict[str, MemoryStore] = field(default_factory=dict)
     states: MemoryStateTable = field(default_factory=MemoryStateTable)
@@ -280,9 +280,9 @@ class MemoryPipeline:
         telemetry = Telemetry("evaluate_rule", rule=self.rule_name)
         self.states.clock = lambda: self.now
         registry = JobRegistry(self.registrations, telemetry, clock=lambda: self.now)
-        duty = self.duty or DeployedRule(self.rule_name, self.parameters)
+        rule_source = self.rule_source or DeployedRule(self.rule_name, self.parameters)
         evaluation = RunEvaluation(
-            make_rule=duty.rule,
+            make_rule=rule_source.rule,
             states=self.states,
             announcer=self.announcer,
             results=ResultFiles(lambda _: self.results, telemetry),
@@ -294,7 +294,7 @@ class MemoryPipeline:
         )
         return EvaluateRuleService(
             bucket_names={BUCKET},
-            jobs=JobLook(duty, registry, evaluation, telemetry),
+            jobs=JobEvaluation(rule_source, registry, evaluation, telemetry),
             attempts=self.attempts,
             open_store=lambda uri: self.other_stores.get(uri, self.store),
             telemetry=telemetry,

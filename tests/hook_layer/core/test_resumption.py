@@ -67,6 +67,6 @@ def test_checkpoints_that_cannot_be_read_mean_a_new_run(
     assert owner.resumption.own_start().step == -1
     assert owner.state.failures.errors == {"checkpoints": 1}
     assert not owner.resumption.has_new_checkpoint
-    owner.resumption.look_for_checkpoint()
+    owner.resumption.check_for_checkpoint()
     owner.resumption.close(has_ended=True)
     owner.place.end()

@@ -11,7 +11,7 @@ from hook_layer.format.job_file import parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared import clients
 from lambdas.shared.registration import Registration, RegistrationTable
-from rule_runtime.configuration.requested_rules import AskedRule
+from rule_runtime.configuration.requested_rules import RequestedRule
 from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"
@@ -174,7 +174,7 @@ class TestRegistrationTable:
 
     def test_rules_are_not_stored(self) -> None:
         table = RegistrationTable(clients.dynamodb(), "states")
-        rules = {"ü" * 200 + str(number): AskedRule({"a": "é" * 2000}) for number in range(200)}
+        rules = {"ü" * 200 + str(number): RequestedRule({"a": "é" * 2000}) for number in range(200)}
         table.put(Registration("s3://tensors/a/", "a", RUN, rules=rules))
         assert table.find("a") == [Registration("s3://tensors/a/", "a", RUN)]
 
@@ -226,4 +226,4 @@ class TestRegistrationTable:
         registration = Registration.of_root(root)
         assert registration.training_job_name == name
         assert registration.is_sagemaker_job is is_sagemaker_job
-        assert registration.asks_for(RULE)
+        assert registration.requests_rule(RULE)

@@ -22,7 +22,7 @@ from lambdas.shared import clients
 from lambdas.shared.registration import Registration
 from lambdas.shared.settings import CustomRules
 from lambdas.shared.wake import Wake, WakeReason
-from rule_runtime.configuration.requested_rules import PROBLEMS, AskedRule
+from rule_runtime.configuration.requested_rules import PROBLEMS, RequestedRule
 from tests.lambdas.conftest import MemoryPipeline, Pipeline
 
 DEPLOYED = "ExplodingTensor"
@@ -117,7 +117,7 @@ class TestWhatAJobConfigures:
         jobs.deliver()
         assert told(jobs) == {"own": ["InProgress"]}
         job = Registration(
-            URI, "mnist-7", rules={DEPLOYED: AskedRule({"rule_to_invoke": "NonFinite"})}
+            URI, "mnist-7", rules={DEPLOYED: RequestedRule({"rule_to_invoke": "NonFinite"})}
         )
         deployed = DeployedRule(DEPLOYED, {"rule_to_invoke": DEPLOYED})
         assert deployed.names(job) == (DEPLOYED,)
@@ -380,7 +380,7 @@ def registration_of(configurations: Any) -> Registration:
     return Registration.of_job_file(URI, job)
 
 
-def duty(*, runs_files: bool = False, custom: CustomRules = PINNED) -> JobRules:
+def rule_source(*, runs_files: bool = False, custom: CustomRules = PINNED) -> JobRules:
     deployed = (DEPLOYED, "Overfit")
     return JobRules(
         deployed, custom, runs_files=runs_files, open_store=lambda _: MemoryStore("rules")
@@ -390,7 +390,7 @@ def duty(*, runs_files: bool = False, custom: CustomRules = PINNED) -> JobRules:
 @given(_CONFIGURATIONS)
 def test_each_configuration_is_one_functions(configurations: Any) -> None:
     job = registration_of(configurations)
-    functions: list[Any] = [duty(), duty(runs_files=True)]
+    functions: list[Any] = [rule_source(), rule_source(runs_files=True)]
     functions += [DeployedRule(n, {"rule_to_invoke": n}) for n in (DEPLOYED, "Overfit")]
     names = [name for function in functions for name in function.names(job)]
     assert len(names) == len(set(names))
@@ -407,7 +407,7 @@ def test_each_configuration_is_one_functions(configurations: Any) -> None:
 def test_whatever_a_job_configures_is_evaluated_or_told(
     memory_pipelines: Callable[..., MemoryPipeline], trial_files: Any, configurations: Any
 ) -> None:
-    pipeline = memory_pipelines(rule_name=JOB_RULES, duty=duty())
+    pipeline = memory_pipelines(rule_name=JOB_RULES, rule_source=rule_source())
     configured = tuple(configurations)
     job = trial_files.job_bytes(RUN, debug_rule_configurations=configured)
     pipeline.store.put(JOB_FILE, job)
@@ -416,7 +416,7 @@ def test_whatever_a_job_configures_is_evaluated_or_told(
         pipeline.store.put(key, trial_files.index_bytes(step))
         assert not pipeline.service().evaluate(pipeline.records([key]), lambda: 60_000)
     found = {key.rule: stored.state for key, stored in pipeline.states.items.items()}
-    asked = duty().names(registration_of(configured))
+    asked = rule_source().names(registration_of(configured))
     assert sorted(found) == sorted(asked)
     for name, state in found.items():
         told_statuses = [
@@ -432,7 +432,7 @@ def test_whatever_a_job_configures_is_evaluated_or_told(
 def test_a_wake_of_somebody_elses_rule_does_nothing(
     memory_pipelines: Callable[..., MemoryPipeline], trial_files: Any
 ) -> None:
-    pipeline = memory_pipelines(rule_name=CUSTOM_RULES, duty=duty(runs_files=True))
+    pipeline = memory_pipelines(rule_name=CUSTOM_RULES, rule_source=rule_source(runs_files=True))
     pipeline.store.put(JOB_FILE, trial_files.job_bytes(RUN, debug_rule_configurations=()))
     service = pipeline.service()
     for name in (DEPLOYED, "own", PROBLEMS):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lambdas.contracts import environment
 from lambdas.finish_job.events import parse_job_event
 from lambdas.shared import clients
-from lambdas.shared.registration import LifeSign, RegistrationTable
+from lambdas.shared.registration import Heartbeat, RegistrationTable
 from lambdas.shared.wake import Wake, WakeNotSentError, WakeReason
 from tests.lambdas.conftest import Pipeline
 
@@ -66,8 +66,8 @@ def wakes(pipeline: Pipeline) -> list[Wake]:
     return [Wake.of_event(json.loads(record["body"]), {"tensors"}) for record in pipeline.receive()]
 
 
-def life_sign() -> LifeSign | None:
-    return RegistrationTable(clients.dynamodb(), "states").life_sign("mnist-7")
+def heartbeat() -> Heartbeat | None:
+    return RegistrationTable(clients.dynamodb(), "states").heartbeat("mnist-7")
 
 
 @pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
@@ -213,21 +213,21 @@ class TestSpotTraining:
     def test_an_interruption_is_no_end_but_noted(self, running: Pipeline) -> None:
         assert running.finish(state_change("InProgress", "Interrupted")) == NOTHING
         assert wakes(running) == []
-        sign = life_sign()
+        sign = heartbeat()
         assert sign is not None
         assert sign.is_interrupted
 
     def test_the_note_goes_when_the_job_goes_on(self, running: Pipeline) -> None:
         running.finish(state_change("InProgress", "Interrupted"))
         running.finish(state_change("InProgress", "Starting", time="2026-11-21T11:00:00Z"))
-        sign = life_sign()
+        sign = heartbeat()
         assert sign is not None
         assert not sign.is_interrupted
 
     def test_events_may_come_in_any_order(self, running: Pipeline) -> None:
         running.finish(state_change("InProgress", "Training", time="2026-11-21T11:00:00Z"))
         running.finish(state_change("InProgress", "Interrupted"))
-        sign = life_sign()
+        sign = heartbeat()
         assert sign is not None
         assert not sign.is_interrupted
 
@@ -236,13 +236,13 @@ class TestSpotTraining:
         running.forget()
         running.put_step(2, worker="worker_0", workers=2)
         running.deliver()
-        sign = life_sign()
+        sign = heartbeat()
         assert sign is not None
         assert sign.is_interrupted
 
     def test_a_job_that_is_not_registered_leaves_no_note(self, pipeline: Pipeline) -> None:
         assert pipeline.finish(state_change("InProgress", "Interrupted")) == NOTHING
-        assert life_sign() is None
+        assert heartbeat() is None
 
     def test_an_end_that_follows_is_an_end(self, running: Pipeline) -> None:
         running.finish(state_change("InProgress", "Interrupted"))

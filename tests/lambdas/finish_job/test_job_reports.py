@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE
-from lambdas.finish_job.events import parse_status_news
+from lambdas.finish_job.events import parse_status_change
 from lambdas.shared import clients
 from tests.lambdas.conftest import Pipeline, refusal
 from tests.lambdas.finish_job.test_handler import NOTHING, RULE, state_change
@@ -133,5 +133,5 @@ def test_what_cannot_be_written_is_counted_and_no_error(
 
 @given(event=JSON_VALUES | st.builds(event_of, JSON_VALUES))
 def test_no_event_of_any_shape_raises(event: object) -> None:
-    news = parse_status_news(event)
+    news = parse_status_change(event)
     assert news is None or (news.training_job_name and news.root_uri)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.run_evaluation import Announcer
-from lambdas.evaluate_rule.time_budget import Turn
+from lambdas.evaluate_rule.time_budget import TimeBudget
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
 from lambdas.shared.wake import Wake
@@ -77,10 +77,10 @@ class OnlyWitness:
     """An evaluator that has one rule."""
 
     def names(self, job: Registration) -> list[str]:
-        return [RULE] if job.asks_for(RULE) else []
+        return [RULE] if job.requests_rule(RULE) else []
 
     def includes(self, name: str, job: Registration) -> bool:
-        return name == RULE and job.asks_for(name)
+        return name == RULE and job.requests_rule(name)
 
     def rule(self, name: str, job: Registration) -> Witness:
         assert name == RULE
@@ -154,7 +154,7 @@ class Effects:
         self.happens()
 
 
-class Limited(Turn):
+class Limited(TimeBudget):
     """An evaluator's time: for `limit` pieces of work, for any number if it is 0 or 5."""
 
     def __init__(self, limit: int) -> None:
@@ -162,6 +162,6 @@ class Limited(Turn):
         is_endless = limit in (0, 5)
         super().__init__(lambda: 1.0 if is_endless or next(rest, None) is not None else 0.0, 1.0)
 
-    def share(self, num: int) -> Turn:
+    def share(self, num: int) -> TimeBudget:
         assert num == 1
         return self

@@ -12,7 +12,7 @@ from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.continuation import Continuations, OutOfTimeError
-from lambdas.evaluate_rule.job_evaluation import JobLook
+from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.messages import TensorObject
 from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError, RunEvaluation
@@ -249,10 +249,10 @@ class World:
         self.seen["storage away"] += is_away
         return is_away
 
-    def _job_look(self) -> JobLook:
+    def _job_look(self) -> JobEvaluation:
         registry: Any = Registry(self.root_uri, self.job.run or "")
         telemetry: Any = Quiet()
-        return JobLook(OnlyWitness(), registry, self._evaluation(), telemetry)
+        return JobEvaluation(OnlyWitness(), registry, self._evaluation(), telemetry)
 
     def _evaluation(self) -> RunEvaluation:
         effects: Any = Effects(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lambdas.shared.observability import Telemetry
-from lambdas.shared.registration import LifeSign
+from lambdas.shared.registration import Heartbeat
 from lambdas.shared.wake import Wake, WakeReason
 from lambdas.sweep.service import SweepService, silence_of
 
@@ -46,7 +46,7 @@ class World:
             "updated_at": {"N": "0"},
         }
 
-    def life_sign(self, _: str) -> None:
+    def heartbeat(self, _: str) -> None:
         return None
 
     def send_all(self, rule: str, wakes: list[Wake]) -> None:
@@ -127,12 +127,12 @@ def test_a_run_is_told_to_end_at_once_and_until_it_has() -> None:
     [
         (1000, None, 9000),
         (11_000, None, 0),
-        (1000, LifeSign(4000, is_interrupted=False), 6000),
-        (5000, LifeSign(4000, is_interrupted=False), 5000),
-        (1000, LifeSign(4000, is_interrupted=True), 0),
-        (4500, LifeSign(4000, is_interrupted=True), 0),
-        (4700, LifeSign(4000, is_interrupted=True), 5300),
+        (1000, Heartbeat(4000, is_interrupted=False), 6000),
+        (5000, Heartbeat(4000, is_interrupted=False), 5000),
+        (1000, Heartbeat(4000, is_interrupted=True), 0),
+        (4500, Heartbeat(4000, is_interrupted=True), 0),
+        (4700, Heartbeat(4000, is_interrupted=True), 5300),
     ],
 )
-def test_silence(updated_at: float, sign: LifeSign | None, silence: float) -> None:
+def test_silence(updated_at: float, sign: Heartbeat | None, silence: float) -> None:
     assert silence_of(updated_at, sign, now=10_000) == silence

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from hook_layer.format.paths import index_key
 from lambdas.contracts import environment
 from lambdas.shared import clients
-from lambdas.shared.registration import LifeSign, RegistrationTable
+from lambdas.shared.registration import Heartbeat, RegistrationTable
 from lambdas.shared.wake import Wake, WakeReason
 from lambdas.sweep.service import SweepIncompleteError
 from tests.lambdas.conftest import LambdaContext, Pipeline, index_bytes
@@ -275,8 +275,8 @@ class TestInterruptedJobs:
         table = RegistrationTable(clients.dynamodb(), "states")
 
         def noted(seconds_ago: float, *, is_interrupted: bool) -> None:
-            sign = LifeSign(time.time() - seconds_ago, is_interrupted)
-            table.note_life_sign("mnist-7", sign)
+            sign = Heartbeat(time.time() - seconds_ago, is_interrupted)
+            table.record_heartbeat("mnist-7", sign)
 
         return noted
 
@@ -310,7 +310,7 @@ class TestInterruptedJobs:
     def test_an_older_word_does_not_count(self, note: Any) -> None:
         note(60, is_interrupted=False)
         note(120, is_interrupted=True)
-        sign = RegistrationTable(clients.dynamodb(), "states").life_sign("mnist-7")
+        sign = RegistrationTable(clients.dynamodb(), "states").heartbeat("mnist-7")
         assert sign is not None
         assert not sign.is_interrupted
 

@@ -135,9 +135,9 @@ class TestAJobThatAsksToBeStopped:
     def test_by_an_action_of_a_rule_too(self) -> None:
         configuration = {"RuleConfigurationName": "NonFinite"}
         rule = Rule.sagemaker({"DebugRuleConfiguration": configuration}, actions=StopTraining())
-        assert prepare(job_name="a", output_path=OUTPUT, rules=[rule]).asks_to_stop
+        assert prepare(job_name="a", output_path=OUTPUT, rules=[rule]).requests_stop
         mailed = prepare(job_name="b", output_path=OUTPUT, actions=Email("me@example.com"))
-        assert not mailed.asks_to_stop
+        assert not mailed.requests_stop
 
     def test_in_a_request_to_sagemaker(self, stopping: PreparedJob, job: PreparedJob) -> None:
         team = {"Key": "team", "Value": "b"}
