@@ -14,7 +14,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.capture.patched_functions import patch
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import HUGGING_FACE
 from hook_layer.pytorch import Hook
 from hook_layer.pytorch.callbacks import CallbackWithHook
 
@@ -24,10 +24,7 @@ else:
     try:
         from transformers import TrainerCallback
     except ImportError as error:
-        raise ImportError(
-            f"hook_layer.huggingface needs transformers: {install_hint('huggingface')}",
-            name="transformers",
-        ) from error
+        raise HUGGING_FACE.missing() from error
 
 __all__ = ["StepwatchCallback", "TrainingStoppedError", "watch_unchanged"]
 

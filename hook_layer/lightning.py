@@ -13,7 +13,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.capture.patched_functions import patch
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import LIGHTNING
 from hook_layer.pytorch import Hook
 from hook_layer.pytorch.callbacks import CallbackWithHook
 
@@ -30,10 +30,7 @@ else:
         try:
             from pytorch_lightning import Callback
         except ImportError as error:
-            raise ImportError(
-                f"hook_layer.lightning needs Lightning: {install_hint('lightning')}",
-                name="lightning",
-            ) from error
+            raise LIGHTNING.missing() from error
 
 __all__ = ["StepwatchCallback", "TrainingStoppedError", "watch_unchanged"]
 

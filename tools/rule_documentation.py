@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import rule_runtime.rules  # noqa: E402
+from hook_layer.frameworks import FRAMEWORKS, XGBOOST  # noqa: E402
 from rule_runtime.configuration.collection_config import CollectionConfig  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.constraints import Regex  # noqa: E402
@@ -29,7 +30,6 @@ from rule_runtime.engine.parameters import Parameter, ParameterError  # noqa: E4
 from rule_runtime.engine.registry import available_rules  # noqa: E402
 from rule_runtime.engine.rule import Rule, snake_case  # noqa: E402
 from rule_runtime.facts.applicability import applies  # noqa: E402
-from rule_runtime.facts.framework import Framework  # noqa: E402
 from tools.generated_text import bring_up_to_date  # noqa: E402
 
 README = ROOT / "rule_runtime" / "rules" / "README.md"
@@ -103,10 +103,10 @@ def _rules() -> dict[str, type[Rule]]:
 
 
 def _framework(rule: type[Rule]) -> str:
-    fitting = {framework for framework in Framework if applies(rule, framework)}
-    if fitting == {Framework.XGBOOST}:
+    fitting = {framework for framework in FRAMEWORKS if applies(rule, framework)}
+    if fitting == {XGBOOST}:
         return "XGBoost"
-    return "any" if Framework.XGBOOST in fitting else "deep learning"
+    return "any" if XGBOOST in fitting else "deep learning"
 
 
 def _required(rule: type[Rule]) -> tuple[CollectionConfig, ...]:

@@ -9,25 +9,15 @@ gets one hook: the first adapter that finds the training has it.
 from __future__ import annotations
 
 from hook_layer.autopatch.imports import call_after_import
+from hook_layer.frameworks import WATCHED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-__all__ = ["FRAMEWORKS", "UNWATCHED", "watch_frameworks"]
+__all__ = ["UNWATCHED", "watch_frameworks"]
 
-FRAMEWORKS: Final = {
-    "keras": "hook_layer.keras.unchanged",
-    "lightning": "hook_layer.lightning",
-    "mxnet": "hook_layer.mxnet.unchanged",
-    "pytorch_lightning": "hook_layer.lightning",
-    "tensorflow": "hook_layer.tensorflow.unchanged",
-    "torch": "hook_layer.pytorch.unchanged",
-    "transformers.trainer": "hook_layer.huggingface",
-    "xgboost": "hook_layer.xgboost.unchanged",
-}
-"""What a script imports of each framework, and the module that then looks for its training."""
 UNWATCHED: Final = {
     "catboost": "CatBoost",
     "flax": "Flax",
@@ -42,7 +32,7 @@ UNWATCHED: Final = {
 
 def watch_frameworks() -> None:
     """Look for trainings of every framework that is imported, now or later."""
-    for imported, adapter in FRAMEWORKS.items():
+    for imported, adapter in WATCHED.items():
         call_after_import(imported, _watching(imported, adapter))
     for imported in UNWATCHED:
         call_after_import(imported, _noting(imported))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from hook_layer.autopatch import UNWATCHED
 from hook_layer.current_hook import CurrentHook
+from hook_layer.frameworks import FRAMEWORKS
 from hook_layer.run.session_log import SessionLog
 
 __all__ = ["note_unwatched", "say_why", "without_hook"]
@@ -17,17 +19,19 @@ logger = logging.getLogger("stepwatch")
 _imported: Final[list[str]] = []
 """Frameworks without a hook that this process imported, where nobody watches its command."""
 
-_WATCHED: Final = "PyTorch, Lightning, Transformers, Keras, TensorFlow sessions, XGBoost and MXNet"
-
 
 def without_hook(imported: list[str]) -> str:
     """Return that frameworks have no hook; empty if all of them have."""
     names = [UNWATCHED[name] for name in imported if name in UNWATCHED]
     if not names:
         return ""
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     verb = "has" if len(names) == 1 else "have"
-    return f"{listed} {verb} no hook: Stepwatch captures {_WATCHED}"
+    watched = _listed([framework.name for framework in FRAMEWORKS])
+    return f"{_listed(names)} {verb} no hook: Stepwatch captures {watched}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def say_why(reason: str) -> None:

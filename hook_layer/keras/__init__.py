@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import KERAS
 
 try:
     import keras
     from keras import ops as _of_keras_3  # noqa: F401 - Keras 2 has none
 except ImportError as error:
-    raise ImportError(
-        f"hook_layer.keras needs Keras 3 and one of its backends: {install_hint('keras')}, and "
-        "`pip install tensorflow`, torch or jax",
-        name="keras",
-    ) from error
+    raise KERAS.missing() from error
 
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.collections import CollectionKeys

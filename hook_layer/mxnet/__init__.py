@@ -9,16 +9,12 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import MXNET
 
 try:
     from mxnet.gluon import Block
 except ImportError as error:
-    raise ImportError(
-        f"hook_layer.mxnet needs MXNet 1.9: {install_hint('mxnet')}, with Python 3.11 or "
-        f"older, because it needs numpy before 1.24 ({error})",
-        name="mxnet",
-    ) from error
+    raise MXNET.missing() from error
 
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.collections import CollectionKeys

@@ -25,7 +25,7 @@ STOPPED: Final = 3
 _ALIAS: Final = (
     "to use the original client's names, start the script with `python -m "
     "rule_runtime.smdebug_alias train.py` (`stepwatch run -- python -m rule_runtime.smdebug_alias "
-    "train.py`), or import hook_layer.pytorch instead of smdebug.pytorch"
+    "train.py`), or import stepwatch.torch instead of smdebug.pytorch"
 )
 
 

@@ -9,15 +9,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import TORCH
 
 try:
     from torch import Tensor, nn
     from torch.optim.optimizer import Optimizer
 except ModuleNotFoundError as error:
-    raise ImportError(
-        f"hook_layer.pytorch needs PyTorch: {install_hint('torch')}", name="torch"
-    ) from error
+    raise TORCH.missing() from error
 
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.collections import CollectionKeys

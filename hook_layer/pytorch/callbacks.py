@@ -80,7 +80,7 @@ class CallbackWithHook:
                     "give a callback either a hook or the arguments of one, not both"
                 )
             if not isinstance(hook, (Hook, InactiveCopy)):
-                raise HookConfigurationError(f"hook={hook!r} must be a hook_layer.pytorch.Hook")
+                raise HookConfigurationError(f"hook={hook!r} must be a stepwatch.torch.Hook")
             return hook
         if out_dir is None and not arguments:
             try:

@@ -10,15 +10,12 @@ import os
 import sys
 from typing import Any, ClassVar, Final
 
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import TENSORFLOW
 
 try:
     import tensorflow as _tensorflow  # noqa: F401, ICN001 - no name of this module
 except ImportError as error:
-    raise ImportError(
-        f"hook_layer.tensorflow needs TensorFlow: {install_hint('tensorflow')}",
-        name="tensorflow",
-    ) from error
+    raise TENSORFLOW.missing() from error
 
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.collections import CollectionKeys

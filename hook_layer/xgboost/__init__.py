@@ -9,16 +9,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from hook_layer.install_hint import install_hint
+from hook_layer.frameworks import XGBOOST
 
 try:
     import xgboost as _xgboost
 except ImportError as error:
-    raise ImportError(
-        f"hook_layer.xgboost needs XGBoost: {install_hint('xgboost')}, or `pip install "
-        "xgboost-cpu`",
-        name="xgboost",
-    ) from error
+    raise XGBOOST.missing() from error
 
 from typing_extensions import Unpack
 

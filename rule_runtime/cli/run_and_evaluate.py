@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from hook_layer.format.paths import INDEX_PREFIX
+from hook_layer.frameworks import XGBOOST
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.destinations import printed_aside, ready_file
 from rule_runtime.cli.evaluation import ExitStatus, evaluate_run, exit_status_of_runs
@@ -32,7 +33,6 @@ from rule_runtime.cli.tables import harmless
 from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.facts.applicability import applies
-from rule_runtime.facts.framework import Framework
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at
@@ -290,11 +290,11 @@ def _unfit(run: RunVerdicts, chosen: ChosenRules) -> frozenset[str]:
     )
 
     unnamed = [(name, rule) for name, rule in chosen.all if name not in chosen.names]
-    unfit = frozenset(name for name, of in unnamed if not applies(type(of), Framework.XGBOOST))
+    unfit = frozenset(name for name, of in unnamed if not applies(type(of), XGBOOST))
     if not unfit:
         return unfit  # avoids reading files
     framework = (run.coverage or SavedCollections(open_store(run.path))).framework
-    return unfit if framework is Framework.XGBOOST else frozenset()
+    return unfit if framework is XGBOOST else frozenset()
 
 
 def _print_verdicts(

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from hook_layer.autopatch import FRAMEWORKS
 from hook_layer.format.known_collections import meant_collection
 from hook_layer.format.session_file import SessionFile
+from hook_layer.frameworks import WATCHED
 from hook_layer.run.session_log import SessionLog, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
@@ -165,7 +165,7 @@ class WatchedSession:
             config, notes_folder = Path(folder) / "stepwatch.json", Path(folder) / "notes"
             config.write_text(json.dumps(self._configuration()))
             notes = SessionLog.make(
-                notes_folder, FRAMEWORKS, root=self._store.uri, max_runs=self._options.max_runs
+                notes_folder, WATCHED, root=self._store.uri, max_runs=self._options.max_runs
             )
             judge = self._judge = SessionJudge(
                 self._store,

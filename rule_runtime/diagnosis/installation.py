@@ -13,22 +13,12 @@ from hook_layer.configuration.configuration_file import read_configuration_file
 from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.configuration.job import hook_enabled
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.frameworks import FRAMEWORKS
 from hook_layer.install_hint import install_hint
 from rule_runtime.diagnosis.finding import Finding, Verdict
 
 __all__ = ["installation_findings", "library_version"]
 
-_FRAMEWORKS: Final = (
-    ("torch",),
-    ("keras",),
-    ("tensorflow", "tensorflow-cpu"),
-    ("jax",),
-    ("xgboost", "xgboost-cpu"),
-    ("mxnet",),
-    ("lightning", "pytorch-lightning"),
-    ("transformers",),
-)
-"""Distributions of each framework; one of them is enough."""
 _EXTRAS: Final = {
     "aws": ("boto3",),
     "cli": ("jinja2", "rich", "typer"),
@@ -75,7 +65,8 @@ def _version(name: str) -> str | None:
 def _frameworks() -> Finding:
     found = [
         f"{names[0]} {version}"
-        for names in _FRAMEWORKS
+        for framework in FRAMEWORKS
+        for names in framework.distributions
         if (version := next(filter(None, map(_version, names)), None)) is not None
     ]
     if found:
@@ -96,7 +87,7 @@ def _original_client() -> Finding:
         "smdebug",
         Verdict.NOTE,
         f"the original client {version} is installed: `import smdebug` means that one",
-        "pip uninstall smdebug, or use our names (hook_layer.pytorch, rule_runtime)",
+        "pip uninstall smdebug, or use our names (stepwatch.torch, stepwatch.create_trial)",
     )
 
 

@@ -17,7 +17,7 @@ _PATIENCE_S: Final = 60.0
 _NOTHING_TRAINED: Final = "{} was imported, and nothing was trained with it that a hook saw"
 _OF_BOOSTING: Final = (
     "; of XGBoost, only `xgboost.train` is watched, also through its scikit-learn interface: not "
-    "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (hook_layer.xgboost)"
+    "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (stepwatch.xgboost)"
 )
 _NOTHING_IMPORTED: Final = (
     "no Python that it started imported a framework that `stepwatch doctor` lists; those in a "

@@ -2,71 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
+from hook_layer.frameworks import Framework
 from rule_runtime.engine.rule import Rule
-from rule_runtime.facts.framework import Framework
 
-__all__ = ["applies"]
+__all__ = ["RULES_OF_DATA", "applies"]
 
-_TORCH = Framework.TORCH
-_KERAS = Framework.KERAS
-_SESSIONS = Framework.TENSORFLOW
-_MXNET = Framework.MXNET
-_TREES = Framework.XGBOOST
-
-
-class _Need(NamedTuple):
-    """Data that the hooks of some frameworks cannot provide; `FactContract` tests each hook.
-
-    Attributes:
-        data: The data.
-        lacking: The frameworks without it.
-        rules: The rules that cannot evaluate any step without it.
-    """
-
-    data: str
-    lacking: frozenset[Framework]
-    rules: frozenset[str]
-
-
-def _need(data: str, lacking: tuple[Framework, ...], *rules: str) -> _Need:
-    return _Need(data, frozenset(lacking), frozenset(rules))
-
-
-_NEEDS: Final = (
-    _need("several ranks", (_KERAS, _SESSIONS, _MXNET, _TREES), "ReplicaDivergence"),
-    _need("counts of optimizer steps", (_KERAS, _SESSIONS, _MXNET), "IneffectiveSteps"),
-    _need(
-        "inputs and outputs of linear layers",
-        (_KERAS, _SESSIONS, _TREES),
-        *("MissingActivation", "PoorWeightInitialization", "SaturatedActivation"),
+RULES_OF_DATA: Final[Mapping[str, tuple[str, ...]]] = {
+    "several ranks": ("ReplicaDivergence",),
+    "counts of optimizer steps": ("IneffectiveSteps",),
+    "inputs and outputs of linear layers": (
+        "MissingActivation",
+        "PoorWeightInitialization",
+        "SaturatedActivation",
     ),
-    _need("outputs of activations", (_SESSIONS, _TREES), "DeadRelu"),
-    _need("inputs of layers", (_SESSIONS, _TREES), "InputStatistics"),
-    _need("images and sequences", (_TREES,), "CheckInputImages", "NLPSequenceRatio"),
-    _need("weights", (_TREES,), "WeightUpdateRatio"),
-    _need("gradients", (_TREES,), "GradientNormExplosion", "VanishingGradient"),
-    _need(
-        "the parameter of each gradient", (_SESSIONS, _TREES), "DeadOptimizer", "MissingGradient"
+    "outputs of activations": ("DeadRelu",),
+    "inputs of layers": ("InputStatistics",),
+    "images and sequences": (
+        "CheckInputImages",
+        "NLPSequenceRatio",
     ),
-    _need(
-        "inputs of the loss",
-        (_SESSIONS, _TREES),
-        *("DoubleActivation", "InitialLossMismatch", "LossInputMismatch"),
-        *("TrainingLoop", "WorseThanGuessing"),
+    "weights": ("WeightUpdateRatio",),
+    "gradients": (
+        "GradientNormExplosion",
+        "VanishingGradient",
     ),
-    _need("predictions, or inputs of the loss", (_SESSIONS,), "OutputContract"),
-    _need("labels", (_SESSIONS,), "ClassImbalance", "LabelDegenerate", "SuspiciouslyGood"),
-    _need(
-        "trees",
-        (_TORCH, _KERAS, _SESSIONS, _MXNET),
-        *("FeatureImportanceOverweight", "TreeDepth"),
+    "the parameter of each gradient": (
+        "DeadOptimizer",
+        "MissingGradient",
     ),
-)
+    "inputs of the loss": (
+        "DoubleActivation",
+        "InitialLossMismatch",
+        "LossInputMismatch",
+        "TrainingLoop",
+        "WorseThanGuessing",
+    ),
+    "predictions, or inputs of the loss": ("OutputContract",),
+    "labels": (
+        "ClassImbalance",
+        "LabelDegenerate",
+        "SuspiciouslyGood",
+    ),
+    "trees": (
+        "FeatureImportanceOverweight",
+        "TreeDepth",
+    ),
+}
+"""Data that some hooks cannot provide, and the rules that evaluate no step without it.
+
+`Facts.lacks` names the data that a hook cannot provide; `FactContract` tests each hook.
+"""
 
 
 def applies(rule: type[Rule], framework: Framework) -> bool:
     """Return whether the framework's hook can provide what a rule needs."""
-    name = rule.__name__
-    return not any(framework in need.lacking and name in need.rules for need in _NEEDS)
+    return not any(rule.__name__ in RULES_OF_DATA[data] for data in framework.facts.lacks)

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from hook_layer.frameworks import FRAMEWORKS, TORCH, Framework
 
 if TYPE_CHECKING:  # commands start without numpy
     from hook_layer.format.collections_file import CollectionEntry
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Framework", "framework_of", "framework_of_collections"]
-
-
-class Framework(Enum):
-    """Frameworks that train models."""
-
-    TORCH = "torch"
-    KERAS = "keras"
-    TENSORFLOW = "tensorflow"
-    MXNET = "mxnet"
-    XGBOOST = "xgboost"
-
-
-_OF_BOOSTING: Final = "average_shap"
-"""A collection of every run of XGBoost, and of no other run."""
-_OF_KERAS: Final = "sm_metrics"
-"""A collection of every run of Keras or of TensorFlow sessions."""
-_OF_BLOCKS: Final = ".*loss._(?!input).*output"
-"""A pattern in the collection `losses` of MXNet only."""
+__all__ = ["framework_of", "framework_of_collections"]
 
 
 def framework_of(step: StepView) -> Framework:
@@ -41,10 +24,7 @@ def framework_of(step: StepView) -> Framework:
 
 def framework_of_collections(collections: Mapping[str, CollectionEntry]) -> Framework:
     """Return the framework from the collections of a file; PyTorch if there are none."""
-    if _OF_BOOSTING in collections:
-        return Framework.XGBOOST
     losses = collections.get("losses")
     patterns = () if losses is None else losses.include_regex
-    if _OF_KERAS in collections:
-        return Framework.KERAS if patterns else Framework.TENSORFLOW
-    return Framework.MXNET if _OF_BLOCKS in patterns else Framework.TORCH
+    found = (each for each in FRAMEWORKS if each.facts.wrote(collections.keys(), patterns))
+    return next(found, TORCH)

@@ -16,7 +16,8 @@ from hook_layer.format.metric_names import (
     is_known_to_grow,
 )
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.facts.framework import Framework, framework_of
+from hook_layer.frameworks import XGBOOST
+from rule_runtime.facts.framework import framework_of
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["LossSide", "loss_sides"]
@@ -53,7 +54,7 @@ def loss_sides(step: StepView, rows: TensorRows) -> list[LossSide]:
     """
     names = (*_SIDES_OF_TREES, FALLING_METRICS, GROWING_METRICS)
     training, other, falling, growing = (step.tensors(collections=(of,)).pairs for of in names)
-    is_boosted = framework_of(step) is Framework.XGBOOST
+    is_boosted = framework_of(step) is XGBOOST
     found = []
     for pair in rows.pairs:
         name, metric = pair[0], pair[0].partition("-")[2]

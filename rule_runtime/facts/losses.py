@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
+from hook_layer.frameworks import KERAS, XGBOOST
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_LABELS
@@ -291,7 +292,7 @@ class Losses:
 
         Predictions that are all one integer may be classes, of which one is frequent.
         """
-        if self._step.fact(framework_of) is not Framework.XGBOOST:
+        if self._step.fact(framework_of) is not XGBOOST:
             return []
         rows = self._step.tensors(regex=(r"^predictions$",))
         labels = described(self._step.tensors(regex=(r"^labels$",)))
@@ -323,7 +324,7 @@ class Losses:
         kind = LossKind.UNKNOWN if num_classes is None else LossKind.LOOKS_LIKE_CLASSES
         if named is not None:
             kind = LossKind[str(named.lastgroup).upper()]
-        is_of_keras = worker in self._of_keras or self._step.fact(framework_of) is Framework.KERAS
+        is_of_keras = worker in self._of_keras or self._step.fact(framework_of) is KERAS
         if num_classes is None and outputs is not None and len(outputs.shape or ()) > 1:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)

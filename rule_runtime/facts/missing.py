@@ -6,13 +6,14 @@ Shape legend: R = rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.frameworks import FALLING_METRIC, XGBOOST
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.saved_tensors import num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -28,77 +29,27 @@ __all__ = [
 ]
 
 _SAVE_VALUES: Final = "save their values (save_raw_tensor)"
-_FALLING_METRIC: Final = (
-    "use a metric that is known to fall, such as eval_metric='logloss' or 'rmse', or a metric of "
-    "your own with maximize=False"
-)
-
-
-class _Advice(NamedTuple):
-    """How to get missing data with one framework; `input_values` defaults to loss inputs."""
-
-    validation: str
-    loss_inputs: str
-    input_values: str = ""
-
-
-_ADVICE: Final = {
-    Framework.TORCH: _Advice(
-        validation="call model.eval() before validation and model.train() after it, on the model "
-        "that is trained; compute the loss with one of torch, such as nn.CrossEntropyLoss, or "
-        "record it by name in training and validation: "
-        "get_hook().record_tensor_value('loss', loss)",
-        loss_inputs="compute the loss with one of torch, such as nn.CrossEntropyLoss or "
-        "F.cross_entropy, or record what your own compares: "
-        "get_hook().record_loss(outputs, targets, loss)",
-    ),
-    Framework.KERAS: _Advice(
-        validation="pass validation_data= or validation_split= to `fit`, or call `evaluate` "
-        "between epochs",
-        loss_inputs="train with `fit` and a loss of keras.losses",
-        input_values="the hook for Keras saves them if `fit` trains the model with labels",
-    ),
-    Framework.TENSORFLOW: _Advice(
-        validation="call hook.set_mode(modes.EVAL) and run the session with validation data",
-        loss_inputs="the hook for TensorFlow sessions saves no inputs of losses",
-        input_values="the hook for TensorFlow sessions does not save them",
-    ),
-    Framework.MXNET: _Advice(
-        validation="compute it with a block of gluon.loss outside autograd.record(), or record it "
-        "by name in training and validation: hook.save_tensor('loss', loss, 'losses')",
-        loss_inputs="compute the loss with a block of gluon.loss, such as SoftmaxCrossEntropyLoss; "
-        "the hook does not see all inputs of other losses",
-        input_values="the hook for MXNet does not save them",
-    ),
-    Framework.XGBOOST: _Advice(
-        validation="pass validation data in `evals` (`eval_set` of `fit`), and "
-        f"{_FALLING_METRIC}; error rates are not evaluated",
-        loss_inputs="XGBoost saves labels and predictions of the data in `evals` (`eval_set` of "
-        "`fit`)",
-    ),
-}
 
 
 def how_to_save_loss_inputs(step: StepView) -> str:
     """Return how to save loss inputs or labels with the run's framework."""
-    return _ADVICE[framework_of(step)].loss_inputs
+    return framework_of(step).facts.advice.loss_inputs
 
 
 def how_to_save_input_values(step: StepView) -> str:
     """Return how to save values of the model's inputs and targets with the run's framework."""
-    advice = _ADVICE[framework_of(step)]
-    return advice.input_values or advice.loss_inputs
+    return framework_of(step).facts.advice.input_values
 
 
 def missing_validation(step: StepView) -> Missing:
     """Return that no validation loss was saved."""
-    return Missing("no validation loss was saved", _ADVICE[framework_of(step)].validation)
+    return Missing("no validation loss was saved", framework_of(step).facts.advice.validation)
 
 
 def missing_loss(step: StepView) -> Missing:
     """Return that no loss was saved."""
-    is_boosted = framework_of(step) is Framework.XGBOOST
-    return Missing("no loss was saved", _FALLING_METRIC if is_boosted else "")
+    is_boosted = framework_of(step) is XGBOOST
+    return Missing("no loss was saved", FALLING_METRIC if is_boosted else "")
 
 
 def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.frameworks import XGBOOST
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.rule import Memory
-from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.missing import missing_statistics
 from rule_runtime.facts.saved_tensors import first_scalar
 from rule_runtime.facts.tensor_changes import since_previous_step
@@ -87,7 +88,7 @@ def tree_rate(step: StepView) -> tuple[str, float] | None:
     Raises:
         Missing: The rate was not saved.
     """
-    if framework_of(step) is not Framework.XGBOOST:
+    if framework_of(step) is not XGBOOST:
         return None
     rows = step.tensors(regex=(_RATE_OF_TREES,))
     if not len(rows):

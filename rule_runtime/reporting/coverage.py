@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hook_layer.frameworks import Framework
 from hook_layer.storage.base import Store
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.outcome import counted
@@ -20,26 +21,11 @@ from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.facts.applicability import applies
-from rule_runtime.facts.framework import Framework
 from rule_runtime.reporting.saved_collections import SavedCollections
 from rule_runtime.trial.collection_reader import CollectionReader
 
 __all__ = ["Coverage", "coverage_of", "had_data"]
 
-_TITLES: Final = {
-    Framework.TORCH: "PyTorch",
-    Framework.KERAS: "Keras",
-    Framework.TENSORFLOW: "TensorFlow sessions",
-    Framework.MXNET: "MXNet",
-    Framework.XGBOOST: "XGBoost",
-}
-_CLASSES: Final = {
-    Framework.TORCH: "stepwatch.torch.Hook",
-    Framework.KERAS: "stepwatch.keras.KerasHook",
-    Framework.TENSORFLOW: "stepwatch.tensorflow.SessionHook",
-    Framework.MXNET: "stepwatch.mxnet.Hook",
-    Framework.XGBOOST: "stepwatch.xgboost.Hook",
-}
 _DEFAULT: Final = "recommended"
 
 
@@ -83,12 +69,12 @@ class Coverage:
         collections = f'include_collections=stepwatch.collections_for("{self.pack}")'
         if self.pack != _DEFAULT:
             return f"Give it {collections}"
-        made = f'{_CLASSES[self.framework]}("runs/x")'
+        made = f'{self.framework.hook}("runs/x")'
         return f"Make it without include_collections, as in {made}, or give it {collections}"
 
     def __str__(self) -> str:
         """Return the counts on one line, and what to change if too little was saved."""
-        total, title = counted(len(self.applying), "rule"), _TITLES[self.framework]
+        total, title = counted(len(self.applying), "rule"), self.framework.name
         verb = "applies" if len(self.applying) == 1 else "apply"
         line = f"{len(self.with_data)} of {total} that {verb} to {title} had data"
         if not self.is_blind:

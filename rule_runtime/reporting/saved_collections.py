@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
+from hook_layer import frameworks
 from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.storage.base import Store
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.framework import Framework, framework_of_collections
+from rule_runtime.facts.framework import framework_of_collections
 from rule_runtime.trial.collection_reader import CollectionReader, members
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 
@@ -25,32 +26,16 @@ _OF_ALL: Final = frozenset(
 )
 _OF_KERAS: Final = _OF_ALL | {"inputs", "layers", "optimizer_variables", "outputs", "sm_metrics"}
 _OF_TREES: Final = frozenset({"feature_importance", "hyperparameters", "trees"})
-_OWN: Final[Mapping[Framework, frozenset[str]]] = {
-    Framework.TORCH: _OF_ALL,
-    Framework.MXNET: _OF_ALL,
-    Framework.KERAS: _OF_KERAS,
-    Framework.TENSORFLOW: _OF_KERAS,
-    Framework.XGBOOST: _OF_ALL | _OF_TREES | {"average_shap", "full_shap", "labels", "predictions"},
-}
-"""Collections that a framework's hook lists although it may not save them."""
-_KERAS_INPUTS: Final = frozenset({"keras_inputs", "layer_inputs"})
-_MODULES: Final = frozenset({"module_io", "sigmoid_input", "tanh_input"})
-_NETWORKS: Final = (
-    _KERAS_INPUTS
-    | _MODULES
-    | {"biases", "gradients", "loss_inputs", "model_inputs", "weights"}
-    | {"relu_input", "relu_output", "sigmoid_output", "tanh_output"}
-)
-_OF_OTHERS: Final[Mapping[Framework, frozenset[str]]] = {
-    Framework.TORCH: _OF_TREES | _KERAS_INPUTS,
-    Framework.MXNET: _OF_TREES | _KERAS_INPUTS | {"input_values", "optimizer_steps"},
-    Framework.KERAS: _OF_TREES | _MODULES,
-    Framework.TENSORFLOW: (_NETWORKS - {"biases", "gradients", "weights"})
+_OWN: Final[Mapping[frameworks.Framework, frozenset[str]]] = {
+    frameworks.TORCH: _OF_ALL,
+    frameworks.MXNET: _OF_ALL,
+    frameworks.KERAS: _OF_KERAS,
+    frameworks.TENSORFLOW: _OF_KERAS,
+    frameworks.XGBOOST: _OF_ALL
     | _OF_TREES
-    | {"input_values", "labels", "optimizer_steps", "predictions"},
-    Framework.XGBOOST: _NETWORKS,
+    | {"average_shap", "full_shap", "labels", "predictions"},
 }
-"""Collections that a framework's hook never fills; rules need them with other frameworks."""
+"""Collections that a hook lists although it may not save them, in files that name no saved ones."""
 
 
 class SavedCollections:
@@ -82,8 +67,7 @@ class SavedCollections:
 
     def missing(self, needs: Iterable[CollectionConfig]) -> frozenset[str]:
         """Return the needed collections that the framework can fill and the hook did not save."""
-        of_others = _OF_OTHERS[self.framework]
-        needed = [each for each in needs if each.name not in of_others]
+        needed = [each for each in needs if each.name not in self.framework.facts.unfilled]
         return frozenset(each.name for each in needed if not self._is_saved(each))
 
     def _is_saved(self, need: CollectionConfig) -> bool:
@@ -96,7 +80,7 @@ class SavedCollections:
 
     def _is_in(self, file: CollectionsFile, name: str) -> bool:
         if file.saved is None:
-            is_saved = name in file.collections and name not in _OWN[self.framework]
+            is_saved = name in file.collections and name not in _OWN.get(self.framework, _OF_ALL)
         else:
             is_saved = not {name, CollectionKeys.ALL}.isdisjoint(file.saved)
         return is_saved or bool(members(file, name, self._names, self._matcher))

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from hook_layer.frameworks import XGBOOST
 from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import issue, what_to_try
@@ -15,7 +16,7 @@ from rule_runtime.engine.needs import passes_of_patience
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
-from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.losses import INPUT_VALUES
 from rule_runtime.facts.validation_baseline import Baseline, baseline_of, is_comparable
 from rule_runtime.facts.validation_passes import (
@@ -124,7 +125,7 @@ def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> Issue
     latest, lowest = np.array(one.notes["latest"]), one.notes["lowest"]
     has_learned = 0 < one.training < _LEARNED * baseline.loss
     should_learn = math.isfinite(baseline.rows) and one.training_step >= _LEARNING_STEPS
-    is_early = one.training_step < _LEAST_STEPS and framework_of(step) is not Framework.XGBOOST
+    is_early = one.training_step < _LEAST_STEPS and framework_of(step) is not XGBOOST
     if is_early or not (has_learned or should_learn) or len(latest) < _MIN_PASSES:
         return None
     margin = margin_of(baseline.rows)

@@ -11,7 +11,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from rule_runtime.smdebug_alias.names import FRAMEWORKS, INTERNAL, MODULES
+from hook_layer.frameworks import FRAMEWORKS
+from hook_layer.install_hint import install_hint
+from rule_runtime.smdebug_alias.names import INTERNAL, MODULES
 
 __all__ = ["AliasFinder", "AliasLoader"]
 
@@ -92,13 +94,12 @@ def _what_is_missing(module: str, name: str) -> str:
     home = MODULES.get(module, {}).get(name)
     if home is None or not home.framework:
         return ""
-    framework = FRAMEWORKS[home.framework]
+    framework = next(each for each in FRAMEWORKS if each.extra == home.framework)
     if not _can_be_imported(home.module):
-        return f"{module}.{name}: this version of Stepwatch has no hook for {framework.title}"
+        return f"{module}.{name}: this version of Stepwatch has no hook for {framework.requires}"
     if not _can_be_imported(home.framework):
-        return (
-            f"{module}.{name} needs {framework.title}, which is not installed: {framework.remedy}"
-        )
+        remedy = install_hint(framework.extra)
+        return f"{module}.{name} needs {framework.requires}, which is not installed: {remedy}"
     return ""
 
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from hook_layer.install_hint import install_hint
 from rule_runtime.trial import errors
 
-__all__ = ["FRAMEWORKS", "INTERNAL", "MODULES", "Framework", "Home"]
-
-
-class Framework(NamedTuple):
-    """A framework: its displayed name, and how to install it."""
-
-    title: str
-    remedy: str
+__all__ = ["INTERNAL", "MODULES", "Home"]
 
 
 class Home(NamedTuple):
@@ -27,13 +19,6 @@ class Home(NamedTuple):
 
 
 Names = dict[str, Home]
-
-FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "torch": Framework("PyTorch", install_hint("torch")),
-    "tensorflow": Framework("TensorFlow", install_hint("tensorflow")),
-    "mxnet": Framework("MXNet", install_hint("mxnet")),
-    "xgboost": Framework("XGBoost", install_hint("xgboost")),
-}
 
 
 def _of(module: str, *names: str, framework: str = "", **renamed: str) -> Names:

@@ -10,8 +10,8 @@ import pytest
 import xgboost
 
 from hook_layer.format.modes import ModeKeys
+from hook_layer.frameworks import TORCH
 from rule_runtime.cli.summary import coverage_line
-from rule_runtime.facts.framework import Framework
 from rule_runtime.reporting.coverage import Coverage, coverage_of
 from rule_runtime.reporting.html_report import job_report
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -88,8 +88,8 @@ def test_a_hook_that_saves_all_is_not_blamed_for_data_that_the_script_lacks(
 def test_of_several_runs_the_one_whose_hook_saved_too_little_is_named() -> None:
     names = ["A", "B", "C", "D", "E"]
     runs = [
-        RunVerdicts("short", "short", {}, Coverage(Framework.TORCH, names, [])),
-        RunVerdicts("blind", "blind", {}, Coverage(Framework.TORCH, names, names[:2], names[2:])),
+        RunVerdicts("short", "short", {}, Coverage(TORCH, names, [])),
+        RunVerdicts("blind", "blind", {}, Coverage(TORCH, names, names[:2], names[2:])),
     ]
     assert coverage_line(runs).startswith("blind: 2 of 5 rules")
 
@@ -129,8 +129,8 @@ def test_a_report_says_it_too(tmp_path: Path) -> None:
 
 def test_half_of_the_rules_is_not_more_than_half() -> None:
     names = ["A", "B", "C", "D"]
-    assert not Coverage(Framework.TORCH, names, names[:2], names[2:], ["gradients"]).is_blind
-    blind = Coverage(Framework.TORCH, names, names[:1], names[1:], ["gradients"])
+    assert not Coverage(TORCH, names, names[:2], names[2:], ["gradients"]).is_blind
+    blind = Coverage(TORCH, names, names[:1], names[1:], ["gradients"])
     assert blind.is_blind
     assert str(blind) == (
         "1 of 4 rules that apply to PyTorch had data; the hook was not configured to save that of "

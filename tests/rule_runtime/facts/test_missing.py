@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from hook_layer.frameworks import KERAS, MXNET, TENSORFLOW, TORCH, XGBOOST, Framework
 from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
-from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.missing import missing_counted_loss, missing_statistics
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.rules.double_activation import DoubleActivation
@@ -24,18 +25,18 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.tensor_rows import TensorRows
 
 COLLECTIONS: dict[Framework, dict[str, Any]] = {
-    Framework.TORCH: {"losses": ("[Ll]oss_(?!input).*output",)},
-    Framework.MXNET: {"losses": (".*loss._(?!input).*output",)},
-    Framework.KERAS: {"losses": ("^[^/]*loss$",), "sm_metrics": ()},
-    Framework.TENSORFLOW: {"losses": (), "sm_metrics": ()},
-    Framework.XGBOOST: {"losses": ("^[a-zA-z]+-",), "average_shap": ("^average_shap/",)},
+    TORCH: {"losses": ("[Ll]oss_(?!input).*output",)},
+    MXNET: {"losses": (".*loss._(?!input).*output",)},
+    KERAS: {"losses": ("^[^/]*loss$",), "sm_metrics": ()},
+    TENSORFLOW: {"losses": (), "sm_metrics": ()},
+    XGBOOST: {"losses": ("^[a-zA-z]+-",), "average_shap": ("^average_shap/",)},
 }
 LOSSES = {
-    Framework.TORCH: "Loss_output_0",
-    Framework.MXNET: "myloss0_output_0",
-    Framework.KERAS: "loss",
-    Framework.TENSORFLOW: "loss:0",
-    Framework.XGBOOST: "train-rmse",
+    TORCH: "Loss_output_0",
+    MXNET: "myloss0_output_0",
+    KERAS: "loss",
+    TENSORFLOW: "loss:0",
+    XGBOOST: "train-rmse",
 }
 RULES = [
     DoubleActivation(),
@@ -56,7 +57,7 @@ def run_of(framework: Framework) -> TrialBuilder:
     trial = TrialBuilder()
     name = LOSSES[framework]
     trial.collections(**COLLECTIONS[framework])
-    mode = ModeKeys.GLOBAL if framework is Framework.XGBOOST else ModeKeys.TRAIN
+    mode = ModeKeys.GLOBAL if framework is XGBOOST else ModeKeys.TRAIN
     for step in range(3):
         trial.step(step, {name: np.float64(1), "gradient/x": np.ones(3)}, mode=mode)
     return trial
@@ -94,7 +95,7 @@ def test_why_no_loss_counts() -> None:
     )
 
 
-@pytest.mark.parametrize("framework", Framework)
+@pytest.mark.parametrize("framework", COLLECTIONS)
 def test_collections_identify_the_framework(framework: Framework) -> None:
     trial = TrialBuilder()
     trial.collections(**COLLECTIONS[framework])
@@ -105,16 +106,16 @@ def test_collections_identify_the_framework(framework: Framework) -> None:
 def test_without_collections_it_is_torch() -> None:
     trial = TrialBuilder()
     trial.step(0, {"x": np.float64(1)})
-    assert [framework_of(view) for view in trial.views()] == [Framework.TORCH]
+    assert [framework_of(view) for view in trial.views()] == [TORCH]
 
 
-@pytest.mark.parametrize("framework", Framework)
+@pytest.mark.parametrize("framework", COLLECTIONS)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> None:
     reasons = [o.reason for o in run_of(framework).outcomes(rule) if isinstance(o, NotEvaluated)]
     assert reasons
     message = " ".join(reasons)
-    if framework is not Framework.TORCH:
+    if framework is not TORCH:
         assert "torch" not in message
         assert "F.cross_entropy" not in message
 
@@ -122,10 +123,10 @@ def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> 
 @pytest.mark.parametrize(
     ("framework", "remedy"),
     [
-        (Framework.TORCH, "get_hook().record_tensor_value"),
-        (Framework.TORCH, "call model.eval() before validation and model.train() after it"),
-        (Framework.KERAS, "validation_data="),
-        (Framework.XGBOOST, "`evals` (`eval_set` of `fit`)"),
+        (TORCH, "get_hook().record_tensor_value"),
+        (TORCH, "call model.eval() before validation and model.train() after it"),
+        (KERAS, "validation_data="),
+        (XGBOOST, "`evals` (`eval_set` of `fit`)"),
     ],
 )
 @pytest.mark.parametrize("rule", [GeneralisationGap()])
