@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hook_layer.frameworks import FRAMEWORKS
 from hook_layer.lazy_names import lazy_names
 
 __all__ = [
@@ -184,13 +185,7 @@ else:
             "StepView": "rule_runtime.trial.step_view",
             "Trial": "rule_runtime.trial.trial",
             "configuration": "stepwatch.configuration:",
-            "huggingface": "stepwatch.huggingface:",
-            "keras": "stepwatch.keras:",
-            "lightning": "stepwatch.lightning:",
-            "mxnet": "stepwatch.mxnet:",
-            "tensorflow": "stepwatch.tensorflow:",
             "testing": "stepwatch.testing:",
-            "torch": "stepwatch.torch:",
-            "xgboost": "stepwatch.xgboost:",
+            **{each.extra: f"stepwatch.{each.extra}:" for each in FRAMEWORKS},
         },
     )

@@ -29,7 +29,7 @@ def missing_name(module: str, name: str) -> AttributeError:
     """
     if name == "create_trial":
         return AttributeError(
-            "hook_layer writes trials and does not read them: from rule_runtime import create_trial"
+            "hooks write trials and do not read them: from stepwatch import create_trial"
         )
     return AttributeError(f"module {module!r} has no attribute {name!r}")
 

@@ -72,14 +72,23 @@ class RuleContract(RuleUnderTest):
         """A healthy run is evaluated without an issue."""
         for num_workers in (1, 2):
             outcomes = self._outcomes(self.build(num_workers=num_workers))
-            assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+            found = [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+            assert not found, (
+                f"override make_tensors, the rule finds an issue in its run: {found[0]}"
+            )
             is_judged = any(isinstance(outcome, Passed) for outcome in outcomes)
-            assert is_judged or num_workers < self.least_workers, outcomes[-1]
+            assert is_judged or num_workers < self.least_workers, (
+                "override make_tensors, or make_steps for other modes: the rule evaluates no step "
+                f"of their run: {outcomes[-1]}"
+            )
 
     def test_finds_a_sick_run(self) -> None:
         """A sick run has an issue; otherwise the other tests would prove nothing."""
         outcomes = self._outcomes(self.build(self.make_sick_steps, num_workers=2))
-        assert any(isinstance(outcome, IssueFound) for outcome in outcomes), outcomes[-1]
+        assert any(isinstance(outcome, IssueFound) for outcome in outcomes), (
+            "override make_sick, or make_sick_steps for a fault of some steps: the rule finds no "
+            f"issue in their run: {outcomes[-1]}"
+        )
 
     def test_frozen_parameters_are_no_issue(self) -> None:
         """Constant weights without a gradient do not change the verdict."""
@@ -89,7 +98,11 @@ class RuleContract(RuleUnderTest):
                 yield saved._replace(tensors={**saved.tensors, **self.make_frozen()})
 
         outcomes = self._outcomes(self.build(run_of))
-        assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+        found = [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+        assert not found, (
+            "ignore weights without a gradient, or return {} from make_frozen if constant tensors "
+            f"are the fault: {found[0]}"
+        )
 
     # --------------------------------------------------------------------- unusual files
 

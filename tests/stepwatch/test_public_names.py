@@ -15,18 +15,16 @@ from pathlib import Path
 import pytest
 
 import stepwatch
+from hook_layer import frameworks
 from hook_layer.install_hint import install_hint
+from rule_runtime.facts.applicability import RULES_OF_DATA
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = {
-    "torch": ("torch", "Hook"),
-    "keras": ("keras", "Hook"),
-    "xgboost": ("xgboost", "Hook"),
-    "mxnet": ("mxnet", "Hook"),
-    "tensorflow": ("tensorflow", "SessionHook"),
-    "lightning": ("lightning", "StepwatchCallback"),
-    "huggingface": ("transformers", "StepwatchCallback"),
+    each.extra: (each.distributions[0][0], each.hook.rpartition(".")[2])
+    for each in frameworks.FRAMEWORKS
 }
+"""The package and the hook of each module."""
 HOMES = {"torch": "pytorch"}
 """Modules of hooks that have another name than the framework."""
 INTERNAL = {"watch_unchanged"}
@@ -152,3 +150,8 @@ def test_configuration_has_the_names_of_its_package() -> None:
     assert stepwatch.configuration.__all__ == home.__all__
     for name in home.__all__:
         assert getattr(stepwatch.configuration, name) is getattr(home, name)
+
+
+def test_what_hooks_lack_is_known_to_rules() -> None:
+    for each in frameworks.FRAMEWORKS:
+        assert each.facts.lacks <= RULES_OF_DATA.keys(), each
