@@ -41,7 +41,8 @@ ITEM = "* "
 PARAMETERS = "Parameters"
 COMMAND = "python tools/rule_documentation.py"
 
-SECTIONS = ("How it decides", PARAMETERS, "What to try")
+DECIDES = "How it decides"
+SECTIONS = (DECIDES, PARAMETERS, "What to try")
 NAMED = "the tensors that you name"
 SOME_PARAMETERS = {"collection_names": (NAMED,), "max_threshold": 1.0, "other_trials": ("job",)}
 """Enough for the rules that cannot be made without parameters."""
@@ -170,10 +171,12 @@ def first_table(results: str) -> str:
 
 def _section(name: str, rule: type[Rule]) -> str:
     texts = sections_of(rule)
-    page = f"[Rationale, formula and known false alarms](../rules/{snake_case(name)}.md)"
+    page = f"[How it decides, and known false alarms](../rules/{snake_case(name)}.md)"
     parts = [f"### {name}\n", f"{_escaped(rule.summary())} {page}\n", _caution(rule)]
     parts += [
-        f"**{title}.**{_as_markdown(texts[title])}\n" for title in texts if title != PARAMETERS
+        f"**{title}.**{_as_markdown(texts[title])}\n"
+        for title in texts
+        if title not in (DECIDES, PARAMETERS)
     ]
     parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _needs(rule), _first_steps(name)]
     parts.append(_in_packs(rule))

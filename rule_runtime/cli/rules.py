@@ -28,6 +28,8 @@ _REPORT = "CreateXgboostReport"
 _MAX_WIDTH = 100
 """Longer lines are hard to read."""
 
+_NEXT = "Change them, then run `python tools/rule_documentation.py`; CONTRIBUTING.md says the rest."
+
 rules_app = typer.Typer(name="rules", help="List the rules, explain one, or begin your own.")
 
 
@@ -86,12 +88,18 @@ def explain(
 def new(
     name: Annotated[str, typer.Argument(help="Name of the rule, such as weight_norm.")],
     folder: Annotated[Path, typer.Option(help="Where to write the files.")] = Path(),
+    built_in: Annotated[
+        bool, typer.Option("--built-in", help="Write rule, test and page in a checkout.")
+    ] = False,
 ) -> None:
     """Write a rule of your own and its test, as two files to change."""
     with mistakes():
         from rule_runtime.custom_rules.new_rule import write_rule  # noqa: PLC0415 - few ask for it
 
-        written = write_rule(name, folder)
+        written = write_rule(name, folder, built_in=built_in)
+    if written.page is not None:
+        typer.echo("\n".join(map(str, (written.rule, written.test, written.page, _NEXT))))
+        return
     typer.echo(
         f"{written.rule}: the rule {written.name}\n"
         f"{written.test}: its test\n\n"

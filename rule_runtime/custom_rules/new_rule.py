@@ -10,6 +10,11 @@ from pathlib import Path
 from string import Template
 from typing import Final, NamedTuple
 
+from rule_runtime.custom_rules.built_in_templates import (
+    BUILT_IN_PAGE,
+    BUILT_IN_RULE,
+    BUILT_IN_TEST,
+)
 from rule_runtime.engine.registry import available_rules
 from rule_runtime.engine.rule import snake_case
 
@@ -82,38 +87,55 @@ class NewRule(NamedTuple):
         name: Name of the class.
         rule: The file of the rule.
         test: The file of its test.
+        page: The file of its page; None for a custom rule.
     """
 
     name: str
     rule: Path
     test: Path
+    page: Path | None = None
 
 
-def write_rule(name: str, folder: Path) -> NewRule:
-    """Write a rule and its test.
+def write_rule(name: str, folder: Path, *, built_in: bool = False) -> NewRule:
+    """Write a rule and its test, and the page of a built-in rule.
 
     Args:
         name: Name of the rule, as `weight_norm` or `WeightNorm`.
-        folder: Folder of the files.
+        folder: Folder of the files; for a built-in rule, the checkout of Stepwatch.
+        built_in: Whether the rule is a built-in one.
 
     Raises:
-        ValueError: The name is not a valid module name, or another module or rule has it.
+        ValueError: The name is not a valid module name, another module or rule has it, or the
+            folder is not a checkout.
         FileExistsError: A file exists already.
         OSError: The files cannot be written.
     """
     module = snake_case(name)
     class_name = name if name != name.lower() else _in_cap_words(name)
     new = NewRule(class_name, folder / f"{module}.py", folder / f"test_{module}.py")
+    templates = {new.rule: _RULE, new.test: _TEST}
+    if built_in:
+        new, templates = _in_checkout(folder, module, class_name)
     _check_name(name, module, class_name)
-    for file in (new.rule, new.test):
+    for file in templates:
         if file.exists():
             raise FileExistsError(f"{file} exists already; choose another name, or delete it")
     _check_free(module, class_name)
-    names = {"name": class_name, "module": module}
-    folder.mkdir(parents=True, exist_ok=True)
-    new.rule.write_text(_RULE.substitute(names), encoding="utf-8")
-    new.test.write_text(_TEST.substitute(names), encoding="utf-8")
+    names = {"name": class_name, "module": module, "anchor": class_name.lower()}
+    for file, template in templates.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(template.substitute(names), encoding="utf-8")
     return new
+
+
+def _in_checkout(folder: Path, module: str, name: str) -> tuple[NewRule, dict[Path, Template]]:
+    """Return the files of a built-in rule, with their templates."""
+    rules, tests = folder / "rule_runtime" / "rules", folder / "tests" / "rule_runtime" / "rules"
+    page = folder / "docs" / "rules" / f"{module}.md"
+    if not (rules.is_dir() and tests.is_dir()):
+        raise ValueError(f"{folder.absolute()} is not a checkout of Stepwatch; give its --folder")
+    new = NewRule(name, rules / f"{module}.py", tests / f"test_{module}.py", page)
+    return new, {new.rule: BUILT_IN_RULE, new.test: BUILT_IN_TEST, page: BUILT_IN_PAGE}
 
 
 def _in_cap_words(name: str) -> str:

@@ -38,8 +38,7 @@ SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_j
 
 _REPORTS: Final = {
     "CreateXgboostReport": (
-        "a report; create it with Trial.create_xgboost_report(out_dir) or "
-        "rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
+        "a report; create it with stepwatch.create_trial(path).create_xgboost_report(out_dir)"
     )
 }
 """Rules of SageMaker Debugger that are reports, and how to create these."""

@@ -233,7 +233,7 @@ def _note(reading: RunReading, files: FilesOfRun, *, is_cut: bool) -> None:
         reading.notes.append(
             f"{history.without_statistics} files hold no statistics, as those of the original "
             f"client: values of up to {MAX_VALUE_BYTES >> 20} MiB were read, and reductions; "
-            "rule_runtime.create_trial(path).plot() reads any"
+            "stepwatch.create_trial(path).plot() reads any"
         )
     reading.notes += [f"an index file cannot be read: {text}" for text in history.problems]
     if cut := str(history.cut):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hook_layer.frameworks import FRAMEWORKS, TORCH, XGBOOST
 from lambdas.contracts import events
 from tests.docs.page_blocks import ROOT, Block, Command, blocks_of, pages
 from tests.docs.shown_commands import check, parse
@@ -28,7 +29,7 @@ CHECKED_BELOW = {
 }
 """Files that no command of their page uses, which other tests check."""
 OTHER_FRAMEWORKS = {
-    f"tutorials/{name}.md" for name in ("huggingface", "keras", "lightning", "mxnet", "tensorflow")
+    f"tutorials/{each.extra}.md" for each in FRAMEWORKS if each not in (TORCH, XGBOOST)
 }
 """Pages whose Python is run by `tests/frameworks`, in the environment of the framework."""
 OF_THE_REPOSITORY = ("../README.md", "../CONTRIBUTING.md")

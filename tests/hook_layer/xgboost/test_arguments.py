@@ -202,7 +202,7 @@ def test_without_xgboost_the_import_names_the_extra() -> None:
     code = "import sys; sys.modules['xgboost'] = None; import hook_layer.xgboost"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "ImportError: hook_layer.xgboost needs XGBoost" in done.stderr
+    assert "ImportError: stepwatch.xgboost needs XGBoost" in done.stderr
     assert install_hint("xgboost") in done.stderr
 
 

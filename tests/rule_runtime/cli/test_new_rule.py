@@ -119,3 +119,35 @@ def test_no_file_is_overwritten(folder: Path) -> None:
     assert "test_weight_norm.py exists already; choose another name, or delete it" in output
     assert not (folder / "weight_norm.py").exists()
     assert (folder / "test_weight_norm.py").read_text() == "mine"
+
+
+def test_a_built_in_rule_needs_a_checkout(tmp_path: Path) -> None:
+    status, output = invoke("rules", "new", "weight_norm", "--built-in", "--folder", tmp_path)
+    assert status == 2
+    assert f"{tmp_path} is not a checkout of Stepwatch" in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_built_in_rule_has_a_test_that_passes_and_a_page(tmp_path: Path) -> None:
+    """The checkout is a folder whose rules are a second place of the package's."""
+    for part in ("rule_runtime/rules", "tests/rule_runtime/rules"):
+        (tmp_path / part).mkdir(parents=True)
+    status, output = invoke("rules", "new", "weight_norm", "--built-in", "--folder", tmp_path)
+    assert status == 0, output
+    assert "tools/rule_documentation.py" in output
+    page = (tmp_path / "docs/rules/weight_norm.md").read_text()
+    assert page.startswith("# WeightNorm\n")
+    assert "../reference/rules.md#weightnorm" in page
+    rules = tmp_path / "rule_runtime" / "rules"
+    (tmp_path / "conftest.py").write_text(
+        f"import rule_runtime.rules\nrule_runtime.rules.__path__.append({str(rules)!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -89,24 +89,25 @@ def test_items_of_lists_stay_apart(tool: ModuleType) -> None:
         """Finds nothing.
 
         How it decides:
+            By guessing.
+        Parameters:
+            None.
+        What to try:
             Two things:
             * the first one, of
               two lines;
             * a * b.
 
             And once more.
-        Parameters:
-            None.
-        What to try:
-            Nothing.
         """
 
         def check(self, step, memory):  # noqa: ANN001, ANN202
             raise NotImplementedError
 
     section = tool._section("Listed", Listed)
-    shown = "**How it decides.** Two things:\n\n* the first one, of two lines;\n* a \\* b.\n"
+    shown = "**What to try.** Two things:\n\n* the first one, of two lines;\n* a \\* b.\n"
     assert f"{shown}\n\nAnd once more.\n".replace("\n\n\n", "\n\n") in section
+    assert "By guessing" not in section  # the rule's page says it
 
 
 def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
