@@ -45,7 +45,7 @@ def test_no_rule_evaluates_before_the_step_that_its_documentation_names(tmp_path
     early = {
         name: steps["evaluates"]
         for name, steps in found.items()
-        if steps["evaluates"] < MEASURED[name]["evaluates"]
+        if name in MEASURED and steps["evaluates"] < MEASURED[name]["evaluates"]
     }
     assert not early
     assert len(found) > 15

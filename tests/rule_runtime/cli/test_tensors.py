@@ -188,7 +188,7 @@ def test_of_what_is_no_rule_it_says_what_it_is() -> None:
         status, output = invoke("rules", "explain", name)
         assert status == 2
         assert "is not a rule but a report" in output
-        assert "Trial.create_xgboost_report(out_dir)" in output
+        assert "create_trial(path).create_xgboost_report(out_dir)" in output
     status, output = invoke("rules", "explain", "zzz")
     assert status == 2
     assert output == "stepwatch: there is no rule 'zzz'; `stepwatch rules` lists them\n"

@@ -18,7 +18,7 @@ def test_asked_for_as_a_rule_it_is_said_what_it_is_and_how_it_is_made() -> None:
         create_rule("CreateXgboostReport", {"base_trial": "s3://bucket/job"})
     told = str(raised.value)
     assert "CreateXgboostReport is not a rule but a report" in told
-    assert "Trial.create_xgboost_report(out_dir)" in told
+    assert "create_trial(path).create_xgboost_report(out_dir)" in told
     assert "rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)" in told
 
 
