@@ -36,23 +36,6 @@ def test_the_l2_norm_is_flat_for_any_number_of_dimensions() -> None:
     assert reduce_array(np.ones((2, 2, 2, 2)), ("l2", False)) == 4.0
 
 
-def test_json_is_the_originals() -> None:
-    config = ReductionConfig(["mean"], ["max"], ["l1"], ["l2"], save_raw_tensor=True)
-    assert config.to_json_dict() == {
-        "save_raw_tensor": True,
-        "reductions": "mean,l1_norm,abs_max,abs_l2_norm",
-        "save_shape": False,
-    }
-    assert ReductionConfig.from_json(config.to_json()) == config
-    assert config.requested() == [("mean", False), ("l1", False), ("max", True), ("l2", True)]
-
-
-def test_norms_are_understood_in_both_spellings() -> None:
-    config = ReductionConfig.from_dict({"reductions": "l1,l2_norm, abs_l1"})
-    assert config is not None
-    assert (config.norms, config.abs_norms) == (["l1", "l2"], ["l1"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -36,11 +36,6 @@ def summaries(name: str, *collections: Collection) -> SummaryPlan | None:
     return found.summaries
 
 
-def test_nothing_is_planned_for_tensorboard_unless_it_is_on() -> None:
-    found = plan("w", Collection("weights", ["w"]), has_summaries=False)
-    assert found == TensorPlan(raw=False)
-
-
 def test_histograms_are_planned_where_a_collection_asks() -> None:
     mine = Collection("mine", ["w"])
     off = Collection("off", ["w"], save_histogram=False)
@@ -85,17 +80,6 @@ def due(manager: CollectionManager, on_mistake: OnMistake | None = None) -> list
     return [collection.name for collection in manager.due(ModeKeys.TRAIN, 0, on_mistake)]
 
 
-@pytest.mark.parametrize("include", [["mine"], ["mine", "all"]])
-def test_an_empty_collection_is_harmless_unless_it_is_included(include: list[str]) -> None:
-    manager = made(Collection("mine", ["w"]), Collection("all", [".*"]), include=include)
-    before = due(manager)
-    manager.get("looked_up")
-    assert due(manager) == before == include
-    manager.include.add("looked_up")
-    with pytest.raises(HookConfigurationError, match="looked_up"):
-        due(manager)
-
-
 def test_a_mistake_that_is_told_costs_no_other_collection() -> None:
     manager = made(Collection("mine", ["w"]), Collection("b"), include=("mine", "b"))
     mistakes: list[HookConfigurationError] = []
@@ -104,16 +88,3 @@ def test_a_mistake_that_is_told_costs_no_other_collection() -> None:
     manager.get("b").add_tensor_name("w")
     assert due(manager) == ["mine", "b"]
     assert len(mistakes) == 1
-
-
-def test_an_unknown_collection_is_created_with_one_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    manager = made(Collection("mine", ["w"]), include=("mine", "mien"))
-    for _ in range(3):
-        assert "mine" in due(manager)
-    (warning,) = [record.getMessage() for record in caplog.records]
-    assert "has 'mien', which is unknown, so it is created without tensors" in warning
-    assert "Did you mean 'mine'?" in warning
-    manager.get("mien", create=False).include("x")
-    assert manager.plan("x", manager.due(ModeKeys.TRAIN, 0)) is not None

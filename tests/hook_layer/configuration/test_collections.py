@@ -5,7 +5,7 @@ import pytest
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.collection_manager import CollectionManager, TensorPlan
 from hook_layer.configuration.collections import Collection, CollectionKeys
-from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
+from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.format.collections_file import parse_collections
 from hook_layer.format.modes import ModeKeys
 
@@ -43,14 +43,6 @@ def test_gradients_are_not_due_outside_of_training() -> None:
         assert [c.name for c in colls.due(mode, 0)] == ["losses"]
     for mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
         assert len(colls.due(mode, 0)) == 2
-
-
-def test_a_mode_of_a_collection_may_have_its_own_interval() -> None:
-    config = SaveConfig({ModeKeys.EVAL: SaveConfigMode(save_interval=1)})
-    colls = manager(Collection("x", ["x"], save_config=config))
-    assert colls.due(ModeKeys.EVAL, 3)
-    assert not colls.due(ModeKeys.TRAIN, 3)
-    assert colls.due(ModeKeys.TRAIN, 10)
 
 
 def test_a_tensors_plan_is_the_union_of_its_due_collections() -> None:
@@ -98,26 +90,3 @@ def test_collections_added_later_count_from_then_on() -> None:
     assert len(colls.due(ModeKeys.TRAIN, 0)) == 2
     colls.get("losses").include("metric")
     assert colls.plan("my_metric", colls.due(ModeKeys.TRAIN, 0)) is not None
-
-
-def test_mistakes_are_named() -> None:
-    with pytest.raises(ValueError, match="Collection mine has not been configured"):
-        manager(Collection("mine")).due(ModeKeys.TRAIN, 0)
-    with pytest.raises(ValueError, match="not a regular expression"):
-        Collection("x", ["("])
-    with pytest.raises(ValueError, match="did you mean 'losses'"):
-        manager(Collection("losses")).get("loses", create=False)
-    with pytest.raises(ValueError, match="reduction_config=3"):
-        Collection("x", reduction_config=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="save_config=3"):
-        Collection("x", save_config=3)  # type: ignore[arg-type]
-
-
-def test_json_round_trip() -> None:
-    collection = Collection(
-        "x", ["a", "b"], ["t"], ReductionConfig(["mean"]), SaveConfig(save_interval=2), False
-    )
-    assert Collection.from_json(collection.to_json()) == collection
-    assert collection.has_tensor_name("t")
-    collection.remove_tensor_name("t")
-    assert not collection.matches("t")

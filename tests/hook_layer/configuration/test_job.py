@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hook_layer.configuration.job import JobConfiguration, JobEnvironment, hook_enabled
+from hook_layer.configuration.job import JobEnvironment, hook_enabled
 
 ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/mnist-7"
 
@@ -26,21 +26,6 @@ def test_the_job_is_named_by_the_platform_else_by_the_folder() -> None:
     platform = JobEnvironment.detect("s3://bucket/mnist-7/", environ)
     assert platform == JobEnvironment("job-1", ARN)
     assert platform.platform == "sagemaker"
-
-
-def test_the_job_is_described_by_the_configuration() -> None:
-    said = JobConfiguration(
-        training_job_name="mine",
-        debug_rule_configurations=({"RuleConfigurationName": "LossNotDecreasing"},),
-        actions=({"name": "stoptraining"},),
-        opt_out_of_stop=True,
-    )
-    job = JobEnvironment.detect("s3://bucket/folder/", {}, said)
-    assert job.training_job_name == "mine"
-    assert job.debug_rule_configurations == said.debug_rule_configurations
-    assert (job.actions, job.opt_out_of_stop) == (said.actions, True)
-    environ = {"TRAINING_JOB_NAME": "job-1"}
-    assert JobEnvironment.detect("s3://b/", environ, said).training_job_name == "job-1"
 
 
 def test_the_core_imports_without_any_framework() -> None:

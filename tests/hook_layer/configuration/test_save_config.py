@@ -87,15 +87,6 @@ def test_bad_numbers_are_refused_with_their_value(arguments: dict[str, Any]) -> 
         assert repr(value) in str(caught.value)
 
 
-def test_modes_that_are_missing_take_the_default() -> None:
-    config = SaveConfig({ModeKeys.TRAIN: SaveConfigMode(save_interval=1)})
-    with pytest.raises(ValueError, match="EVAL"):
-        config.should_save_step(ModeKeys.EVAL, 0)
-    config.merge_default_save_config(SaveConfig(save_interval=7))
-    assert config.get_save_config(ModeKeys.TRAIN).save_interval == 1
-    assert config.get_save_config(ModeKeys.EVAL).save_interval == 7
-
-
 @pytest.mark.parametrize(
     "obj",
     [
@@ -116,14 +107,3 @@ def test_parse_names_the_nearest_valid_name() -> None:
         SaveConfig.parse({"TRAIN": {"save_intervall": 3}})
     with pytest.raises(ValueError, match="save_config=3"):
         SaveConfig.parse(3)
-
-
-def test_json_round_trip() -> None:
-    config = SaveConfig(save_interval=3, start_step=1, end_step=9, save_steps=[0])
-    assert SaveConfig.from_json(config.to_json()) == config
-    assert config.to_json_dict()["EVAL"] == {
-        "save_interval": 3,
-        "save_steps": [0],
-        "start_step": 1,
-        "end_step": 9,
-    }

@@ -11,7 +11,6 @@ from hook_layer.configuration.collections import Collection
 from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.collector import Collector
 from hook_layer.core.events import Events
-from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
 
@@ -134,26 +133,11 @@ def test_a_tensor_that_is_seen_changes_no_plan() -> None:
     assert collector.due_key == key
 
 
-def test_collections_of_training_are_not_saved_in_evaluation() -> None:
-    collector = make_collector(weights(), Collection("gradients", ["g"]))
-    assert due(collector, 0, EVAL) == ["weights"]
-
-
 def test_further_collections_are_due_on_other_conditions() -> None:
     more = Collection("more", ["m"])
     collector = make_collector(weights(), more, also_due=lambda *_: [more])
     assert due(collector, 3) == ["more"]
     assert due(collector, 10) == ["weights", "more"]
-
-
-def test_a_step_can_be_left_early() -> None:
-    collector = make_collector(weights())
-    due(collector, 0)
-    assert collector.is_due("weights")
-    assert collector.plan("w") is not None
-    collector.clear()
-    assert not collector.is_due("weights")
-    assert collector.plan("w") is None
 
 
 # What --------------------------------------------------------------------------------------------
@@ -175,25 +159,4 @@ def test_a_tensor_is_planned_once_per_kind_of_step(monkeypatch: pytest.MonkeyPat
     assert planned == ["w", "x"]
 
 
-def test_a_tensor_may_be_a_member_whatever_its_name() -> None:
-    collector = make_collector(weights(), interval=1)
-    due(collector, 0)
-    assert collector.planned({"x": 1}) == {}
-    assert collector.planned({"x": 1}, ("weights",))["x"][0] == 1
-
-
 # Mistakes ----------------------------------------------------------------------------------------
-
-
-def test_a_mistake_is_raised_in_the_first_step_and_logged_later() -> None:
-    collector = make_collector(weights(), Collection("empty"), interval=1)
-    with pytest.raises(HookConfigurationError, match="empty"):
-        due(collector, 0)
-    assert "weights" in due(collector, 1)
-    assert collector.on_mistake(is_first=False) is not None
-
-
-def test_a_hook_that_the_script_does_not_make_raises_nothing() -> None:
-    collector = make_collector(weights(), Collection("empty"), interval=1)
-    collector.only_logs_mistakes = True
-    assert "weights" in due(collector, 0)

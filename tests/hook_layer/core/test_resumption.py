@@ -11,7 +11,6 @@ from hook_layer.configuration.job import CheckpointConfig, HookTargets, JobEnvir
 from hook_layer.core.clock import StepClock
 from hook_layer.core.resumption import Resumption
 from hook_layer.core.state import HookState
-from hook_layer.format.modes import ModeKeys
 from hook_layer.resuming.checkpoint import CheckpointKeeper, RunStart
 from hook_layer.run.run_folder import RunPlace
 from hook_layer.testing.written_trial import WrittenTrial
@@ -30,20 +29,6 @@ class Owner:
 
     def give_way(self) -> None:
         pass
-
-
-def test_the_start_is_decided_once(trial: WrittenTrial) -> None:
-    owner = Owner(trial)
-    assert owner.resumption.own_start() is owner.resumption.own_start() is owner.resumption.start
-    owner.place.end()
-
-
-def test_steps_continue_after_those_of_the_checkpoint(trial: WrittenTrial) -> None:
-    owner = Owner(trial)
-    start = RunStart("RUN", step=7, mode_steps={"TRAIN": 5}, saved_step=6)
-    assert owner.resumption.begin(start) is start
-    assert owner.clock.mode_steps == {ModeKeys.GLOBAL: 7, ModeKeys.TRAIN: 5}
-    assert owner.resumption.last_saved_step == 6
 
 
 @pytest.mark.parametrize(("framework_step", "last"), [(5, 7), (8, 7), (10, 9)])

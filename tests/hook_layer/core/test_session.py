@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from hook_layer.capture.captured_step import ArraySnapshot, CapturedTensor, StepRecord
 from hook_layer.configuration.collection_manager import CollectionManager
 from hook_layer.configuration.collections import Collection
 from hook_layer.configuration.hook_options import HookOptions
@@ -15,7 +13,6 @@ from hook_layer.core.clock import StepClock
 from hook_layer.core.session import Session
 from hook_layer.core.state import HookState
 from hook_layer.core.workers import Workers
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.fixed_workers import FixedWorkers
@@ -54,44 +51,6 @@ class Owner:
         pass
 
 
-def record() -> StepRecord:
-    tensor = CapturedTensor("float32", (2,), raw=ArraySnapshot(np.ones(2, "f4")))
-    return StepRecord(0, ModeKeys.TRAIN, 0, {"w": tensor})
-
-
-def test_a_trial_is_opened_once_written_and_closed(trial: WrittenTrial) -> None:
-    session = Owner(trial).session
-    assert session.may_write()
-    assert session.trial is None
-    session.open()
-    opened = session.trial
-    assert opened is not None
-    session.open()
-    assert session.trial is opened
-    session.hand_over(record())
-    session.close(end_of_training=True)
-    assert trial.names(0) == {"w"}
-    assert "mine" in trial.collections().collections
-    assert trial.end_marker() is not None
-    assert session.resumption.last_saved_step == 0
-
-
-def test_a_session_that_was_not_opened_writes_nothing(trial: WrittenTrial) -> None:
-    session = Owner(trial).session
-    session.close(end_of_training=True)
-    assert not list(trial.store.list())
-
-
-@pytest.mark.parametrize(("rank", "is_writer"), [(0, True), (1, False)])
-def test_one_rank_writes(trial: WrittenTrial, rank: int, is_writer: bool) -> None:
-    session = Owner(trial, FixedWorkers(rank, 2)).session
-    assert not session.needs_other_ranks
-    session.open()
-    assert session.is_writer is session.may_write() is is_writer
-    assert (session.trial is not None) is is_writer
-    session.close(end_of_training=True)
-
-
 @pytest.mark.parametrize("rank", [0, 1])
 def test_all_ranks_open_the_trial_together(trial: WrittenTrial, rank: int) -> None:
     session = Owner(trial, FixedWorkers(rank, 2), "all").session
@@ -121,15 +80,6 @@ def test_auto_is_one_where_the_framework_has_it_not(trial: WrittenTrial) -> None
 
     assert not Owner(trial, Workers(), "auto").session.all_write
     assert Owner(trial, Auto(), "auto").session.all_write
-
-
-def test_a_dry_run_releases_its_steps(trial: WrittenTrial) -> None:
-    session = Owner(trial, dry_run=True).session
-    session.open()
-    assert session.is_writer
-    session.hand_over(record())
-    session.close(end_of_training=True)
-    assert not list(trial.store.list())
 
 
 def test_a_run_that_its_framework_resumes_continues_its_numbers(trial: WrittenTrial) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hook_layer.capture.captured_step import ArraySnapshot, CapturedTensor, StepRecord
+from hook_layer.capture.captured_step import ArraySnapshot, StepRecord
 from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.delivery.tensorboard import TensorBoardExporter
@@ -464,20 +464,6 @@ def test_numbers_of_steps_that_were_lost_elsewhere_are_left_out() -> None:
     assert writer.submitted_sequence == 6
     assert writer.close(TIMEOUT_S)
     assert store.numbers() == [(6, 2)]
-
-
-def test_one_tensor_that_cannot_be_stored_does_not_take_the_step_with_it() -> None:
-    store = Switchable()
-    writer = StepWriter(store, IDENTITY)
-    record = make_record(0)
-    odd = np.zeros(2, dtype="V7")
-    record.tensors["odd"] = CapturedTensor("void56", (2,), raw=ArraySnapshot(odd))
-    writer.submit(record)
-    writer.close(TIMEOUT_S)
-    index = parse_index(store.get(index_keys(store)[0]), file="i")
-    assert [row.name for row in index.locations] == ["w"]
-    assert [row.name for row in index.shapes] == ["odd"]
-    assert writer.counters.tensors_left_out == 1
 
 
 def test_reductions_are_records_with_a_checksum() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -324,13 +323,6 @@ def _export(*, strict: bool) -> Callable[[nn.Module], None]:
     return lambda net: torch.export.export(net, (torch.ones(5, 3),), strict=strict)
 
 
-def _functional_gradients(net: nn.Module) -> None:
-    parameters = dict(net.named_parameters())
-    torch.func.grad(lambda p: torch.func.functional_call(net, p, torch.ones(5, 3)).sum())(
-        parameters
-    )
-
-
 @pytest.mark.parametrize(
     "transform",
     [_trace, _export(strict=True), _export(strict=False), torch.fx.symbolic_trace],
@@ -352,23 +344,6 @@ def test_nothing_is_lost_when_a_model_is_traced(
     assert hook.report().steps_seen == 3
     assert [trial.names(step) >= expected for step in range(3)] == [True] * 3
     assert not hook.report().errors
-
-
-def test_a_transform_of_torch_func_with_others_parameters_is_no_step(
-    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
-) -> None:
-    hook = make_hook(trial)
-    net, call = registered(hook, "not at all")
-    for step in range(3):
-        if step == 1:
-            _functional_gradients(net)
-        call(torch.ones(5, 3)).sum().backward()
-    hook.close()
-    assert not hook.report().errors
-    warned = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-    assert all("functional_call inside torch.func transforms" in message for message in warned)
-    assert list(trial.indexes()) == [0, 1, 2]
-    assert "fc_output_0" in trial.names(2)
 
 
 class Keywords(nn.Module):

@@ -36,20 +36,6 @@ class Pair:
         return list(self.reader.take())
 
 
-def test_a_gradient_that_the_backward_pass_did_not_reach_has_not_arrived() -> None:
-    pair = Pair()
-    pair.unused.grad = torch.ones(2)
-    pair.begin()
-    assert pair.backward() == ["used"]
-    assert pair.reader.take() == {}
-
-
-def test_accumulated_gradients_arrive_with_each_backward_pass() -> None:
-    pair = Pair()
-    pair.begin()
-    assert [pair.backward() for _ in range(2)] == [["used"]] * 2
-
-
 def test_gradients_that_are_set_to_zero_have_not_arrived() -> None:
     pair = Pair()
     pair.unused.grad = torch.ones(2)
@@ -86,25 +72,6 @@ def test_what_an_optimizer_finds_is_new_since_the_step_began(
     change(pair)
     assert list(pair.reader.find(pair.named)) == found
     assert list(pair.reader.find(pair.named)) == []
-
-
-def test_what_arrived_by_a_backward_pass_is_not_found_again() -> None:
-    pair = Pair()
-    pair.begin()
-    pair.backward()
-    assert not pair.reader.all_announced
-    assert pair.reader.find(pair.named) == {}
-
-
-def test_only_those_of_an_optimizer_are_taken() -> None:
-    pair = Pair()
-    pair.begin()
-    pair.reader.backward_begins()
-    (pair.used.sum() + pair.unused.sum()).backward()
-    pair.reader.backward_ends()
-    assert list(pair.reader.take([pair.unused])) == ["unused"]
-    assert list(pair.reader.take([pair.used])) == ["used"]
-    assert pair.reader.all_announced
 
 
 def test_no_gradient_is_kept_alive() -> None:

@@ -236,15 +236,6 @@ def test_several_losses_of_a_step(trial: WrittenTrial) -> None:
     assert set(trial.names(0)) == names_of("CrossEntropyLoss") | names_of("MSELoss")
 
 
-def test_the_loss_of_a_registered_module_is_not_saved_twice(trial: WrittenTrial) -> None:
-    hook = make_hook(trial)
-    net, criterion = make_net(hook), nn.MSELoss()
-    hook.register_loss(criterion)
-    criterion(net(X), NUMBERS).backward()
-    hook.close()
-    assert trial.names(0) == names_of("MSELoss")
-
-
 def test_a_module_that_is_not_registered_is_seen_by_its_function(trial: WrittenTrial) -> None:
     assert set(saved(trial, lambda o: nn.MSELoss()(o, NUMBERS))) == names_of("MSELoss")
 
@@ -271,13 +262,6 @@ def test_a_loss_that_is_computed_again_is_one_loss(trial: WrittenTrial) -> None:
     values = saved(trial, lambda o: checkpoint(loss, o, use_reentrant=False) / 2)
     assert set(values) == names_of("CrossEntropyLoss")
     assert len(calls) == 2  # the loss, and torch's own second time
-
-
-@pytest.mark.parametrize("scale", [65536.0, 1000.0])
-def test_a_scaled_loss(trial: WrittenTrial, scale: float) -> None:
-    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-    values = saved(trial, lambda o: scaler.scale(F.cross_entropy(o, CLASSES) / 2) / 2)
-    assert set(values) == names_of("CrossEntropyLoss")
 
 
 def test_accumulated_gradients(trial: WrittenTrial) -> None:

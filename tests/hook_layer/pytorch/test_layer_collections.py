@@ -115,14 +115,3 @@ def test_a_model_need_not_have_such_layers(trial: WrittenTrial) -> None:
     run(hook, nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
     assert layers(trial.names(0)) == {"1_output_0"}
     assert trial.collections().collections["tanh_input"].tensor_names == ()
-
-
-def test_a_name_that_is_not_quite_one_of_them_is_reported(
-    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
-) -> None:
-    hook = smd.Hook(trial.uri, save_config=EVERY_STEP, include_collections=["relu_outputs"])
-    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-    hook.register_module(net)
-    net(torch.randn(3, 4))
-    assert "'relu_outputs'" in caplog.text
-    assert "Did you mean 'relu_output'?" in caplog.text

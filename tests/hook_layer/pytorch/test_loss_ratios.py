@@ -38,11 +38,33 @@ def test_a_constant_factor_is_one_of_a_loss(factor: float) -> None:
     assert call.ratios.first("call") == pytest.approx(factor)
 
 
-def test_a_factor_that_changes_is_rejected_for_good() -> None:
-    assert Call().answers(0.5, 0.7, 0.5) == [True, False, False]
+@pytest.mark.parametrize(
+    ("kind", "ratios", "answers"),
+    [
+        ({}, (0.5, 0.7, 0.5), [True, False, False]),  # rejected for good
+        ({}, (math.inf,), [False]),
+        ({}, (-math.inf,), [False]),
+        ({}, (0.0,), [False]),
+        ({"may_vary": True}, (1, 0.1, 0.7), [True] * 3),
+        ({"may_vary": True}, (0.5, 1.5), [True, False]),
+        ({"may_vary": True}, (0.5, -0.5), [True, False]),
+        ({"may_vary": True}, (0.5, math.inf), [True, False]),
+        ({"may_vary": True}, (0.5, 0.0), [True, False]),
+        ({"is_part": True}, (1.2, 4.9, 30.0), [True] * 3),  # falls while the other part stays
+        ({"is_part": True}, (5.1,), [False]),
+        ({"is_part": True}, (0.9,), [False]),
+        ({"is_part": True}, (1.5, 0.9), [True, False]),
+        ({"is_part": True}, (1.5, math.inf), [True, False]),
+        ({"is_part": True}, (-2.0,), [False]),
+    ],
+)
+def test_which_ratios_are_accepted(
+    kind: dict[str, bool], ratios: tuple[float, ...], answers: list[bool]
+) -> None:
+    assert Call(**kind).answers(*ratios) == answers
 
 
-def test_calls_are_judged_apart() -> None:
+def test_each_call_has_its_own_ratio() -> None:
     call = Call()
     call.answers(0.5, 0.7)
     assert call.accepts(3, "other")
@@ -50,40 +72,11 @@ def test_calls_are_judged_apart() -> None:
     assert call.ratios.first("unknown") == 1
 
 
-def test_a_factor_from_0_to_1_may_vary_where_that_is_allowed() -> None:
-    assert Call(may_vary=True).answers(1, 0.1, 0.7) == [True] * 3
-    assert Call(may_vary=True).answers(0.5, 1.5) == [True, False]
-    assert Call(may_vary=True).answers(0.5, -0.5) == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("ratios", "answers"),
-    [
-        ((1.2, 4.9, 30.0), [True] * 3),  # a call that falls while the other part stays
-        ((5.1,), [False]),
-        ((0.9,), [False]),
-        ((1.5, 0.9), [True, False]),
-        ((1.5, math.inf), [True, False]),
-        ((-2.0,), [False]),
-    ],
-)
-def test_a_part_is_at_first_a_large_share_of_the_loss(
-    ratios: tuple[float, ...], answers: list[bool]
-) -> None:
-    assert Call(is_part=True).answers(*ratios) == answers
-
-
 def test_0_of_0_says_nothing() -> None:
     ratios, zero = LossRatios(), torch.zeros(1)
     for loss, value in ((zero, zero), (torch.ones(1), 2 * torch.ones(1)), (zero, zero)):
         assert ratios.accepts("call", loss, value, is_part=False, may_vary=False)
     assert ratios.first("call") == 0.5
-
-
-@pytest.mark.parametrize("ratio", [math.inf, -math.inf, 0.0])
-def test_a_loss_is_no_infinite_multiple_of_a_call_and_not_without_it(ratio: float) -> None:
-    assert Call().answers(ratio) == [False]
-    assert Call(may_vary=True).answers(0.5, ratio) == [True, False]
 
 
 def test_the_loss_can_be_trained_on_as_before() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,13 @@ from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
 )
 
 
-def test_no_tensor_is_kept_behind_the_step(trial: WrittenTrial) -> None:
+def shared_targets() -> tuple[torch.Tensor, weakref.ref[Any]]:
+    """Return targets in memory of their own, and a reference to that memory."""
+    storage = NUMBERS.clone().untyped_storage()
+    return torch.empty(0).set_(storage, 0, (4, 3)), weakref.ref(storage)
+
+
+def test_no_tensor_is_kept_after_the_step(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     net = make_net(hook)
     targets = NUMBERS.clone()
@@ -39,14 +46,11 @@ def test_what_is_no_loss_is_kept_until_the_optimiser_steps(trial: WrittenTrial) 
     hook = make_hook(trial)
     net = make_net(hook)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-
-    storage = NUMBERS.clone().untyped_storage()
-    targets = torch.empty(0).set_(storage, 0, (4, 3))
-    alive = weakref.ref(storage)
+    targets, alive = shared_targets()
     outputs = net(X)
     (F.mse_loss(outputs, targets) + F.l1_loss(outputs, targets)).backward()
     optimizer.step()
-    del outputs, targets, storage
+    del outputs, targets
     gc.collect()
     assert alive() is None
     hook.close()
@@ -57,9 +61,7 @@ def test_the_memory_of_what_was_compared_is_given_back(trial: WrittenTrial, end:
     hook = make_hook(trial)
     net = make_net(hook)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    storage = NUMBERS.clone().untyped_storage()
-    targets = torch.empty(0).set_(storage, 0, (4, 3))
-    alive = weakref.ref(storage)
+    targets, alive = shared_targets()
     loss = F.mse_loss(net(X), targets)
     if end == "backward":
         loss.backward()
@@ -67,7 +69,7 @@ def test_the_memory_of_what_was_compared_is_given_back(trial: WrittenTrial, end:
         optimizer.step()
     else:
         hook.close()
-    del targets, storage, loss
+    del targets, loss
     gc.collect()
     assert alive() is None
     hook.close()
@@ -76,12 +78,10 @@ def test_the_memory_of_what_was_compared_is_given_back(trial: WrittenTrial, end:
 def test_nothing_is_kept_that_nobody_asks_for(trial: WrittenTrial) -> None:
     hook = make_hook(trial, "^nothing$")
     net = make_net(hook)
-    storage = NUMBERS.clone().untyped_storage()
-    targets = torch.empty(0).set_(storage, 0, (4, 3))
-    alive = weakref.ref(storage)
+    targets, alive = shared_targets()
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x.sum(), lambda x: x):
         loss = F.l1_loss(net(X), targets)
-    del targets, storage
+    del targets
     gc.collect()
     assert alive() is None
     assert loss.requires_grad

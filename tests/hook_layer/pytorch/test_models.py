@@ -218,13 +218,14 @@ def test_complex_parameters(trial: WrittenTrial) -> None:
     assert_saved(trial, hook, expected)
 
 
-def test_bfloat16_models(trial: WrittenTrial) -> None:
-    hook, net = make_hook(trial), Net().to(torch.bfloat16)
-    expected = train(hook, net, square, torch.ones(2, 3, dtype=torch.bfloat16))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_types_of_parameters(trial: WrittenTrial, dtype: str) -> None:
+    hook, net = make_hook(trial), Net().to(getattr(torch, dtype))
+    expected = train(hook, net, square, torch.ones(2, 3, dtype=net.first.weight.dtype))
     assert_saved(trial, hook, expected)
     block = trial.indexes()[0].statistics
     assert block is not None
-    assert set(block.dtypes) == {"bfloat16"}
+    assert set(block.dtypes) == {dtype}
 
 
 def test_bfloat16_autocast(trial: WrittenTrial) -> None:

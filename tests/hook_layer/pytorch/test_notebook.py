@@ -155,18 +155,6 @@ def test_a_mistake_in_a_collection_in_mid_training_does_not_end_it(
     assert sum("is not registered" in record.message for record in caplog.records) == 1
 
 
-def test_a_module_that_is_not_registered_is_refused_at_the_first_step(
-    notebook: dict[str, Any],
-) -> None:
-    net = nn.Linear(2, 2)
-    hook = smd.Hook(notebook["out_dir"])
-    hook.register_module(net)
-    hook.get_collection("mine").add_module_tensors(nn.ReLU())
-    with pytest.raises(ValueError, match="is not registered"):
-        net(torch.ones(1, 2))
-    hook.close()
-
-
 # Copies, and what is left -------------------------------------------------------------------------
 
 

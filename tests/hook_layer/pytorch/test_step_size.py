@@ -18,47 +18,6 @@ def make_size(step: OpenStep) -> StepSize:
     return StepSize(step.recorder, step.collector, MAX_BYTES)
 
 
-def test_a_step_is_full_once_its_tensors_fill_the_queue() -> None:
-    step = OpenStep()
-    size = make_size(step)
-    assert not size.is_full()
-    step.capture(small=SMALL)
-    assert not size.is_full()
-    step.capture(large=LARGE)
-    assert size.is_full()
-
-
-def test_where_no_step_is_open_none_is_full() -> None:
-    step = OpenStep()
-    step.capture(large=LARGE)
-    step.recorder.end_step()
-    assert not make_size(step).end_if_full()
-
-
-def test_a_full_step_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    step = OpenStep()
-    size = make_size(step)
-    for _ in range(3):
-        step.begin()
-        size.begin_step()
-        step.capture(small=SMALL, large=LARGE)
-        assert size.is_full()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "step 1 ended before" in caplog.text
-    assert f"its 2 tensors fill queue_bytes={MAX_BYTES}" in caplog.text
-
-
-def test_bytes_are_summed_again_only_after_the_step_has_grown() -> None:
-    step = OpenStep()
-    size = make_size(step)
-    step.capture(**{f"small{number}": SMALL for number in range(20)})
-    assert not size.is_full()
-    step.capture(large=LARGE)
-    assert not size.is_full()
-    step.capture(one=SMALL, two=SMALL)
-    assert size.is_full()
-
-
 def test_a_step_with_fewer_tensors_than_the_one_before_is_noticed() -> None:
     step = OpenStep()
     size = make_size(step)
@@ -83,12 +42,3 @@ def test_a_full_step_is_written_and_nothing_more_saved_until_the_next() -> None:
     size.begin_step()
     step.capture(small=SMALL)
     assert set(step.values()) == {"small"}
-
-
-def test_a_step_that_is_not_full_stays_open() -> None:
-    step = OpenStep()
-    size = make_size(step)
-    step.capture(small=SMALL)
-    assert not size.end_if_full()
-    step.capture(more=SMALL)
-    assert set(step.values()) == {"small", "more"}

@@ -7,13 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
 import pytest
-from moto.server import ThreadedMotoServer
 
 from hook_layer.format.paths import parse_index_key
-from hook_layer.storage.base import open_store
 from hook_layer.testing.written_trial import WrittenTrial
 
 torch = pytest.importorskip("torch")
@@ -157,33 +154,6 @@ def test_bfloat16_has_histograms(tmp_path: Path) -> None:
     (event,) = read(tmp_path / "run" / "tensorboard" / "GLOBAL").Histograms("weights/Linear_weight")
     assert event.histogram_value.num == 30_000
     assert event.histogram_value.min == net.weight.min().item()
-
-
-def test_summaries_go_to_s3_while_tensors_stay_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        for name, value in {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }.items():
-            monkeypatch.setenv(name, value)
-        boto3.client("s3").create_bucket(Bucket="board")
-        train(tmp_path / "run", tensorboard_dir="s3://board/mnist-7")
-        store = open_store("s3://board/mnist-7")
-        for key in store.list():
-            open_store(tmp_path / "board").put(key, store.get(key))
-    finally:
-        server.stop()
-    accumulator = read(tmp_path / "board" / "TRAIN")
-    assert [e.step for e in accumulator.Scalars("scalar/lr")] == [0, 1, 2, 4]
-    assert [e.step for e in accumulator.Histograms("weights/Linear_weight")] == [0, 1, 2, 4]
-    assert not (tmp_path / "run" / "tensorboard").exists()
 
 
 def test_without_tensorboard_output_nothing_is_planned_or_copied(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import operator
 import pickle
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -112,22 +111,6 @@ def test_a_function_that_is_compiled_by_itself_is_compiled(hook: smd.Hook) -> No
     assert torch.equal(compiled(X, CLASSES), EARLY(X, CLASSES))
     torch.compiler.reset()
     assert len(graphs) == 1
-
-
-def test_another_thread_trains_something_else(hook: smd.Hook, trial: WrittenTrial) -> None:
-    net = make_net(hook)
-    outputs = net(X)
-
-    def train() -> None:
-        other = X.clone().requires_grad_()
-        F.cross_entropy(other, CLASSES).backward()
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    F.mse_loss(outputs, NUMBERS).backward()
-    hook.close()
-    assert trial.names(0) == names_of("MSELoss")
 
 
 def test_the_average_of_a_single_row_is_no_value_of_the_function(

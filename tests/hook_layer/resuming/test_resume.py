@@ -63,14 +63,6 @@ def test_what_is_missing_before_the_step_is_lost(last: int) -> None:
     assert numbered(store, step=1010, saved_step=1005, sequence=10) == Numbering(7, 3)
 
 
-def test_another_worker_goes_by_its_own_files() -> None:
-    store = MemoryStore()
-    put_index(store, 12, 4, worker="worker_1")
-    put_index(store, 20, 5, worker="worker_1")
-    found = numbered(store, step=15, saved_step=14, sequence=10, worker="worker_1")
-    assert found == Numbering(4)
-
-
 def test_a_folder_without_any_file_tells_nothing() -> None:
     assert numbered(MemoryStore(), step=15, saved_step=14, sequence=10) == Numbering(10)
 

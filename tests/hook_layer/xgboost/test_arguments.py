@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -22,25 +21,6 @@ from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.xgboost.boosting import columns, make_hook, matrix, same, train
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def test_the_arguments_are_those_of_the_original() -> None:
-    parameters = inspect.signature(smd.Hook).parameters.values()
-    assert {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD} == {
-        "out_dir": None,
-        "export_tensorboard": False,
-        "tensorboard_dir": None,
-        "dry_run": False,
-        "reduction_config": None,
-        "save_config": None,
-        "include_regex": None,
-        "include_collections": None,
-        "save_all": False,
-        "include_workers": "one",
-        "hyperparameters": None,
-        "train_data": None,
-        "validation_data": None,
-    }
 
 
 def test_the_collections_are_those_of_the_original(trial: WrittenTrial) -> None:

@@ -118,14 +118,6 @@ def said_by_xgboost(
     return expected
 
 
-def test_shares_of_importance_sum_to_one(trial: WrittenTrial) -> None:
-    train(make_hook(trial, "feature_importance"))
-    found = trial.values(3)
-    for kind in KINDS:
-        shares = [v[0] for n, v in found.items() if n.startswith(f"feature_importance/{kind}/")]
-        assert sum(shares) == pytest.approx(1.0)
-
-
 def test_hyperparameters_of_every_kind(trial: WrittenTrial) -> None:
     given = {
         "eta": 0.3,
