@@ -1,4 +1,4 @@
-"""Steps to store, a store that fails or hangs as told, and a clock."""
+"""Steps to store, a store that fails or hangs on request, and a clock."""
 
 from __future__ import annotations
 

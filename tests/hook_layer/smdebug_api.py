@@ -213,7 +213,7 @@ class Checks:
     """Which names of the table are checked by tests that use them.
 
     Args:
-        classes: What the names begin with that are to be checked here.
+        classes: Beginnings of the names that are checked here.
     """
 
     def __init__(self, *classes: str) -> None:

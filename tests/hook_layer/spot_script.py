@@ -1,4 +1,4 @@
-"""A training that saves checkpoints, goes on from the last one, and is interrupted as told.
+"""A training that saves checkpoints, resumes from the last one, and is interrupted on request.
 
 Arguments: where to write, the checkpoint directory, and what happens in which step, as in
 `SIGKILL:7`; nothing: it trains to its end. With `RANK`, `WORLD_SIZE` and `RENDEZVOUS` (a file) in

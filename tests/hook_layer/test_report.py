@@ -14,7 +14,7 @@ from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import W, make_hook
 
 
-def test_a_report_tells_what_was_done_and_what_it_cost(trial: WrittenTrial) -> None:
+def test_a_report_has_steps_tensors_and_times(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     assert hook.report() == HookReport()
     assert hook.report().training_s_per_step == 0

@@ -96,7 +96,7 @@ def test_what_fails_stays_and_the_command_can_be_given_again(tmp_path: Path, spo
     assert numbers(target) == [(2, 1), (3, None), (4, None), (5, None)]
 
 
-def test_a_step_that_is_gone_from_the_spool_is_told(tmp_path: Path, spool: Path) -> None:
+def test_a_step_that_is_missing_in_the_spool_is_counted(tmp_path: Path, spool: Path) -> None:
     (spool / "steps" / f"{4:016d}.json").unlink()
     assert run(spool)[0] == 0
     assert numbers(tmp_path / "run") == [(2, 1), (3, None), (5, 1)]
@@ -205,7 +205,7 @@ def test_what_is_no_file_in_a_spool_is_not_waited_for(spool: Path) -> None:
     assert "not a plain file" in run(spool)[1]
 
 
-def test_a_spool_of_a_killed_training_is_told_to_the_next_one(
+def test_a_spool_of_a_killed_run_is_reported_by_the_next_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     parent, target = tmp_path / "spools", SpoolTarget("file:///x/", RUN, "worker_0")

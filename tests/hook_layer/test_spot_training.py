@@ -1,4 +1,4 @@
-"""An interrupted training that goes on elsewhere equals one that never was: real processes."""
+"""An interrupted run that continues elsewhere equals an uninterrupted one: real processes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_an_interrupted_training_equals_one_that_was_not(tmp_path: Path) -> None
     reader.look(trial)
     move(machines[0], machines[1], with_state=True)
 
-    # SIGTERM right behind the checkpoint of step 11, which no step has seen yet.
+    # SIGTERM right after the checkpoint of step 11, which no step has seen yet.
     assert train(trial.uri, machines[1], "SIGTERM:11", copy) == -signal.SIGTERM
     assert list(trial.indexes()) == list(range(12))
     reader.look(trial)

@@ -6,7 +6,7 @@ from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import W, make_hook
 
 
-def test_an_index_tells_when_its_step_began(trial: WrittenTrial) -> None:
+def test_an_index_has_the_time_at_which_its_step_began(trial: WrittenTrial) -> None:
     before = time.time()
     hook = make_hook(trial)
     for _ in range(3):

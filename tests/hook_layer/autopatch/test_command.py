@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,48 +14,15 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.process.uncaught_errors import STOPPED
 from rule_runtime import create_trial
 from tests.hook_layer.autopatch.plain_runs import PlainRuns
-
-SCRIPTS = Path(__file__).resolve().parent / "scripts"
-ROOT = Path(__file__).resolve().parents[3]
-LIBRARIES = os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])
-TORCH = "torch_script.py"
-XGBOOST = "xgboost_script.py"
-
-
-def run(
-    command: Sequence[str | Path], cwd: Path = SCRIPTS, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    inherited = {key: value for key, value in os.environ.items() if "CONFIG" not in key}
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-        env={**inherited, "PYTHONPATH": LIBRARIES, **environment},
-        check=False,
-    )
-
-
-def configuration(folder: Path, out_dir: Path, *collections: dict[str, object]) -> Path:
-    file = folder / "stepwatch.json"
-    content = {
-        "TrainingJobName": "job",
-        "DebugHookConfig": {
-            "LocalPath": str(out_dir),
-            "HookParameters": {"save_interval": "1", "stop_poll_s": "0.001"},
-            "CollectionConfigurations": list(collections),
-        },
-    }
-    file.write_text(json.dumps(content))
-    return file
-
-
-@pytest.fixture(scope="module")
-def unhooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainRuns]:
-    runs = PlainRuns(SCRIPTS, tmp_path_factory.mktemp("plain"))
-    yield runs
-    runs.close()
+from tests.hook_layer.autopatch.watched_scripts import (
+    ROOT,
+    SCRIPTS,
+    TORCH,
+    XGBOOST,
+    configuration,
+    run,
+    watched,
+)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +39,9 @@ def unhooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainRuns]:
 def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
     unhooked: PlainRuns, tmp_path: Path, options: list[str], loss: str
 ) -> None:
-    out_dir = tmp_path / "tensors"
-    config = configuration(
-        tmp_path, out_dir, {"CollectionName": "weights"}, {"CollectionName": "gradients"}
-    )
-    plain = unhooked([TORCH, *options])
-    watched = run(["-m", "hook_layer", "--config", config, TORCH, *options])
-    assert watched.returncode == plain.returncode == 0, watched.stderr
-    assert watched.stdout == plain.stdout
-    assert "another one" not in watched.stderr
-    trial = create_trial(str(out_dir))
+    collections = ["weights", "gradients"]
+    trial, log = watched(unhooked, tmp_path, TORCH, *options, collections=collections)
+    assert "another one" not in log
     assert {"Net_hidden.weight", "gradient/Net_head.bias", loss} <= set(trial.tensor_names())
     assert trial.steps() == list(range(10))
     assert trial.tensor(loss).steps(mode=ModeKeys.TRAIN) == list(range(8))
@@ -92,36 +50,23 @@ def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
 
 
 def test_the_model_is_the_one_that_is_trained(unhooked: PlainRuns, tmp_path: Path) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "gradients"})
-    plain = unhooked(["features_script.py"])
-    watched = run(["-m", "hook_layer", "--config", config, "features_script.py"])
-    assert watched.stdout == plain.stdout
-    assert "Traceback" not in watched.stderr
-    assert watched.stderr.count("a Linear of torch.jit cannot have hooks") == 1
-    trial = create_trial(str(tmp_path / "tensors"))
+    trial, log = watched(unhooked, tmp_path, "features_script.py", collections=["gradients"])
+    assert log.count("a Linear of torch.jit cannot have hooks") == 1
     assert trial.steps() == [0, 1, 2, 3]
     assert trial.tensor("gradient/Head_weight").steps() == [0, 1, 2, 3]
 
 
-def test_what_stands_beside_the_model_is_as_it_was_and_hides_no_loss(
+def test_modules_outside_the_model_stay_unchanged_and_hide_no_loss(
     unhooked: PlainRuns, tmp_path: Path
 ) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors")
-    plain = unhooked(["beside_script.py"])
-    watched = run(["-m", "hook_layer", "--config", config, "beside_script.py"])
-    assert watched.stdout == plain.stdout
-    assert "0 replicas are left\n[0, 0] hooks beside the model" in plain.stdout
-    assert "Traceback" not in watched.stderr
-    trial = create_trial(str(tmp_path / "tensors"))
+    printed = unhooked(["beside_script.py"]).stdout
+    assert "0 replicas are left\n[0, 0] hooks beside the model" in printed
+    trial, _ = watched(unhooked, tmp_path, "beside_script.py")
     assert trial.tensor("MSELoss_output_0").steps() == [0, 1, 2, 3, 4]
 
 
 def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
-    plain = unhooked(["folds_script.py"])
-    watched = run(["-m", "hook_layer", "--config", config, "folds_script.py"])
-    assert watched.stdout == plain.stdout, watched.stderr
-    trial = create_trial(str(tmp_path / "tensors"))
+    trial, _ = watched(unhooked, tmp_path, "folds_script.py", collections=["weights"])
     assert trial.steps() == [0, 1, 2]
     assert trial.loaded_all_steps
     losses = [name for name in trial.tensor_names() if "Loss" in name]
@@ -132,13 +77,9 @@ def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> 
 def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
     unhooked: PlainRuns, tmp_path: Path
 ) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
-    plain = unhooked(["two_models_script.py", "5"])
-    watched = run(["-m", "hook_layer", "--config", config, "two_models_script.py", "5"])
-    assert watched.stdout == plain.stdout
-    told = "a First is watched; the other model, a Second, is not"
-    assert watched.stderr.count(told) == 1
-    trial = create_trial(str(tmp_path / "tensors"))
+    command = ["two_models_script.py", "5"]
+    trial, log = watched(unhooked, tmp_path, *command, collections=["weights"])
+    assert log.count("a First is watched; the other model, a Second, is not") == 1
     assert trial.steps() == [0, 1, 2]
     assert {name for name in trial.tensor_names() if "weight" in name} == {"First_weight"}
 
@@ -146,9 +87,9 @@ def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
 def test_a_collection_without_tensors_breaks_no_script(unhooked: PlainRuns, tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "mine"})
     plain = unhooked([XGBOOST, "own"])
-    watched = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])
-    assert (watched.returncode, watched.stdout) == (0, plain.stdout)
-    assert "Collection mine has not been configured" in watched.stderr
+    done = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])
+    assert (done.returncode, done.stdout) == (0, plain.stdout)
+    assert "Collection mine has not been configured" in done.stderr
     assert "train-rmse" in create_trial(str(tmp_path / "tensors")).tensor_names()
 
 
@@ -160,13 +101,13 @@ def test_a_process_gets_one_hook_whatever_it_trains_with(
     arguments = ["two_frameworks_script.py", order]
     plain = unhooked(arguments)
     log = tmp_path / "log.txt"
-    watched = run(
+    done = run(
         ["-m", "hook_layer", "--config", config, *arguments],
         SMDEBUG_LOG_LEVEL="info",
         SMDEBUG_LOG_PATH=str(log),
     )
-    assert watched.stdout == plain.stdout
-    assert watched.returncode == 0, watched.stderr
+    assert done.stdout == plain.stdout
+    assert done.returncode == 0, done.stderr
     assert log.read_text().count("only the first training of a process is watched") == 1
     names = set(create_trial(str(tmp_path / "tensors")).tensor_names())
     assert ("Loss_output_0" in names) == (order == "torch first")
@@ -175,7 +116,7 @@ def test_a_process_gets_one_hook_whatever_it_trains_with(
 
 @pytest.mark.parametrize("start", [["as_python_script.py"], ["-m", "scripts.as_python_script"]])
 @pytest.mark.parametrize("switches", [[], ["-P"]], ids=["", "-P"])
-def test_python_tells_the_script_the_same_of_itself(
+def test_the_script_sees_the_same_python(
     tmp_path: Path, start: list[str], switches: list[str]
 ) -> None:
     if switches and sys.version_info < (3, 11):
@@ -192,12 +133,12 @@ def test_python_tells_the_script_the_same_of_itself(
         tmp_path / "x",
         *command,
     ]
-    watched = run(hooked, cwd, PYTHONPATH=libraries)
-    assert watched.returncode == plain.returncode == 0, watched.stderr + plain.stderr
-    assert json.loads(watched.stdout) == json.loads(plain.stdout)
+    done = run(hooked, cwd, PYTHONPATH=libraries)
+    assert done.returncode == plain.returncode == 0, done.stderr + plain.stderr
+    assert json.loads(done.stdout) == json.loads(plain.stdout)
 
 
-def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
+def test_arguments_after_the_script_are_the_scripts(tmp_path: Path) -> None:
     done = run(["-m", "hook_layer", "--out-dir", tmp_path / "x", TORCH, "--config", "theirs"])
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -205,7 +146,7 @@ def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
     assert said["arguments"] == ["--config", "theirs"]
 
 
-def test_a_hook_of_the_script_stays_the_only_one(tmp_path: Path) -> None:
+def test_a_hook_of_the_script_is_the_only_one(tmp_path: Path) -> None:
     own, other = tmp_path / "own", tmp_path / "other"
     done = run(
         ["-m", "hook_layer", "--config", configuration(tmp_path, other), "hooked_script.py", own]
@@ -245,7 +186,7 @@ def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_named_by", ["option", "environment"])
-def test_a_folder_that_cannot_be_written_to_is_told_before_the_training(
+def test_a_folder_that_cannot_be_written_to_is_reported_before_the_training(
     tmp_path: Path, is_named_by: str
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -276,7 +217,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_disk_that_is_full_for_a_moment_is_told_and_the_script_is_trained(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_for_a_moment_is_reported_and_the_script_trains(tmp_path: Path) -> None:
     place = str(tmp_path / "tensors")
     done = run(["-c", FULL_AT_FIRST, "--out-dir", place, TORCH])
     assert done.returncode == 0, done.stderr
@@ -344,34 +285,21 @@ def test_exit_status_spawned_processes_and_modules_are_as_without_us(tmp_path: P
 def test_the_first_training_of_xgboost_is_watched(
     unhooked: PlainRuns, tmp_path: Path, order: tuple[str, str]
 ) -> None:
-    out_dir = tmp_path / "tensors"
-    config = configuration(
-        tmp_path,
-        out_dir,
-        {"CollectionName": "metrics"},
-        {"CollectionName": "predictions"},
-        {"CollectionName": "feature_importance"},
-        {"CollectionName": "hyperparameters"},
-    )
-    plain = unhooked([XGBOOST, *order])
-    watched = run(["-m", "hook_layer", "--config", config, XGBOOST, *order])
-    assert watched.returncode == 0, watched.stderr
-    assert watched.stdout == plain.stdout
-    assert watched.stderr.count("only the first training of a process is watched") == 1
-    trial = create_trial(str(out_dir))
+    collections = ["metrics", "predictions", "feature_importance", "hyperparameters"]
+    trial, log = watched(unhooked, tmp_path, XGBOOST, *order, collections=collections)
+    assert log.count("only the first training of a process is watched") == 1
     metric = {"own": "train-rmse", "sklearn": "validation_0-rmse"}[order[0]]
     saved = [float(trial.tensor(metric).value(step)[0]) for step in trial.steps()]
-    told = json.loads(plain.stdout.splitlines()[-1])
-    assert saved == pytest.approx(told[0])
+    printed = json.loads(unhooked([XGBOOST, *order]).stdout.splitlines()[-1])
+    assert saved == pytest.approx(printed[0])
     assert {"predictions", "hyperparameters/max_depth"} <= set(trial.tensor_names())
 
 
-def test_passes_of_one_step_of_the_optimiser_are_one_step(tmp_path: Path) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "gradients"})
-    ended = run(["-m", "hook_layer", "--config", config, "pairs_script.py"])
-    assert ended.returncode == 0, ended.stderr
-    trial = create_trial(str(tmp_path / "tensors"))
+def test_passes_of_one_step_of_the_optimizer_are_one_step(
+    unhooked: PlainRuns, tmp_path: Path
+) -> None:
+    trial, log = watched(unhooked, tmp_path, "pairs_script.py", collections=["gradients"])
     assert trial.steps() == trial.steps(mode=ModeKeys.TRAIN) == [0, 1, 2, 3, 4]
     assert trial.tensor("gradient/Linear_weight").steps() == [0, 1, 2, 3, 4]
     assert trial.tensor("Loss_output_1").steps() == [0, 1, 2, 3, 4]
-    assert "each call counts as a step" not in ended.stderr
+    assert "each call counts as a step" not in log

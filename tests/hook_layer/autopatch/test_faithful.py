@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook_layer.autopatch.test_command import ROOT
+from tests.hook_layer.autopatch.watched_scripts import ROOT
 
 STEPWATCH = str(Path(sys.executable).parent / "stepwatch")
-TELLS = """
+DESCRIBES = """
 import random, sys
 names = {k: v for k, v in globals().items() if k not in ("__loader__", "__spec__", "random", "sys")}
 print(names, type(__loader__), __spec__ and __spec__.name, sorted(globals()))
@@ -32,7 +32,7 @@ ENDS = {
     "import faulthandler, os; faulthandler.enable(); os.abort()": -signal.SIGABRT,
     "import inspect; print(inspect.getsource(sys.modules['__main__']))": 0,
     "import pickle\nclass A: pass\nprint(pickle.dumps(A()))": 0,
-    "import tell": 1,
+    "import describe": 1,
 }
 FAILS_IN_TORCH = """
 import torch
@@ -68,40 +68,42 @@ def hooked(*arguments: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tell.py").write_text(TELLS)
+    (tmp_path / "describe.py").write_text(DESCRIBES)
     (tmp_path / "random.py").write_text("")  # hides the library's own
     package = tmp_path / "package"
     package.mkdir()
     for name in ("__init__.py", "__main__.py"):
-        (package / name).write_text(TELLS if name == "__main__.py" else "")
+        (package / name).write_text(DESCRIBES if name == "__main__.py" else "")
     with zipfile.ZipFile(tmp_path / "file.zip", "w") as file:
-        file.writestr("__main__.py", TELLS)
+        file.writestr("__main__.py", DESCRIBES)
     return tmp_path
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["tell.py", "-c", "--config", "x"],
+        ["describe.py", "-c", "--config", "x"],
         ["./package", "x"],
         ["file.zip"],
         ["-m", "package", "x"],
-        ["-m", "tell"],
-        ["-c", TELLS, "x"],
+        ["-m", "describe"],
+        ["-c", DESCRIBES, "x"],
         ["-", "x"],
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_python_tells_a_script_the_same(folder: Path, arguments: list[str]) -> None:
-    text = TELLS if arguments[0] == "-" else ""
+def test_a_script_sees_the_same_python(folder: Path, arguments: list[str]) -> None:
+    text = DESCRIBES if arguments[0] == "-" else ""
     plain = run(folder, sys.executable, *arguments, text=text)
     assert plain[0] == 0
     assert run(folder, *hooked(*arguments), text=text) == plain
 
 
 def test_stepwatch_run_runs_it_the_same(folder: Path) -> None:
-    plain = run(folder, sys.executable, "-W", "ignore", "tell.py", "x")[1]
-    watched = run(folder, STEPWATCH, "run", "--", sys.executable, "-W", "ignore", "tell.py", "x")[1]
+    plain = run(folder, sys.executable, "-W", "ignore", "describe.py", "x")[1]
+    watched = run(
+        folder, STEPWATCH, "run", "--", sys.executable, "-W", "ignore", "describe.py", "x"
+    )[1]
     assert watched.startswith(plain)
 
 
@@ -111,7 +113,7 @@ def without_addresses(text: str) -> str:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_script_ends_the_same(folder: Path, end: str) -> None:
-    (folder / "tell.py").write_text("raise LookupError" if end == "import tell" else "")
+    (folder / "describe.py").write_text("raise LookupError" if end == "import describe" else "")
     (folder / "train.py").write_text(f"import sys\n{end}\n")
     plain = run(folder, sys.executable, "train.py")
     assert plain[0] == ENDS[end]

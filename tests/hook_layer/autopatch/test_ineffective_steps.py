@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,9 @@ import pytest
 from rule_runtime import create_trial
 from rule_runtime.rules.ineffective_steps import IneffectiveSteps
 from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.test_command import SCRIPTS, configuration, run
+from tests.hook_layer.autopatch.watched_scripts import configuration, run
 
 SCRIPT = "ineffective_script.py"
-
-
-@pytest.fixture(scope="module")
-def unhooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainRuns]:
-    runs = PlainRuns(SCRIPTS, tmp_path_factory.mktemp("plain"))
-    yield runs
-    runs.close()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from hook_layer.autopatch.startup_file import is_on, switch_off, switch_on
 from rule_runtime import create_trial
-from tests.hook_layer.autopatch.test_command import ROOT, SCRIPTS, TORCH, configuration, run
+from tests.hook_layer.autopatch.watched_scripts import ROOT, SCRIPTS, TORCH, configuration, run
 
 START = "import site, sys; site.addsitedir(sys.argv.pop(1)); "
 RUN = START + "import runpy; runpy.run_path(sys.argv.pop(1), run_name='__main__')"

@@ -1,4 +1,4 @@
-"""Scripts of which nothing can be captured: the log says why, once, and at the 50th step."""
+"""Scripts that no hook can capture: the log says why, once, by the 50th step."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.test_command import SCRIPTS, configuration, run, unhooked
-
-__all__ = ["unhooked"]
+from tests.hook_layer.autopatch.watched_scripts import SCRIPTS, configuration, run
 
 SCRIPT = "uncaptured_script.py"
 

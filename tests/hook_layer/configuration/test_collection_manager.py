@@ -80,7 +80,7 @@ def due(manager: CollectionManager, on_mistake: OnMistake | None = None) -> list
     return [collection.name for collection in manager.due(ModeKeys.TRAIN, 0, on_mistake)]
 
 
-def test_a_mistake_that_is_told_costs_no_other_collection() -> None:
+def test_a_reported_mistake_costs_no_other_collection() -> None:
     manager = made(Collection("mine", ["w"]), Collection("b"), include=("mine", "b"))
     mistakes: list[HookConfigurationError] = []
     assert due(manager, mistakes.append) == due(manager, mistakes.append) == ["mine"]

@@ -145,10 +145,10 @@ def test_any_path_is_read_or_refused(path: str) -> None:
         read_configuration_file(f"/nowhere/{path}", {})
 
 
-def test_where_no_file_is_named_and_the_platform_has_none_it_is_told_what_names_one() -> None:
+def test_without_any_file_the_error_names_the_variables() -> None:
     with pytest.raises(ConfigurationFileNotFoundError) as caught:
         read_configuration_file(environ={})
-    told = str(caught.value)
-    assert "debughookconfig.json does not exist" in told
-    assert "STEPWATCH_CONFIG" in told
-    assert "SMDEBUG_CONFIG_FILE_PATH" in told
+    message = str(caught.value)
+    assert "debughookconfig.json does not exist" in message
+    assert "STEPWATCH_CONFIG" in message
+    assert "SMDEBUG_CONFIG_FILE_PATH" in message

@@ -18,7 +18,7 @@ from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import W, make_hook
 
 
-def test_what_is_saved_behind_the_last_step_becomes_a_step_of_its_own(trial: WrittenTrial) -> None:
+def test_values_after_the_last_step_become_a_step_of_their_own(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     hook.set_mode(ModeKeys.TRAIN)
     for _ in range(3):

@@ -38,7 +38,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> StepWriter:
 
 
 def test_steps_wait_while_others_may_come_and_flush_does_not(writer: StepWriter) -> None:
-    assert writer.counters.steps_written == 1, "the first one is stored as soon as it comes"
+    assert writer.counters.steps_written == 1, "the first one is stored at once"
     for step in (1, 2):
         writer.submit(make_record(step))
     assert writer.counters.steps_written == 1

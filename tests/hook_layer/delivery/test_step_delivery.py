@@ -22,7 +22,7 @@ INDEX_1 = "index/000000000/000000000001_worker_0.json"
 
 
 class Deliveries:
-    """A delivery to a store that fails as told, which numbers the steps itself."""
+    """A delivery to a store that fails on request; numbers the steps itself."""
 
     def __init__(self, spool_dir: Path, fails: Callable[[str], bool], spool_bytes: int) -> None:
         self.store, self.clock = Switchable(fails), Clock()
@@ -141,7 +141,7 @@ def test_only_this_user_may_read_a_spool_and_an_empty_one_leaves_nothing_behind(
     assert made.counters.spool_folder is None
 
 
-def test_what_finds_no_room_is_lost_and_the_next_index_file_tells(
+def test_steps_without_room_are_lost_and_counted_in_the_next_index_file(
     make: Factory, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_away = True
@@ -246,7 +246,7 @@ def test_a_step_that_vanished_from_the_spool_is_lost_and_the_others_arrive(make:
 # Without a spool ---------------------------------------------------------------------------------
 
 
-def test_without_a_spool_a_step_that_fails_is_lost_and_the_next_index_file_tells(
+def test_without_a_spool_a_failed_step_is_lost_and_counted_in_the_next_index_file(
     make: Factory,
 ) -> None:
     made = make(is_event(1), spool_bytes=0)
@@ -267,7 +267,7 @@ def test_without_a_spool_one_hiccup_of_the_store_costs_no_step(make: Factory, ki
     assert made.fates() == (3, 0, 0)
 
 
-def test_a_step_that_no_spool_takes_for_whatever_reason_is_lost_and_told(
+def test_a_step_that_no_spool_accepts_is_lost_and_counted(
     make: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -280,14 +280,14 @@ def test_a_step_that_no_spool_takes_for_whatever_reason_is_lost_and_told(
     assert made.spools() == []
 
 
-def test_numbers_that_were_used_up_elsewhere_are_told_too(make: Factory) -> None:
+def test_numbers_that_were_used_elsewhere_are_counted_as_skipped(make: Factory) -> None:
     made = make()
     made.last_number = 2
     made.write(0)
     assert made.store.numbers() == [(3, 2)]
 
 
-def test_without_a_spool_an_outage_is_waited_for_and_then_saving_goes_on(
+def test_without_a_spool_saving_continues_after_an_outage(
     make: Factory, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_away = True
@@ -474,7 +474,7 @@ def test_a_step_whose_encoding_fails_is_no_fault_of_the_store(
     assert made.fates() == (1, 0, 5)
 
 
-def test_a_step_of_which_nothing_can_be_stored_is_lost_and_told(make: Factory) -> None:
+def test_a_step_without_anything_to_store_is_lost_and_counted(make: Factory) -> None:
     made = make()
     made.write(StepRecord(0, ModeKeys.TRAIN, 0))
     made.write(1)

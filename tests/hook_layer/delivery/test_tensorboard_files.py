@@ -60,7 +60,7 @@ def test_the_directory_watcher_finds_nothing_out_of_order(tmp_path: Path) -> Non
     assert not watcher.OutOfOrderWritesDetected()
 
 
-def test_a_training_that_goes_on_replaces_the_steps_it_repeats(
+def test_a_resumed_run_replaces_the_steps_it_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.getpid", lambda: 9)
@@ -252,7 +252,7 @@ def test_a_full_disk_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
 
 
 class Torn:
-    """Content of which only the first part can be had."""
+    """Content that ends with an error after its first part."""
 
     def __init__(self, data: Any) -> None:
         self._data = data

@@ -189,7 +189,7 @@ def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
 
 
 @pytest.mark.parametrize("queue_bytes", [10, 6_000])
-def test_steps_of_which_two_do_not_fit_pass_a_store_that_hangs(queue_bytes: int) -> None:
+def test_large_steps_pass_a_store_that_hangs(queue_bytes: int) -> None:
     store, clock = Switchable(), Clock()
     store.gate.clear()
     options = HookOptions(queue_bytes=queue_bytes, max_wait_s=TIMEOUT_S)
@@ -304,7 +304,7 @@ def test_training_waits_again_once_something_was_stored() -> None:
     assert writer.close(TIMEOUT_S)
 
 
-def test_what_was_dropped_behind_the_last_step_counts_at_the_end() -> None:
+def test_steps_dropped_at_the_end_are_counted() -> None:
     store = Switchable()
     store.gate.clear()
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000, on_full="drop"))
@@ -378,7 +378,7 @@ def test_closing_does_not_wait_for_a_store_that_is_back() -> None:
     assert store.numbers() == [(number, None) for number in range(1, 6)]
 
 
-def test_closing_goes_on_trying_with_pauses() -> None:
+def test_closing_retries_with_pauses() -> None:
     failures = iter([True] * 3)
     store = Switchable(lambda _: next(failures, False))
     writer = StepWriter(store, IDENTITY)

@@ -1,4 +1,4 @@
-"""Whatever the store does, every step is stored, waits, or is told to be lost, and in order."""
+"""Whatever the store does, every step is stored, waits, or is counted as lost, in order."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def test_nothing_is_lost_unnoticed(
     assert CountedSnapshot.released == NUM_STEPS
     stored = {index.sequence: index.skipped or 0 for index in store.indexes()}
     assert len(stored) >= counters.steps_written
-    told = set(stored)
+    counted = set(stored)
     for number, skipped in stored.items():
-        told |= set(range(number - skipped, number))
-    assert told == set(range(1, max(told, default=0) + 1))
+        counted |= set(range(number - skipped, number))
+    assert counted == set(range(1, max(counted, default=0) + 1))
     if spool_bytes == 1 << 30:
         assert set(stored) == set(range(1, NUM_STEPS + 1))
         assert counters.steps_lost == 0

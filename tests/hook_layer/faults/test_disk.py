@@ -61,7 +61,7 @@ def test_where_no_disk_has_room_steps_are_lost_and_counted(tmp_path: Path) -> No
     assert result["spools"] == []
 
 
-def test_a_read_only_folder_is_told_at_once_and_waited_for(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_reported_at_once_and_waited_for(tmp_path: Path) -> None:
     result = run_mounted("read_only", tmp_path)
     outcome = result["outcome"]
     assert outcome["longest_step_s"] < 1

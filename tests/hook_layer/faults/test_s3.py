@@ -96,7 +96,7 @@ def test_steps_of_an_outage_arrive_later_in_order(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_training_goes_on_through_an_outage_of_some_time(server: FaultyS3, tmp_path: Path) -> None:
+def test_training_continues_through_an_outage(server: FaultyS3, tmp_path: Path) -> None:
     """Of a second; of any other time by STEPWATCH_OUTAGE_S=30."""
     outage_s = float(os.environ.get("STEPWATCH_OUTAGE_S", "1"))
     uri, num_steps = f"s3://{new_bucket()}/run", 60
@@ -148,7 +148,7 @@ def test_an_outage_that_does_not_end_leaves_a_spool_that_one_command_delivers(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_bucket_is_told_at_once_with_what_to_do(
+def test_a_missing_bucket_is_reported_at_once_with_what_to_do(
     server: FaultyS3, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bucket = new_bucket(exists=False)

@@ -316,6 +316,6 @@ def test_a_length_beyond_the_file_is_refused_before_reading() -> None:
         decode_record(header + b"\x00" * 20, file="f")
 
 
-def test_bytes_behind_the_record_are_refused() -> None:
+def test_bytes_after_the_record_are_refused() -> None:
     with pytest.raises(RecordError, match="follow the record"):
         decode_record(GOLDEN_FLOAT + b"\x00", file="f")

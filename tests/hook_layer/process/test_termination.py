@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hook_layer.process.stuck_thread import StuckThreadWatch
-from hook_layer.process.termination import TerminationHandler
 from hook_layer.resuming.checkpoint_state import STATE_FILE, parse_states
 from hook_layer.testing.written_trial import WrittenTrial
 
@@ -81,7 +76,7 @@ def test_everything_is_stored_and_the_process_ends_by_the_signal(
     assert f"{number.name} ended this process after step 3; all is stored" in done.stderr
 
 
-def test_a_step_that_is_open_is_told(tmp_path: Path) -> None:
+def test_an_open_step_is_reported(tmp_path: Path) -> None:
     before = "hook.recorder.step_is_captured = lambda: None"
     done, _ = run(tmp_path, before=before, at_step_3="terminate()")
     assert "SIGTERM interrupted training at step 3; all is stored" in done.stderr
@@ -140,7 +135,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     assert trial.end_marker() is not None
 
 
-def test_a_hook_may_be_told_to_leave_the_signal_alone(tmp_path: Path) -> None:
+def test_a_hook_may_ignore_the_signal(tmp_path: Path) -> None:
     done, trial = run(
         tmp_path,
         options="termination_timeout_s=None",
@@ -164,7 +159,7 @@ def test_a_store_that_hangs_delays_the_end_no_longer_than_the_options_say(tmp_pa
 
 
 def test_a_close_that_is_under_way_is_not_waited_for_from_within(tmp_path: Path) -> None:
-    # As it comes when the signal arrives while the thread that stores is joined.
+    # As happens when the signal arrives while the thread that stores is joined.
     after = """
 writer = hook.session.trial.writer
 close = writer.close
@@ -183,7 +178,7 @@ hook.close()
     assert time.monotonic() - started < 15
 
 
-def test_who_is_impatient_is_not_kept_waiting(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
     done, _ = run(
         tmp_path,
         before="hook.session.store.put = lambda *_: (time.sleep(0.2), terminate(), time.sleep(60))",
@@ -221,57 +216,6 @@ assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL"""
     done, trial = run(tmp_path, before=before, after=after)
     assert done.returncode == 0, done.stderr
     assert trial.end_marker() is not None
-
-
-class Interrupted:
-    def __init__(self) -> None:
-        self.noted = 0
-
-    def note_termination(self, _: signal.Signals) -> None:
-        self.noted += 1
-
-    def store_before_termination(self) -> None:
-        raise AssertionError("the script's handler decides")
-
-
-@pytest.fixture
-def handled() -> Iterator[list[int]]:
-    """Signals that reached a handler like that of a training script."""
-    found: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: found.append(number))
-    yield found
-    signal.signal(signal.SIGTERM, before)
-
-
-def test_handlers_that_call_each_other_do_so_once(handled: list[int]) -> None:
-    handler, first, second = TerminationHandler(), Interrupted(), Interrupted()
-    handler.add(first)
-    ours = signal.getsignal(signal.SIGTERM)
-    assert callable(ours)
-    later: list[int] = []
-
-    def chained(number: int, frame: object) -> None:
-        later.append(number)
-        ours(number, frame)  # type: ignore[arg-type]
-
-    signal.signal(signal.SIGTERM, chained)
-    handler.add(second)
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert (handled, later, first.noted, second.noted) == ([signal.SIGTERM],) * 2 + (1, 1)
-    handler.remove(first)
-    handler.remove(second)
-    assert signal.getsignal(signal.SIGTERM) == chained
-
-
-def test_other_threads_install_nothing(handled: list[int]) -> None:
-    handler, hook = TerminationHandler(), Interrupted()
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=handler.add, args=(hook,))
-    thread.start()
-    thread.join()
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) == before
-    assert (handled, hook.noted) == ([signal.SIGTERM], 0)
 
 
 # A main thread that is stuck ---------------------------------------------------------------------
@@ -314,7 +258,7 @@ hook.session.store.put = lambda key, data: (time.sleep(0.3), put(key, data))"""
 def test_a_signal_for_a_child_that_shares_the_pipe_is_none_for_this_process(
     tmp_path: Path,
 ) -> None:
-    # The child begins to train, so to say, before it lets go of what it shares.
+    # The child begins to train, so to say, before it closes what it shares.
     write = """
         from hook_layer.process.termination import HANDLERS
         os.write(HANDLERS[0]._watch._writer, bytes([signal.SIGTERM]))
@@ -346,18 +290,3 @@ hook.session.store.put = put_slowly"""
     assert done.returncode == -signal.SIGTERM
     assert list(trial.indexes()) == [0, 1, 2, 3, 4]
     assert trial.end_marker() is not None
-
-
-def test_an_event_loop_keeps_what_it_is_told_of_signals(handled: list[int]) -> None:
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    try:
-        watch = StuckThreadWatch(signal.SIGTERM, lambda: None, grace_s=1)
-        os.kill(os.getpid(), signal.SIGTERM)
-        watch.stop()
-        assert os.read(reader, 10) == bytes([signal.SIGTERM])
-    finally:
-        assert signal.set_wakeup_fd(before) == writer
-        os.close(reader)
-        os.close(writer)

@@ -47,7 +47,7 @@ class Block(nn.Module):
 
 
 def hook_of(trial: WrittenTrial, *collections: str, save_interval: int = 1) -> smd.Hook:
-    """Return a hook that saves collections, all six unless told otherwise."""
+    """Return a hook that saves collections, all six by default."""
     save_config = smd.SaveConfig(save_interval=save_interval)
     return smd.Hook(trial.uri, save_config=save_config, include_collections=collections or ALL)
 

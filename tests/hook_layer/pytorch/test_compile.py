@@ -229,7 +229,7 @@ def test_a_twin_of_a_compiled_model_is_not_watched(trial: WrittenTrial) -> None:
     assert "fc_output_0" in trial.names(1)
 
 
-def test_compiled_code_that_does_not_know_the_hook_is_told_of(
+def test_compiled_code_that_skips_the_hook_is_reported(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture
 ) -> None:
     hook = make_hook(trial)
@@ -304,7 +304,7 @@ def test_a_stop_request_gets_out_of_a_compiled_model(trial: WrittenTrial) -> Non
     assert list(trial.indexes()) == [0]
 
 
-def test_wrong_collections_are_told_at_the_first_compiled_step(trial: WrittenTrial) -> None:
+def test_wrong_collections_are_reported_at_the_first_compiled_step(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     _, call = registered(hook, "after", backend="eager")
     hook.get_collection("mine").add_module_tensors(nn.Linear(1, 1))

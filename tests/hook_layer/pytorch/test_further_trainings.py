@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook_layer.autopatch.test_command import run
+from tests.hook_layer.autopatch.watched_scripts import run
 
 pytest.importorskip("torch")
 
-TOLD = "only the first training of a process is watched, this is another one"
+MESSAGE = "only the first training of a process is watched, this is another one"
 BEGIN = """
 import torch
 from torch import nn
@@ -56,12 +56,12 @@ optimizer.step()
 
 
 @pytest.mark.parametrize(
-    ("lines", "is_told"),
+    ("lines", "is_logged"),
     [(FOLDS, True), (TOGETHER, False), (SAME_MODEL, False), (NO_MODEL, False)],
     ids=["folds", "together", "same model", "no model"],
 )
 def test_the_log_says_once_that_further_trainings_are_not_watched(
-    tmp_path: Path, lines: str, *, is_told: bool
+    tmp_path: Path, lines: str, *, is_logged: bool
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(BEGIN + lines)
@@ -70,4 +70,4 @@ def test_the_log_says_once_that_further_trainings_are_not_watched(
     done = run(["-m", "hook_layer", "--config", config, script])
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tensors").exists()
-    assert done.stderr.count(TOLD) == is_told, done.stderr
+    assert done.stderr.count(MESSAGE) == is_logged, done.stderr

@@ -75,7 +75,7 @@ def test_from_the_second_step_on_the_end_of_a_step_is_known(
     assert all(LOSS in trial.names(step) for step in range(4))
 
 
-def test_losses_are_handed_over_ahead_of_the_backward_pass(trial: WrittenTrial) -> None:
+def test_losses_are_handed_over_before_the_backward_pass(trial: WrittenTrial) -> None:
     training = Training(trial, [])
     training.visible_from()
     seen: list[bool] = []
@@ -85,7 +85,7 @@ def test_losses_are_handed_over_ahead_of_the_backward_pass(trial: WrittenTrial) 
     training.hook.close()
 
 
-def test_what_a_script_saves_behind_the_backward_pass_stays_in_its_step(
+def test_values_that_a_script_saves_after_the_backward_pass_stay_in_their_step(
     trial: WrittenTrial,
 ) -> None:
     training = Training(trial, [])
@@ -98,7 +98,7 @@ def test_what_a_script_saves_behind_the_backward_pass_stays_in_its_step(
         assert trial.values(step)["scalar/gradient norm"] == step
 
 
-def test_a_second_loss_behind_the_first_backward_pass_stays_in_its_step(
+def test_a_second_loss_after_the_first_backward_pass_stays_in_its_step(
     trial: WrittenTrial,
 ) -> None:
     training = Training(trial, [])

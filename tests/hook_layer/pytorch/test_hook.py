@@ -117,7 +117,7 @@ def test_a_step_is_visible_once_it_is_captured(trial: WrittenTrial) -> None:
         assert list(trial.indexes()) == list(range(step + 1))
 
 
-def test_scalars_behind_the_optimizers_step_belong_to_that_step(trial: WrittenTrial) -> None:
+def test_scalars_after_the_optimizers_step_belong_to_that_step(trial: WrittenTrial) -> None:
     hook = every_step(trial)
     training = Training(hook)
     for step in range(4):
@@ -321,10 +321,10 @@ def test_everything(trial: WrittenTrial) -> None:
     }
     losses = {"CrossEntropyLoss_input_0", "CrossEntropyLoss_input_1", LOSS}
     assert trial.names(0) == WEIGHTS | GRADIENTS | modules | losses
-    assert WEIGHTS <= set(trial.collections().collections["all"].tensor_names)
+    assert set(trial.collections().collections["all"].tensor_names) >= WEIGHTS
 
 
-def test_a_module_that_is_called_twice_goes_on_counting(trial: WrittenTrial) -> None:
+def test_calls_of_a_module_are_numbered(trial: WrittenTrial) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -647,7 +647,7 @@ def test_a_store_that_fails_does_not_touch_training(
     assert f"python -m hook_layer.spool {tmp_path}" in caplog.text
 
 
-def test_a_part_that_fails_is_switched_off_and_the_rest_goes_on(
+def test_a_component_that_fails_is_switched_off_alone(
     trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hook = every_step(trial)

@@ -13,7 +13,7 @@ from hook_layer.pytorch.loss_calls import LossRatios  # noqa: E402
 
 
 class Call:
-    """A call in several steps, of which each has another value."""
+    """A call in several steps; each has another value."""
 
     def __init__(self, *, is_part: bool = False, may_vary: bool = False) -> None:
         self.ratios = LossRatios()

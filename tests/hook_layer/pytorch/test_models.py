@@ -160,7 +160,7 @@ def test_a_part_whose_hash_changes(trial: WrittenTrial) -> None:
     assert not net.metric._forward_hooks
 
 
-def test_a_hook_that_cannot_let_go_of_a_model_ends_all_the_same(
+def test_a_hook_that_cannot_release_a_model_still_ends(
     trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook, net = make_hook(trial), Net()

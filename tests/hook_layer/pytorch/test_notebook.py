@@ -114,7 +114,7 @@ def test_a_newer_hook_of_a_model_replaces_the_older(
     assert caplog.text.count("a newer hook watches this Sequential") == (3 if are_kept else 0)
 
 
-def test_a_hook_of_several_models_goes_on_with_the_others(notebook: dict[str, Any]) -> None:
+def test_a_hook_of_several_models_continues_with_the_others(notebook: dict[str, Any]) -> None:
     first, second = nn.Linear(4, 4), nn.Linear(4, 2)
     older = smd.Hook(notebook["out_dir"], save_config=smd.SaveConfig(save_interval=1))
     older.register_module(first)

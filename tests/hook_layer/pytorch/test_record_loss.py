@@ -83,7 +83,9 @@ def test_they_are_in_the_collections_of_losses_and_of_loss_inputs(
     assert set(collections["loss_inputs"].tensor_names) == {"Loss_input_0", "Loss_input_1"}
 
 
-def test_losses_of_several_names_are_told_apart(training: Training, trial: WrittenTrial) -> None:
+def test_losses_have_the_names_that_the_script_gives(
+    training: Training, trial: WrittenTrial
+) -> None:
     training.step("fit", "penalty")
     training.hook.close()
     values = trial.values(0)

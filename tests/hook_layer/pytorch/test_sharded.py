@@ -45,7 +45,7 @@ def make_hook(uri: str, **options: Any) -> smd.Hook:
 
 
 def worker(rank: int, folder: str) -> None:
-    """Train as one of two workers, of which one saves; both must do the same collectives."""
+    """Train as one of two workers; one of them saves; both must do the same collectives."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

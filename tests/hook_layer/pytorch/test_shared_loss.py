@@ -1,4 +1,4 @@
-"""One criterion that several trainings of a process share, one of which is watched."""
+"""One criterion that several trainings of a process share; one of them is watched."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def search(trial: WrittenTrial) -> Search:
 
 
 @pytest.mark.parametrize("has_graph", [True, False])
-@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("is_notified", [True, False])
 def test_losses_of_later_models_are_not_those_of_the_last_validation(
-    search: Search, monkeypatch: pytest.MonkeyPatch, *, is_told: bool, has_graph: bool
+    search: Search, monkeypatch: pytest.MonkeyPatch, *, is_notified: bool, has_graph: bool
 ) -> None:
-    if not is_told:
+    if not is_notified:
         monkeypatch.setattr(search.hook.loop, "note_optimizer", lambda _: None)
     search.train(4)
     search.validate(has_graph=has_graph)
@@ -99,7 +99,7 @@ def test_losses_of_later_models_are_not_those_of_the_last_validation(
     assert not search.hook.collector.due
     search.train(5)
     # Where the validation has gradients, too, it is not known yet whose the first of them are.
-    assert search.numbers() == [1, 1, 1, 1, 4 if has_graph and not is_told else 1]
+    assert search.numbers() == [1, 1, 1, 1, 4 if has_graph and not is_notified else 1]
 
 
 LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -216,7 +216,7 @@ def test_losses_without_another_call_of_the_model_fill_no_step_beyond_the_queue(
     assert "tensors fill queue_bytes=1000000" in caplog.text
 
 
-def test_a_model_that_others_have_followed_is_let_go_of_or_goes_on(trial: WrittenTrial) -> None:
+def test_a_model_that_others_follow_is_released_or_continues(trial: WrittenTrial) -> None:
     search = Search(trial, include_collections=["weights", "gradients", "losses"])
     search.train(3)
     first = search.models[0]

@@ -554,7 +554,7 @@ def test_an_optimizer_of_other_parameters_does_not_matter(trial: WrittenTrial) -
 
 
 @BY_OPTIMIZER
-def test_scalars_behind_the_optimizer_belong_to_the_step(
+def test_scalars_after_the_optimizer_belong_to_the_step(
     trial: WrittenTrial, by_optimizer: bool
 ) -> None:
     hook = make_hook(trial)
@@ -589,7 +589,7 @@ def test_compiled_models_have_the_same_steps(trial: WrittenTrial, by_optimizer: 
 
 @BY_OPTIMIZER
 @pytest.mark.parametrize("num_calls", [1, 2])
-def test_who_calls_the_model_twice_is_told_of_optimisers(
+def test_a_second_call_of_the_model_recommends_register_optimizer(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture, by_optimizer: bool, num_calls: int
 ) -> None:
     hook = make_hook(trial)

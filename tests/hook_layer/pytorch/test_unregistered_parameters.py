@@ -73,9 +73,9 @@ def test_a_layer_in_a_plain_container(
     assert f"Net_{name}.weight" not in trial.values(0)
     for step in range(1, 8):
         assert {f"Net_{name}.weight", f"gradient/Net_{name}.bias"} <= trial.values(step).keys()
-    told = [record.getMessage() for record in caplog.records if "nn.ModuleList" in record.msg]
-    assert len(told) == 1
-    assert f"{name}.weight, {name}.bias of Net" in told[0]
+    messages = [record.getMessage() for record in caplog.records if "nn.ModuleList" in record.msg]
+    assert len(messages) == 1
+    assert f"{name}.weight, {name}.bias of Net" in messages[0]
 
 
 def test_a_rule_finds_that_nobody_trains_it(trial: WrittenTrial) -> None:

@@ -71,9 +71,7 @@ def test_the_loss_of_validation_is_comparable_with_that_of_training(
 
 
 @pytest.mark.parametrize("divisor", [1])
-def test_a_sum_is_one_of_the_rows_that_are_saved_beside_it(
-    trial: WrittenTrial, divisor: int
-) -> None:
+def test_a_sum_is_of_the_rows_that_are_saved_with_it(trial: WrittenTrial, divisor: int) -> None:
     """As in a variational autoencoder: validation has other rows, and rules divide by them."""
 
     def training(outputs: torch.Tensor) -> torch.Tensor:
@@ -142,7 +140,7 @@ def test_what_the_model_is_not_trained_by_is_no_loss_of_validation(
     assert not validated(trial, training, validation)
 
 
-def test_other_calls_of_the_function_are_told_by_their_place(trial: WrittenTrial) -> None:
+def test_other_calls_of_the_function_are_distinguished_by_their_line(trial: WrittenTrial) -> None:
     def training(outputs: torch.Tensor) -> torch.Tensor:
         F.mse_loss(outputs, NUMBERS + 5)
         return F.mse_loss(outputs, NUMBERS)
@@ -157,7 +155,7 @@ def test_other_calls_of_the_function_are_told_by_their_place(trial: WrittenTrial
     np.testing.assert_array_equal(values["MSELoss_input_1"], NUMBERS.numpy())
 
 
-def test_validation_ahead_of_training_has_no_loss(trial: WrittenTrial) -> None:
+def test_validation_before_training_has_no_loss(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     net = make_net(hook)
     hook.set_mode(smd.modes.EVAL)

@@ -112,7 +112,7 @@ def test_what_a_hook_computes_by_itself_warns_of_nothing(
     hook.set_mode(smd.modes.EVAL)
     with torch.no_grad():
         outputs = net(X)
-        told = warned_at(lambda: F.mse_loss(outputs, OTHER_SIZE, reduction="sum"))
+        warned = warned_at(lambda: F.mse_loss(outputs, OTHER_SIZE, reduction="sum"))
     hook.close()
-    assert len(told) == 1
+    assert len(warned) == 1
     assert "MSELoss_output_0" in trial.names(1)

@@ -65,7 +65,7 @@ def test_a_reference_can_be_pickled(hook: smd.Hook) -> None:
     assert copied.func is F.cross_entropy
 
 
-def test_a_wrong_argument_is_told_as_without_a_hook(hook: smd.Hook) -> None:
+def test_a_wrong_argument_raises_the_same_error_as_without_a_hook(hook: smd.Hook) -> None:
     make_net(hook)(X)
     with pytest.raises(TypeError, match=r"cross_entropy\(\) got an unexpected keyword argument"):
         F.cross_entropy(X, CLASSES, reductoin="sum")

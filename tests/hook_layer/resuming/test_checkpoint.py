@@ -1,4 +1,4 @@
-"""Resuming: which step a training goes on from, in which run, under which numbers."""
+"""Resuming: at which step, in which run and with which numbers a run continues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def resumable(trial: WrittenTrial, folder: Path, **options: object) -> TinyHook:
 # One interruption --------------------------------------------------------------------------------
 
 
-def test_a_training_goes_on_behind_its_last_checkpoint(trial: WrittenTrial, folder: Path) -> None:
+def test_a_run_continues_after_its_last_checkpoint(trial: WrittenTrial, folder: Path) -> None:
     first = resumable(trial, folder)
     train(first, 0, 7, folder, saved=(2, 4))
     assert first.training_run == 0
@@ -194,7 +194,7 @@ def test_a_checkpoint_that_no_state_knows_is_said(
     assert "4.pt was written after the state of step 2" in caplog.text
 
 
-def test_a_checkpoint_ahead_of_the_first_step(trial: WrittenTrial, folder: Path) -> None:
+def test_a_checkpoint_before_the_first_step(trial: WrittenTrial, folder: Path) -> None:
     first = resumable(trial, folder)
     first.session.resumption.own_start()  # as rank 0 does before it trains
     (folder / "begin.pt").write_bytes(b"x")
@@ -251,9 +251,7 @@ def test_a_training_that_ended_begins_a_new_run_at_the_next_step(
     assert numbers(indexes)[4:] == [(4, 1), (5, 2)]
 
 
-def test_a_training_closed_for_a_break_goes_on_in_its_run(
-    trial: WrittenTrial, folder: Path
-) -> None:
+def test_a_hook_closed_before_the_end_continues_its_run(trial: WrittenTrial, folder: Path) -> None:
     first = resumable(trial, folder)
     train(first, 0, 4, folder, saved=(4,))
     first.save_scalar("accuracy", 0.5)
@@ -310,7 +308,7 @@ def test_on_sagemaker_the_folder_of_a_new_machine_is_empty(tmp_path: Path, folde
     ]
 
 
-def test_a_state_of_the_original_tells_the_step(trial: WrittenTrial, folder: Path) -> None:
+def test_a_state_of_the_original_has_the_step(trial: WrittenTrial, folder: Path) -> None:
     content = [
         {
             "training-run": 2,
@@ -340,7 +338,9 @@ def test_a_resumed_run_that_was_asked_to_stop_stops(trial: WrittenTrial, folder:
     assert second.session.trial.stop_signal.check() is not None
     assert second.should_stop
     second.close()
-    third = resumable(trial, folder, stop="flag")  # it did: whoever starts it again means it
+    third = resumable(
+        trial, folder, stop="flag"
+    )  # the run stopped: a new start ignores the request
     train(third, 4, 4, folder)
     assert third.session.trial is not None
     assert third.session.trial.stop_signal.check() is None
@@ -412,7 +412,9 @@ def test_steps_that_were_not_stored_when_the_process_was_killed_are_accounted_fo
     assert found[3:] == [(3, 4, None), (6, 7, 2), (7, 8, None)]
 
 
-def test_another_worker_goes_on_behind_its_own_last_file(trial: WrittenTrial, folder: Path) -> None:
+def test_another_worker_continues_after_its_own_last_file(
+    trial: WrittenTrial, folder: Path
+) -> None:
     def make(start: RunStart | None) -> TinyHook:
         return make_hook(trial, size=2, workers=FixedWorkers(1, 2, start))
 

@@ -1,4 +1,4 @@
-"""What the trial's folder tells a training that goes on."""
+"""What a resumed run reads from the trial's folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_new_run_begins_with_the_first_number() -> None:
     assert numbered(MemoryStore(), step=9, saved_step=-1, sequence=0) == Numbering(0)
 
 
-def test_numbers_go_on_behind_the_last_saved_step() -> None:
+def test_numbers_continue_after_the_last_saved_step() -> None:
     store = MemoryStore()
     put_index(store, 900, 10)
     put_index(store, 1000, 11)
@@ -63,7 +63,7 @@ def test_what_is_missing_before_the_step_is_lost(last: int) -> None:
     assert numbered(store, step=1010, saved_step=1005, sequence=10) == Numbering(7, 3)
 
 
-def test_a_folder_without_any_file_tells_nothing() -> None:
+def test_a_folder_without_any_file_changes_nothing() -> None:
     assert numbered(MemoryStore(), step=15, saved_step=14, sequence=10) == Numbering(10)
 
 
@@ -97,7 +97,9 @@ def test_a_store_that_cannot_be_asked_is_believed_to_be_the_same(
         (None, False),
     ],
 )
-def test_the_name_tag_tells_whose_folder_it_is(content: bytes | None, is_same: bool) -> None:
+def test_the_job_file_decides_whether_the_run_is_the_same(
+    content: bytes | None, is_same: bool
+) -> None:
     store = MemoryStore()
     if content is not None:
         store.put(JOB_FILE, content)

@@ -49,7 +49,7 @@ def out_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(out_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that writes to the folder until it is told to end."""
+    """A process that writes to the folder until its input ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER.format(root=str(ROOT)), str(out_dir)],
         stdin=subprocess.PIPE,
@@ -233,7 +233,7 @@ def test_a_child_does_not_keep_the_claim(out_dir: Path) -> None:
     assert claim.take() is None
     begun, end = os.pipe(), os.pipe()
     child = os.fork()
-    if not child:  # lives on until it is told
+    if not child:  # lives until the pipe closes
         os.write(begun[1], b"x")
         os.close(end[1])
         os.read(end[0], 1)
@@ -272,7 +272,7 @@ def test_a_claim_that_was_removed_meanwhile_is_made_anew(
     second.release()
 
 
-def test_where_nobody_can_tell_everybody_writes(
+def test_without_locks_every_process_writes(
     out_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def no_locks(*_: object) -> None:

@@ -50,7 +50,7 @@ class Trainer:
         assert self.process.stdout is not None
         return self.process.stdout.readline().split()
 
-    def tell(self, text: str) -> list[str]:
+    def command(self, text: str) -> list[str]:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{text}\n")
         self.process.stdin.flush()
@@ -86,7 +86,7 @@ def test_each_training_is_a_run_and_an_attempt_follows_one_that_ended(tmp_path: 
 def test_a_run_ends_though_its_process_continues(tmp_path: Path) -> None:
     notes = make(tmp_path)
     trainer = Trainer(tmp_path)
-    assert trainer.tell("end") == ["ended"]
+    assert trainer.command("end") == ["ended"]
     (noted,) = notes.runs
     assert noted.is_over
     assert noted.run.end == "Completed"
@@ -98,7 +98,7 @@ def test_a_run_ends_though_its_process_continues(tmp_path: Path) -> None:
 def test_a_program_that_replaces_itself_begins_another_run(tmp_path: Path) -> None:
     notes = make(tmp_path)
     trainer = Trainer(tmp_path)
-    assert trainer.tell("exec") == ["run-2", "2"]
+    assert trainer.command("exec") == ["run-2", "2"]
     assert [(noted.is_over, noted.run.end) for noted in notes.runs] == [
         (True, "Killed"),
         (False, None),

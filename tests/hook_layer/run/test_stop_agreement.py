@@ -29,7 +29,7 @@ def _switch_threads_often() -> Iterator[None]:
 
 
 class DictStore:
-    """A key-value store in memory, which can be told to fail."""
+    """A key-value store in memory, which fails on request."""
 
     def __init__(self) -> None:
         self.content: dict[str, str] = {}
@@ -62,7 +62,7 @@ class DictStore:
 
 @dataclass
 class Worker:
-    """A worker that trains step by step, each of which needs all workers."""
+    """A worker that trains step by step; each step needs all workers."""
 
     rank: int
     size: int
@@ -170,7 +170,7 @@ def at_step(worker: Worker, step: int, action: Callable[[], None]) -> Callable[[
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("size", [2, 5])
-def test_all_stop_behind_the_same_step(size: int, loop: Loop, seed: int) -> None:
+def test_all_stop_after_the_same_step(size: int, loop: Loop, seed: int) -> None:
     workers = make_workers(size)
     asked = random.Random(seed).choice(workers)
 
@@ -184,7 +184,7 @@ def test_all_stop_behind_the_same_step(size: int, loop: Loop, seed: int) -> None
     assert [worker.agreement.stop_now() for worker in workers] == [REQUEST] * size
 
 
-def test_only_one_worker_may_read_and_tell_the_others() -> None:
+def test_one_worker_may_read_and_notify_the_others() -> None:
     workers = make_workers(3)
     said: list[bool] = []
 

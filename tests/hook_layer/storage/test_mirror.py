@@ -27,7 +27,7 @@ def test_both_stores_get_everything_and_lose_what_is_removed() -> None:
     assert mirror.uri == primary.uri
 
 
-def test_a_copy_that_fails_is_told_once_and_costs_nothing(
+def test_a_copy_that_fails_is_reported_once_and_costs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     primary, copy = MemoryStore("primary"), Switchable(lambda key: key.startswith("events"))

@@ -112,9 +112,7 @@ def test_a_buffers_reader_is_a_seekable_file() -> None:
     assert reader.read() == b""
 
 
-def test_a_write_that_stops_in_the_middle_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partial_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write_some(descriptor: int, buffers: list[Any]) -> int:
         return os.write(descriptor, b"".join(buffers)[: len(buffers[0]) + 5])
 

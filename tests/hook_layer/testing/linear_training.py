@@ -28,7 +28,7 @@ DEFAULTS = FrameworkDefaults(
 
 
 class LinearHook(BaseHook):
-    """Is told of each step by the training."""
+    """Receives each step from the training."""
 
     _defaults = DEFAULTS
     source: type[TensorSource] = TensorSource

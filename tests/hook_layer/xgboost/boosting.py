@@ -21,7 +21,7 @@ COMPUTED = ["predictions", "labels", "feature_importance", "average_shap", "full
 
 
 class Script(xgboost.callback.TrainingCallback):
-    """What a training script does itself before and after a round; it is told model and round."""
+    """What a training script does itself before and after a round; it receives model and round."""
 
     def __init__(
         self,

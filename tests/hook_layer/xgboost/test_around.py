@@ -51,7 +51,7 @@ class Interrupted(Exception):  # noqa: N818 - no error
     """The machine is taken away."""
 
 
-def test_a_training_that_was_interrupted_goes_on_at_its_round(
+def test_an_interrupted_run_continues_at_its_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = tmp_path / "checkpoints"

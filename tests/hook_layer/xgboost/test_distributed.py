@@ -77,7 +77,7 @@ def test_labels_are_not_those_of_all_ranks(outcomes: Outcomes) -> None:
         assert "each rank has only a part of the rows" in outcomes[rank]["reason_without_labels"]
 
 
-def test_a_request_that_one_sees_ends_all_behind_the_same_round(outcomes: Outcomes) -> None:
+def test_a_request_that_one_sees_ends_all_after_the_same_round(outcomes: Outcomes) -> None:
     for rank in (0, 1):
         assert outcomes[rank]["all"]["rounds"] == 3
         assert outcomes[rank]["all"]["reason"] == "the loss grows: é"

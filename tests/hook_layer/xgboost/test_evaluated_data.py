@@ -1,4 +1,4 @@
-"""Which of the measured data is trained on, told by what it is and only at last by its name."""
+"""Which evaluated data is training data: its content decides, and only then its name."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_rows_that_are_missing_or_spare_are_compared() -> None:
     assert trained_on(data, evals) == [True, False]
 
 
-def test_without_data_that_is_known_a_name_tells() -> None:
+def test_a_name_decides_where_the_data_is_unknown() -> None:
     data, part, other = matrix(), matrix(rows=slice(100)), matrix(rows=slice(50))
     assert trained_on(data, [(part, "Training"), (other, "test")]) == [True, False]
     assert trained_on(data, [(part, "train"), (data, "all")]) == [False, True]
@@ -124,7 +124,7 @@ def test_data_with_a_dash_in_its_name() -> None:
     assert collection_of_metric("mine-rmse", known) is None
 
 
-def test_folds_have_no_data_of_which_it_is_known(trial: WrittenTrial) -> None:
+def test_the_data_of_folds_is_unknown(trial: WrittenTrial) -> None:
     xgboost.cv({"nthread": 1}, matrix(), 2, nfold=2, callbacks=[make_hook(trial)])
     assert sides(trial) == (set(), set())
 

@@ -50,7 +50,7 @@ def test_what_was_not_given_stays_away(trial: WrittenTrial) -> None:
     assert given == {"evals": None}
 
 
-def test_data_is_let_go_of_behind_the_training(trial: WrittenTrial) -> None:
+def test_data_is_released_after_the_training(trial: WrittenTrial) -> None:
     data, other = matrix(), matrix(rows=slice(50))
     hook = make_hook(trial, "predictions", train_data=data, validation_data=other)
     train(hook, data=data, evals=[(data, "train"), (other, "other")])

@@ -24,7 +24,7 @@ def own(name: str) -> Any:
 
 
 def trained(trial: WrittenTrial, name: str, *callbacks: Any, **arguments: Any) -> dict[str, bool]:
-    """Train with a metric of the script's own; return of which collections it is."""
+    """Train with a metric of the script's own; return the collections that it belongs to."""
     data = matrix()
     train(
         make_hook(trial, "losses"),
@@ -43,40 +43,32 @@ def trained(trial: WrittenTrial, name: str, *callbacks: Any, **arguments: Any) -
 METRIC = {"metrics": True, "losses": False, "falling_metrics": False, "growing_metrics": False}
 
 
-@pytest.mark.parametrize("name", ["accuracy", "f1", "r2", "neg_rmse"])
-def test_a_metric_of_which_nothing_is_known_is_no_loss(trial: WrittenTrial, name: str) -> None:
-    assert trained(trial, name) == METRIC
+@pytest.mark.parametrize(
+    ("name", "arguments", "more"),
+    [
+        *((name, {}, {}) for name in ("accuracy", "f1", "r2", "neg_rmse")),  # unknown directions
+        *((name, {}, {"losses": True}) for name in ("my_loss", "PyRMSLE", "wmape")),
+        ("loss_avoidance", {"maximize": True}, {"growing_metrics": True}),
+        ("distance", {"maximize": False}, {"losses": True, "falling_metrics": True}),
+        ("distance", {"early_stopping_rounds": 9}, {}),
+    ],
+)
+def test_names_and_arguments_decide_whether_a_metric_is_a_loss(
+    trial: WrittenTrial, name: str, arguments: dict[str, Any], more: dict[str, bool]
+) -> None:
+    assert trained(trial, name, **arguments) == METRIC | more
 
 
-@pytest.mark.parametrize("name", ["my_loss", "PyRMSLE", "wmape"])
-def test_a_name_may_tell_that_it_is_a_loss(trial: WrittenTrial, name: str) -> None:
-    assert trained(trial, name) == METRIC | {"losses": True}
-
-
-def test_the_script_may_tell_that_it_grows(trial: WrittenTrial) -> None:
-    found = trained(trial, "loss_avoidance", maximize=True)
-    assert found == METRIC | {"growing_metrics": True}
-
-
-def test_the_script_may_tell_that_it_falls(trial: WrittenTrial) -> None:
-    found = trained(trial, "distance", maximize=False)
-    assert found == METRIC | {"losses": True, "falling_metrics": True}
-
-
-@pytest.mark.parametrize(("of", "told"), [(None, True), ("distance", True), ("rmse", False)])
+@pytest.mark.parametrize(("of", "decides"), [(None, True), ("distance", True), ("rmse", False)])
 @pytest.mark.parametrize("grows", [True, False])
-def test_early_stopping_tells_of_its_metric(
-    trial: WrittenTrial, of: str | None, told: bool, grows: bool
+def test_early_stopping_decides_about_its_metric(
+    trial: WrittenTrial, of: str | None, decides: bool, grows: bool
 ) -> None:
     callback = xgboost.callback.EarlyStopping(rounds=9, metric_name=of, maximize=grows)
     found = trained(trial, "distance", callback)
     words = {"losses": not grows, "falling_metrics": not grows, "growing_metrics": grows}
-    assert found == METRIC | (words if told else {})
+    assert found == METRIC | (words if decides else {})
     assert "data_0-rmse" in members(trial, "losses")
-
-
-def test_early_stopping_that_says_nothing_tells_nothing(trial: WrittenTrial) -> None:
-    assert trained(trial, "distance", early_stopping_rounds=9) == METRIC
 
 
 def test_what_is_said_is_of_the_last_metric_and_of_none_of_xgboosts() -> None:

@@ -137,7 +137,7 @@ def test_values_of_the_first_rows_of_large_inputs(
         assert caplog.text.count("validation_data is too large and cannot be cut") == 1
 
 
-def test_the_trees_of_a_model_that_goes_on(trial: WrittenTrial) -> None:
+def test_the_trees_of_a_continued_model(trial: WrittenTrial) -> None:
     data = matrix()
     first = train(data=data, rounds=3)
     model = train(make_hook(trial, "trees"), data=data, rounds=2, xgb_model=first)

@@ -93,7 +93,7 @@ def test_what_is_computed_from_the_model(
 def said_by_xgboost(
     model: xgboost.Booster, epoch: int, data: xgboost.DMatrix, validation: xgboost.DMatrix
 ) -> dict[str, Any]:
-    """Return what is to be captured, as the whole model has it."""
+    """Return the expected tensors, from the whole model."""
     shap = model.predict(data, pred_contribs=True)
     names = [f"f{i}" for i in range(data.num_col())]
     expected: dict[str, Any] = {

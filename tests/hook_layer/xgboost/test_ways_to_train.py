@@ -93,8 +93,10 @@ def test_cross_validation(trial: WrittenTrial, caplog: Log) -> None:
         }
         assert same(found["test-rmse"], [table["test-rmse-mean"][step]])
         assert same(found["std/test-rmse"], [table["test-rmse-std"][step]])
-    (told,) = caplog.messages
-    assert told.startswith("predictions, feature_importance, average_shap, full_shap, trees cannot")
+    (message,) = caplog.messages
+    assert message.startswith(
+        "predictions, feature_importance, average_shap, full_shap, trees cannot"
+    )
     assert not hook.report().errors
     assert trial.end_marker() is not None
 

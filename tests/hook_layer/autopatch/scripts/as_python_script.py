@@ -1,4 +1,4 @@
-"""Says what Python tells it of itself, from another folder than that in which it was started."""
+"""Prints what Python shows it, from another folder than the one in which it started."""
 
 import json
 import os

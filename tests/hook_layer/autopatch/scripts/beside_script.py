@@ -1,4 +1,4 @@
-"""A model that calls copies of its part, with modules beside it that are no losses."""
+"""A model that calls copies of its part, and has other modules that are no losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trains a model a fold, each of which calls a part of itself while it is made."""
+"""Trains one model for each fold; each calls a part of itself while it is made."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Asks a part of the model for a shape, ahead of making the model."""
+"""Asks a part of the model for a shape, before it makes the model."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Trains models one after the other by one criterion, and tells what of each is still there."""
+"""Trains models one after the other by one criterion, and prints what is left of each."""
 
 import argparse
 import gc

@@ -1,4 +1,4 @@
-"""Trains two models at a time by one criterion, which then goes on with the second one alone."""
+"""Trains two models at a time by one criterion, and then trains the second one alone."""
 
 import sys
 

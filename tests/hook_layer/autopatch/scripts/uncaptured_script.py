@@ -1,4 +1,4 @@
-"""Trains in a way of which no hook can capture anything: which one is the first argument."""
+"""Trains in a way that no hook can capture: the first argument says which."""
 
 from __future__ import annotations
 
