@@ -19,12 +19,15 @@ from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.configuration.job import HookTargets
 from hook_layer.delivery.tensorboard import TensorBoardExporter
 from hook_layer.format.modes import ModeKeys
+from hook_layer.storage.base import Store
 from hook_layer.storage.local import LocalStore
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.board import SCALAR, WEIGHTS, files, read, step, tensor
 from tests.hook_layer.doubles import Switchable
 from tests.hook_layer.fixed_workers import FixedWorkers
 from tests.hook_layer.tiny_hook import EVERY_STEP, TinyHook
+
+ONE_RANK = FixedWorkers(0, 1)
 
 event_multiplexer = pytest.importorskip("tensorboard.backend.event_processing.event_multiplexer")
 
@@ -84,20 +87,32 @@ def test_modes_and_workers_are_runs_of_their_own(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("rank", "run"), [(0, "TRAIN"), (1, "TRAIN/worker_1")])
-def test_a_hook_of_several_workers_keeps_them_apart(
-    tmp_path: Path, trial: WrittenTrial, rank: int, run: str
-) -> None:
+def make_hook(
+    store: Store, board: Store, ranks: FixedWorkers = ONE_RANK, **options: Any
+) -> TinyHook:
+    """Return a hook that stores weights and shows them in TensorBoard."""
     manager = CollectionManager(
         {"weights": Collection("weights", ["w"])},
         {"weights"},
         EVERY_STEP,
-        ReductionConfig(),
+        ReductionConfig(save_raw_tensor=True),
         has_summaries=True,
     )
-    targets = HookTargets(trial.store, LocalStore(tmp_path))
-    setup = HookSetup(targets, manager, HookOptions(), include_workers="all")
-    hook = TinyHook(setup, workers=FixedWorkers(rank, 2))
+    _, size = ranks.rank_and_size()
+    setup = HookSetup(
+        HookTargets(store, board),
+        manager,
+        HookOptions(**options),
+        include_workers="all" if size > 1 else "one",
+    )
+    return TinyHook(setup, workers=ranks)
+
+
+@pytest.mark.parametrize(("rank", "run"), [(0, "TRAIN"), (1, "TRAIN/worker_1")])
+def test_a_hook_of_several_workers_keeps_them_apart(
+    tmp_path: Path, trial: WrittenTrial, rank: int, run: str
+) -> None:
+    hook = make_hook(trial.store, LocalStore(tmp_path), FixedWorkers(rank, 2))
     hook.set_mode(ModeKeys.TRAIN)
     hook.train({"w": np.ones(5)})
     hook.close()
@@ -110,15 +125,8 @@ def test_a_hook_of_several_workers_keeps_them_apart(
 def test_training_and_trial_do_not_notice_that_tensorboard_cannot_be_written(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = CollectionManager(
-        {"weights": Collection("weights", ["w"])},
-        {"weights"},
-        EVERY_STEP,
-        ReductionConfig(save_raw_tensor=True),
-        has_summaries=True,
-    )
     board = Switchable(lambda _: True)
-    hook = TinyHook(HookSetup(HookTargets(trial.store, board), manager, HookOptions()))
+    hook = make_hook(trial.store, board)
     for _ in range(5):
         hook.train({"w": np.ones(5)})
     hook.close()
@@ -134,18 +142,10 @@ def test_training_and_trial_do_not_notice_that_tensorboard_cannot_be_written(
 def test_tensorboard_is_whole_although_the_store_of_the_trial_is_away(
     tmp_path: Path, hangs: bool
 ) -> None:
-    manager = CollectionManager(
-        {"weights": Collection("weights", ["w"])},
-        {"weights"},
-        EVERY_STEP,
-        ReductionConfig(save_raw_tensor=True),
-        has_summaries=True,
-    )
     away, board = Switchable(lambda _: True), Switchable()
     if hangs:
         away.gate.clear()
-    options = HookOptions(close_timeout_s=0.2)
-    hook = TinyHook(HookSetup(HookTargets(away, board), manager, options))
+    hook = make_hook(away, board, close_timeout_s=0.2)
     for _ in range(30):
         hook.train({"w": np.ones(5)})
     hook.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hook_layer.format.encoding import EncodedRecord, EventBuffers, StepEncoder
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import decode_record, read_records
-from tests.hook_layer.format.test_index import index_files
+from tests.hook_layer.format.index_files import index_files
 
 STEP = {"step": 300, "mode": ModeKeys.EVAL, "mode_step": 7, "wall_time": 1.5}
 LARGE = np.random.default_rng(0).standard_normal((3, 500, 700))

@@ -21,7 +21,6 @@ from hook_layer.format.errors import (
 )
 from hook_layer.format.index import (
     MAX_INDEX_BYTES,
-    STATISTICS_COLUMNS,
     IndexFile,
     Statistics,
     TensorLocation,
@@ -33,58 +32,13 @@ from hook_layer.format.job_file import (
     parse_stop_file,
 )
 from hook_layer.format.modes import ModeKeys
+from tests.hook_layer.format.index_files import EVENT
 
-EVENT = "events/000000000000/000000000000_worker_0.tfevents"
 ORIGINAL = {
     "meta": {"mode": "TRAIN", "mode_step": 0, "event_file_name": EVENT},
     "tensor_payload": [{"tensorname": "w", "start_idx": 0, "length": 111}],
     "shape_payload": [{"tensorname": "w", "originalname": "orig", "shape": [2, 3]}],
 }
-names = st.text(max_size=20)
-counts = st.integers(0, 2**62)
-
-
-@st.composite
-def index_files(draw: st.DrawFn) -> IndexFile:
-    locations = tuple(draw(st.lists(st.builds(TensorLocation, names, counts, counts), max_size=3)))
-    shapes = tuple(
-        draw(
-            st.lists(
-                st.builds(TensorShape, names, names, st.lists(counts, max_size=3).map(tuple)),
-                max_size=3,
-                min_size=0 if locations else 1,
-            )
-        )
-    )
-    return IndexFile(
-        draw(st.sampled_from(ModeKeys)),
-        draw(counts),
-        EVENT if locations else None,
-        locations,
-        shapes,
-        draw(st.none() | statistics_blocks()),
-        draw(st.none() | names),
-        draw(st.none() | st.integers(1, 1000)),
-        draw(st.none() | st.integers(1, 2**62)),
-        time=draw(st.none() | st.floats(0, 1e11)),
-    )
-
-
-@st.composite
-def statistics_blocks(draw: st.DrawFn) -> Statistics:
-    rows = draw(st.integers(0, 4))
-    columns = STATISTICS_COLUMNS[: draw(st.integers(0, len(STATISTICS_COLUMNS)))]
-    numbers = st.floats(width=64)
-    values = draw(st.lists(numbers, min_size=rows * len(columns), max_size=rows * len(columns)))
-    rows_of = {"min_size": rows, "max_size": rows}
-    return Statistics(
-        columns,
-        tuple(draw(st.lists(names, **rows_of))),
-        tuple(draw(st.lists(st.sampled_from(["float32", "bfloat16"]), **rows_of))),
-        tuple(draw(st.lists(st.lists(counts, max_size=2).map(tuple), **rows_of))),
-        np.array(values, dtype=np.float64).reshape(rows, len(columns)),
-        tuple(draw(st.lists(st.none() | st.integers(0, 2**32 - 1), **rows_of))),
-    )
 
 
 def parsed(content: object) -> IndexFile:
@@ -102,20 +56,6 @@ def test_the_originals_file_is_read() -> None:
 
 def test_without_additions_the_file_has_the_originals_bytes() -> None:
     assert parsed(ORIGINAL).encode() == json.dumps(ORIGINAL).encode()
-
-
-@given(index_files())
-def test_an_index_comes_back(index: IndexFile) -> None:
-    back = parse_index(index.encode(), file="f")
-    for field in ("mode", "mode_step", "event_file_name", "locations", "shapes"):
-        assert getattr(back, field) == getattr(index, field)
-    for field in ("run", "workers", "sequence", "time"):
-        assert getattr(back, field) == getattr(index, field)
-    assert (back.statistics is None) == (index.statistics is None)
-    if back.statistics is not None and index.statistics is not None:
-        for field in ("columns", "tensors", "dtypes", "shapes", "crc32c"):
-            assert getattr(back.statistics, field) == getattr(index.statistics, field)
-        np.testing.assert_array_equal(back.statistics.values, index.statistics.values)
 
 
 @pytest.mark.parametrize("time", [0, 1795212403.25, 253402300799])

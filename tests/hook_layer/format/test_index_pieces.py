@@ -14,54 +14,15 @@ from hypothesis import strategies as st
 from hook_layer.format import index as index_module
 from hook_layer.format.errors import IndexFileError
 from hook_layer.format.index import (
-    STATISTICS_COLUMNS,
     IndexFile,
     Statistics,
     TensorLocation,
-    TensorShape,
     parse_index,
 )
 from hook_layer.format.index_pieces import index_pieces
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key
-
-NAMES = st.lists(
-    st.text(min_size=1, max_size=12) | st.sampled_from(["fc.weight", '", "run": "', "}, {", "]"]),
-    min_size=1,
-    max_size=4,
-    unique=True,
-)
-COUNTS = st.integers(0, 2**63 - 1)
-
-
-@st.composite
-def index_files(draw: st.DrawFn) -> IndexFile:
-    names = draw(NAMES)
-    has_values, has_shapes = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
-    locations = tuple(TensorLocation(name, draw(COUNTS), draw(COUNTS)) for name in names)
-    shapes = tuple(TensorShape(name, "original", (draw(st.integers(0, 9)),)) for name in names)
-    statistics = None
-    if draw(st.booleans()):
-        rows = len(names)
-        statistics = Statistics(
-            columns=STATISTICS_COLUMNS,
-            tensors=tuple(names),
-            dtypes=("float32",) * rows,
-            shapes=((2, 3),) * rows,
-            values=np.arange(rows * len(STATISTICS_COLUMNS), dtype="<f8").reshape(rows, -1),
-            crc32c=tuple(draw(st.none() | st.integers(0, 2**32 - 1)) for _ in names),
-        )
-    return IndexFile(
-        mode=draw(st.sampled_from(list(ModeKeys))),
-        mode_step=draw(COUNTS),
-        event_file_name=event_key(3, "worker_0") if has_values else None,
-        locations=locations if has_values else (),
-        shapes=shapes if has_shapes else (),
-        statistics=statistics,
-        run=draw(st.none() | st.text(max_size=6)),
-        workers=draw(st.none() | st.integers(1, 9)),
-        sequence=draw(st.none() | st.integers(1, 99)),
-    )
+from tests.hook_layer.format.index_files import index_files
 
 
 def facts(index: IndexFile) -> Any:
@@ -92,10 +53,9 @@ def read_whole() -> Iterator[Any]:
 
 
 @given(index_files())
-def test_files_of_ours_are_read_in_pieces(index: IndexFile) -> None:
+def test_files_of_ours_come_back_in_pieces(index: IndexFile) -> None:
     data = index.encode()
-    pieces = index_pieces(data)
-    assert pieces is not None or index.mode_step >= 10**18
+    assert index_pieces(data) is not None or index.mode_step >= 10**18
     assert facts(parse_index(data, file="f")) == facts(index)
 
 

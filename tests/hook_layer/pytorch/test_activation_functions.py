@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import Tensor, nn  # noqa: E402
-from torch.overrides import TorchFunctionMode  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 KINDS = ("relu", "sigmoid", "tanh")
 ALL = tuple(f"{kind}_{side}" for kind in KINDS for side in ("input", "output"))

@@ -10,18 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
 
+import hook_layer.pytorch as smd
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-from torch._dynamo.utils import counters  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 NUM_STEPS = 6
 HOWS = ["before", "after", "in place", "a part", "a function"]

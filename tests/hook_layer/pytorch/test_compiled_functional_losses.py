@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
 
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import nn  # noqa: E402
-
-from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+from tests.hook_layer.pytorch.functional_steps import (
     CLASSES,
     NUMBERS,
     UNNAMED,

@@ -7,15 +7,12 @@ import weakref
 from collections.abc import Callable
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-
-from hook_layer.pytorch.modules import RegisteredModules  # noqa: E402
-from hook_layer.pytorch.parameters import DueParameters  # noqa: E402
-from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
+from hook_layer.pytorch.parameters import DueParameters
+from hook_layer.pytorch.modules import RegisteredModules
+from tests.hook_layer.pytorch.recording_sink import RecordingSink
 
 
 class Model:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-
-from hook_layer.pytorch.copies import FlatCopy, copied_together  # noqa: E402
+from hook_layer.pytorch.copies import FlatCopy, copied_together
 
 TENSORS = {
     "one": [torch.arange(6.0).view(2, 3)],

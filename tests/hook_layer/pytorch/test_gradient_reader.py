@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
+from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
-
-from hook_layer.pytorch.parameters import GradientReader  # noqa: E402
+from hook_layer.pytorch.parameters import GradientReader
 
 
 class Pair:

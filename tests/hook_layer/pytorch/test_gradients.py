@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 WEIGHT, BIAS = "gradient/Linear_weight", "gradient/Linear_bias"
 BY_OPTIMIZER = pytest.mark.parametrize("by_optimizer", [False, True], ids=["default", "optimizer"])

@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, STOP_FILE
 from hook_layer.storage.base import StorageError
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 EVERY_STEP = smd.SaveConfig(save_interval=1)
 TENSORS = ["weights", "biases", "gradients"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from hook_layer.pytorch.loss_calls import LossRatios  # noqa: E402
+from hook_layer.pytorch.loss_calls import LossRatios
 
 
 class Call:

@@ -7,15 +7,11 @@ import weakref
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
 
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-import torch.nn.functional as F  # noqa: E402, N812
-
-from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+from tests.hook_layer.pytorch.functional_steps import (
     NUMBERS,
     X,
     make_hook,

@@ -5,17 +5,15 @@ from __future__ import annotations
 from weakref import ref
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.guard import FailureLog  # noqa: E402
-from hook_layer.pytorch.module_calls import ModuleCalls, StepTensors  # noqa: E402
-from hook_layer.testing.written_trial import WrittenTrial  # noqa: E402
-from tests.hook_layer.pytorch.recording_sink import RecordingSink  # noqa: E402
+import hook_layer.pytorch as smd
+from hook_layer.guard import FailureLog
+from hook_layer.pytorch.module_calls import ModuleCalls
+from hook_layer.pytorch.module_calls import StepTensors
+from hook_layer.testing.written_trial import WrittenTrial
+from tests.hook_layer.pytorch.recording_sink import RecordingSink
 
 
 class Passes:

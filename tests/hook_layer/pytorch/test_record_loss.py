@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import torch
+from torch import Tensor, nn
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
-from tests.hook_layer.pytorch.functional_steps import X, names_of  # noqa: E402
+from tests.hook_layer.pytorch.functional_steps import X, names_of
 
 Y = torch.tensor([[1.0], [0.0], [2.0], [1.0]])
 EVERY_SECOND = smd.SaveConfig(save_interval=2)

@@ -8,14 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 
 def test_what_others_do_with_the_loss_does_not_fill_the_last_step(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+import torch
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 
 def test_nothing_of_the_first_step_is_left(trial: WrittenTrial) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from hook_layer.pytorch.steps import StepSize  # noqa: E402
-from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
+from hook_layer.pytorch.steps import StepSize
+from tests.hook_layer.pytorch.open_step import OpenStep
 
 MAX_BYTES = 1 << 20
 SMALL, LARGE = torch.ones(4), torch.ones(MAX_BYTES // 4)

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+import hook_layer.pytorch as smd
 from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 BY_OPTIMIZER = pytest.mark.parametrize("by_optimizer", [False, True], ids=["default", "optimizer"])
 WEIGHT, GRADIENT = "Linear_weight", "gradient/Linear_weight"

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import hook_layer.pytorch as smd
 from hook_layer.format.paths import parse_index_key
 from hook_layer.testing.written_trial import WrittenTrial
 
-torch = pytest.importorskip("torch")
 event_accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", exc_type=ImportError
 )
-torch.set_num_threads(1)
 
-import hook_layer.pytorch as smd  # noqa: E402
 
 TENSORS = ["weights", "gradients", "biases"]
 EVERYTHING = {"scalars": 0, "histograms": 0}

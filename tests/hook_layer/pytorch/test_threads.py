@@ -9,20 +9,16 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+import hook_layer.pytorch as smd
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.pytorch.unchanged import _Search
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import nn  # noqa: E402
-from torch.nn.modules.module import register_module_forward_pre_hook  # noqa: E402
-from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.autopatch.hook_source import HookSource  # noqa: E402
-from hook_layer.pytorch.unchanged import _Search  # noqa: E402
 
 X, Y = torch.ones(2, 4), torch.ones(2, 1)
 

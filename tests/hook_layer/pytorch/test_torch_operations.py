@@ -9,16 +9,12 @@ from collections import Counter
 from contextlib import nullcontext
 
 import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-from torch.profiler import ProfilerActivity, profile  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
 
 INTERVAL = 4
 VIEWS = ("aten::view", "aten::as_strided", "aten::select", "aten::detach")  # launch nothing

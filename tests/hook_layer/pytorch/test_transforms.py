@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from hook_layer.testing.written_trial import WrittenTrial
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("torch.func")
 
-from torch import nn  # noqa: E402
-from torch.func import functional_call, grad, vmap  # noqa: E402
+from torch import nn
+from torch.func import functional_call, grad, vmap
 
-import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch import transforms  # noqa: E402
+import hook_layer.pytorch as smd
+from hook_layer.pytorch import transforms
 
 
 def test_per_sample_gradients_make_no_steps_and_the_log_says_so_once(

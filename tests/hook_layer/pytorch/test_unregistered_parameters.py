@@ -6,18 +6,14 @@ import logging
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
+import hook_layer.pytorch as smd
+from hook_layer.storage import open_store
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.storage import open_store  # noqa: E402
-from rule_runtime.engine.stored_run import judge_stored_run  # noqa: E402
-from rule_runtime.rules.dead_optimizer import DeadOptimizer  # noqa: E402
+from rule_runtime.engine.stored_run import judge_stored_run
+from rule_runtime.rules.dead_optimizer import DeadOptimizer
 
 
 class Net(nn.Module):

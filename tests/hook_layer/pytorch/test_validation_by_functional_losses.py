@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
-from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+from tests.hook_layer.pytorch.functional_steps import (
     CLASSES,
     NUMBERS,
     UNNAMED,

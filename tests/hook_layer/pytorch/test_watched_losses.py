@@ -10,17 +10,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
 
+import hook_layer.pytorch as smd
+from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-import torch.nn.functional as F  # noqa: E402, N812
-
-import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS  # noqa: E402
-from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+from tests.hook_layer.pytorch.functional_steps import (
     CLASSES,
     NUMBERS,
     X,

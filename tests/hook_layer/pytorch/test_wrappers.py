@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (  # noqa: E402
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     checkpoint_wrapper,
 )
 
-import hook_layer.pytorch as smd  # noqa: E402
+import hook_layer.pytorch as smd
+from hook_layer.testing.written_trial import WrittenTrial
 
 
 class Net(nn.Module):
