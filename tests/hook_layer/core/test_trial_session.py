@@ -1,8 +1,9 @@
-"""What the chief writes once for a run: job.json and the end marker."""
+"""What the chief writes for a run: job.json, the times of steps, and the end marker."""
 
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -96,3 +97,14 @@ def test_a_hook_that_saves_nothing_takes_no_claim_and_reads_no_state(tmp_path: P
     hook.close()
     made.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_an_index_has_the_time_at_which_its_step_began(trial: WrittenTrial) -> None:
+    before = time.time()
+    hook = make_hook(trial)
+    for _ in range(3):
+        hook.train(W)
+    hook.close()
+    times = [index.time or 0 for index in trial.indexes().values()]
+    assert len(times) == 3
+    assert before <= times[0] <= times[1] <= times[2] <= time.time()

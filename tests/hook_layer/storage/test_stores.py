@@ -15,7 +15,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from hook_layer.storage import StorageError, Store, open_store
-from hook_layer.storage.base import CreateStore, StoreRefusedError
+from hook_layer.storage.base import (
+    AppendStore,
+    CreateStore,
+    ObjectNotFoundError,
+    StoreRefusedError,
+)
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.storage.s3 import S3Store
@@ -279,3 +284,27 @@ def test_credentials_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) ->
     assert access_key() == "first"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
     assert access_key() == "second"
+
+
+# Stores that can append ---------------------------------------------------------------------------
+
+
+def test_folders_can_append_and_others_say_that_they_cannot(tmp_path: Path) -> None:
+    assert isinstance(LocalStore(tmp_path), AppendStore)
+    assert not isinstance(MemoryStore(), AppendStore)
+
+
+def test_append_keeps_what_is_there_or_says_that_it_is_gone(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.append("a/b", b"one", 0)
+    store.append("a/b", [b"two", b"three"], 3)
+    assert store.get("a/b") == b"onetwothree"
+    store.append("a/b", b"2", 3)
+    assert store.get("a/b") == b"one2"
+    store.append("a/b", b"new", 0)
+    assert store.get("a/b") == b"new"
+    with pytest.raises(StorageError, match="some of its 9 bytes are missing"):
+        store.append("a/b", b"x", 9)
+    with pytest.raises(ObjectNotFoundError):
+        store.append("a/c", b"x", 9)
+    assert store.get("a/b") == b"new"
