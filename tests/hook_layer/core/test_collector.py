@@ -133,13 +133,6 @@ def test_a_tensor_that_is_seen_changes_no_plan() -> None:
     assert collector.due_key == key
 
 
-def test_further_collections_are_due_on_other_conditions() -> None:
-    more = Collection("more", ["m"])
-    collector = make_collector(weights(), more, also_due=lambda *_: [more])
-    assert due(collector, 3) == ["more"]
-    assert due(collector, 10) == ["weights", "more"]
-
-
 # What --------------------------------------------------------------------------------------------
 
 

@@ -10,8 +10,6 @@ from hook_layer.capture.byte_budget import ByteBudget
 from hook_layer.capture.captured_step import CapturedTensor, NumpyBackend, StatisticsBatch
 from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan
 from hook_layer.core.tensor_capture import (
-    CaptureTensors,
-    PlannedTensors,
     TensorCapture,
     TensorSource,
 )
@@ -30,23 +28,6 @@ def make_capture(
 def array_of(tensor: CapturedTensor) -> Any:
     assert tensor.raw is not None
     return tensor.raw.array().tolist()
-
-
-def test_a_source_prepares_tensors_and_chooses_their_backend() -> None:
-    class Celsius:
-        """A tensor of another framework."""
-
-        def __init__(self, kelvin: float) -> None:
-            self.kelvin = kelvin
-
-    class Source(TensorSource):
-        def capture(
-            self, tensors: PlannedTensors, capture: CaptureTensors
-        ) -> dict[str, CapturedTensor]:
-            return capture({n: (v.kelvin - 273, plan) for n, (v, plan) in tensors.items()})
-
-    found = make_capture(Source)[0].capture({"t": (Celsius(300), RAW)})
-    assert array_of(found["t"]) == [27]
 
 
 def test_statistics_that_fail_together_are_computed_one_by_one() -> None:

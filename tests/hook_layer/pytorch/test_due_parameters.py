@@ -39,10 +39,6 @@ BOTH = ["Sequential_0.weight", "Sequential_1.weight"]
 GRADIENTS = [f"gradient/{name}" for name in BOTH]
 
 
-def test_names_of_parameters_and_of_gradients() -> None:
-    assert Model().names() == [*BOTH, *GRADIENTS]
-
-
 def test_an_unchanged_model_is_not_looked_through_again() -> None:
     model = Model()
     model.names()
@@ -70,13 +66,6 @@ def test_a_change_is_seen(change: Callable[[nn.Module], object], names: list[str
     model.names()
     change(model.net)
     assert model.names() == names or (names is None and len(model.names()) == 6)
-
-
-def test_a_lazy_parameter_is_due_once_it_has_a_shape() -> None:
-    model = Model(nn.Sequential(nn.LazyLinear(2)))
-    assert model.names() == []
-    model.net(torch.ones(1, 3))
-    assert model.names() == ["Sequential_0.weight", "gradient/Sequential_0.weight"]
 
 
 def test_the_model_is_not_kept() -> None:

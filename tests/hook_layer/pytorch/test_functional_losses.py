@@ -138,17 +138,6 @@ def test_what_is_no_loss_is_not_saved(trial: WrittenTrial) -> None:
     assert not hook.report().errors
 
 
-def test_only_due_steps_have_a_loss(trial: WrittenTrial) -> None:
-    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=3))
-    loop = Loop(hook)
-    losses = [loop.step() for _ in range(4)]
-    hook.close()
-    assert {s: float(trial.values(s)[LOSS]) for s in trial.indexes()} == {
-        0: losses[0],
-        3: losses[3],
-    }
-
-
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_activation_checkpointing_starts_no_loss(trial: WrittenTrial, use_reentrant: bool) -> None:
     from torch.utils.checkpoint import checkpoint
@@ -354,19 +343,6 @@ def test_functions_of_torch_are_what_they_were_without_a_hook(
     gc.collect()
     loop.step()
     assert torch.autograd.backward is originals[0]
-
-
-def test_a_tensor_subclass_is_one_loss(trial: WrittenTrial) -> None:
-    class Special(torch.Tensor):
-        pass
-
-    hook = make_hook(trial)
-    loop = Loop(hook)
-    loss = loop.loss().as_subclass(Special)
-    loss.backward()
-    hook.close()
-    assert trial.names(0) == {LOSS}
-    np.testing.assert_array_equal(trial.values(0)[LOSS], loss.detach().numpy())
 
 
 def test_a_copied_loss_function_does_not_matter(trial: WrittenTrial) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -553,18 +552,6 @@ def test_a_second_run_in_the_same_folder(trial: WrittenTrial) -> None:
     assert trial.indexes()[0].run == runs[1]
 
 
-def test_two_hooks_in_one_process(new_trial: Callable[[], WrittenTrial]) -> None:
-    trials = [new_trial(), new_trial()]
-    hooks = [every_step(trial) for trial in trials]
-    trainings = [Training(hook) for hook in hooks]
-    for _ in range(3):
-        for training in trainings:
-            training.step()
-    for hook, trial in zip(hooks, trials, strict=True):
-        hook.close()
-        assert [trial.names(step) >= GRADIENTS for step in range(3)] == [True] * 3
-
-
 def test_the_kill_switch(trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USE_SMDEBUG", "false")
     hook = smd.Hook()
@@ -587,14 +574,6 @@ def test_close_is_idempotent_and_also_done_by_with(trial: WrittenTrial) -> None:
     trial.store.delete(END_MARKER)
     hook.close()
     training.step()
-    assert trial.end_marker() is None
-    assert list(trial.indexes()) == [0]
-
-
-def test_an_interrupted_run_has_no_end_marker(trial: WrittenTrial) -> None:
-    hook = every_step(trial)
-    Training(hook).step()
-    hook.close(end_of_training=False)
     assert trial.end_marker() is None
     assert list(trial.indexes()) == [0]
 
