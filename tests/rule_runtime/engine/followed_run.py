@@ -27,21 +27,34 @@ class Diary(Rule):
         return Passed()
 
 
-class ListingStore(MemoryStore):
-    """A store that counts listings and reads."""
+class CountingStore(MemoryStore):
+    """A store that records reads and listings."""
 
     def __init__(self) -> None:
-        super().__init__("listing")
-        self.num_listings = 0
-        self.gets: list[str] = []
+        super().__init__("counting")
+        self.calls: list[str] = []
+        self.num_listed = 0
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.gets.append(key)
+        self.calls.append(f"GET {key}")
         return super().get(key, start, length)
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        self.num_listings += 1
-        return super().list(prefix, after)
+        self.calls.append(f"LIST {prefix}")
+        for key in super().list(prefix, after):
+            self.num_listed += 1
+            yield key
+
+    def reset(self) -> None:
+        self.calls, self.num_listed = [], 0
+
+    @property
+    def num_listings(self) -> int:
+        return sum(call.startswith("LIST") for call in self.calls)
+
+    @property
+    def gets(self) -> Sequence[str]:
+        return [call[4:] for call in self.calls if call.startswith("GET")]
 
 
 @dataclass
@@ -52,7 +65,7 @@ class FollowedRun:
     run: str | None = "02"
     rule: Rule = field(default_factory=Diary)
     patience: Patience = field(default_factory=Patience)
-    store: ListingStore = field(default_factory=ListingStore)
+    store: CountingStore = field(default_factory=CountingStore)
     now: float | None = 1000.0
     state: EvaluationState = field(default_factory=EvaluationState.initial)
     has_more: bool = False
@@ -61,18 +74,19 @@ class FollowedRun:
         self.trial = TrialBuilder(self.store, run=self.run, num_workers=self.num_workers)
 
     def write(self, *steps: int, worker: int = 0, **tensors: Any) -> list[str]:
-        saved = tensors or {"a": [1.0]}
+        saved = tensors or {"gradient/a": [1.0]}
         return [self.trial.step(step, saved, worker=f"worker_{worker}") for step in steps]
 
-    def look(self, keys: Sequence[str] = (), **arguments: Any) -> None:
+    def look(self, keys: Sequence[str] = (), **arguments: Any) -> list[str]:
+        """Take in the files; return the calls that this costs besides reading them."""
         files = load_step_files(self.store, keys)
-        self.store.gets.clear()
-        self.store.num_listings = 0
+        self.store.reset()
         reconciler = Reconciler(self.store, self.rule, self.run, patience=self.patience)
         state = reconciler.advance(self.state, files, **{"now": self.now, **arguments})
         self.state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
         assert self.state == state
         self.has_more = reconciler.has_more
+        return self.store.calls
 
     def look_in_parts(
         self,

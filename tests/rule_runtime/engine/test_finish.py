@@ -2,94 +2,32 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hook_layer.format.paths import index_key
-from hook_layer.storage.memory import MemoryStore
-from rule_runtime.engine.outcome import Outcome, Passed, RuleStatus
-from rule_runtime.engine.reconciler import Reconciler
-from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.trial.step_index import load_step_files
-from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.engine.followed_run import FollowedRun
 
 LEFT_OVER = 300
 TENSORS = {"gradient/a": [1.0]}
 
 
-class Diary(Rule):
-    """Writes down the steps that it was shown, and who wrote them."""
-
-    def check(self, step: StepView, memory: Memory) -> Outcome:
-        memory["steps"] = [*memory.get("steps", []), [step.step, list(step.workers)]]
-        return Passed()
-
-
-class CountingStore(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__("counting")
-        self.gets: list[str] = []
-        self.num_listed = 0
-        self.num_listings = 0
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.gets.append(key)
-        return super().get(key, start, length)
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        self.num_listings += 1
-        for key in super().list(prefix, after):
-            self.num_listed += 1
-            yield key
-
-    def reset(self) -> None:
-        self.gets.clear()
-        self.num_listed = self.num_listings = 0
-
-
-class SecondRun:
+class SecondRun(FollowedRun):
     """A run in a folder full of an earlier run's files."""
 
     def __init__(self, *, num_workers: int = 1, left_over: int = LEFT_OVER) -> None:
-        self.store = CountingStore()
+        super().__init__(num_workers, now=None)
         first = TrialBuilder(self.store, run="01")
         for step in range(left_over):
             first.step(step, TENSORS)
-        self.trial = TrialBuilder(self.store, run="02", num_workers=num_workers)
-        self.state = EvaluationState.initial()
 
-    def write(self, *steps: int, worker: int = 0) -> list[str]:
-        return [self.trial.step(step, TENSORS, worker=f"worker_{worker}") for step in steps]
-
-    def look(self, keys: list[str]) -> None:
-        self._advance(keys)
-
-    def end(self, keys: list[str] | None = None, **last: int) -> None:
-        self._advance(keys or [], ended=True, last_sequences=last or None)
-
-    def _advance(
-        self,
-        keys: list[str],
-        *,
-        ended: bool = False,
-        last_sequences: Mapping[str, int] | None = None,
-    ) -> None:
-        files = load_step_files(self.store, keys)
-        self.store.reset()
-        state = Reconciler(self.store, Diary(), "02").advance(
-            self.state, files, ended=ended, last_sequences=last_sequences
-        )
-        self.state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
-
-    @property
-    def fed(self) -> list[int]:
-        return [step for step, _ in self.state.memory.get("steps", [])]
+    def end(self, keys: Sequence[str] = (), **last: int) -> None:
+        self.look(keys, ended=True, last_sequences=last or None)
 
 
 def test_the_end_costs_no_request_when_all_files_were_seen() -> None:
@@ -190,7 +128,7 @@ def test_a_late_file_is_replayed_and_only_the_own_steps_are_read() -> None:
     assert run.fed == [0, 1, 2]
     run.store.put(late, data)
     run.end([late], worker_0=3, worker_1=3)
-    assert run.state.memory["steps"][1] == [1, ["worker_0", "worker_1"]]
+    assert run.writers[1] == [0, 1]
     assert max(run.store.gets) < index_key(3, "!")
 
 

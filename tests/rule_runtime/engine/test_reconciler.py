@@ -1,86 +1,34 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 from hook_layer.format.paths import index_key
 from hook_layer.storage.base import StorageError
-from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine import progress
-from rule_runtime.engine.outcome import (
-    Outcome,
-    Passed,
-    RuleStatus,
-    status_details,
-)
+from rule_runtime.engine.outcome import RuleStatus, status_details
 from rule_runtime.engine.reconciler import Reconciler
-from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
-from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.engine.followed_run import CountingStore, FollowedRun
 
 
-class Diary(Rule):
-    """Writes down the last steps that it was shown."""
-
-    def check(self, step: StepView, memory: Memory) -> Outcome:
-        memory["steps"] = [*memory.get("steps", []), step.step][-5000:]
-        return Passed()
-
-
-class CountingStore(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__("counting")
-        self.calls: list[str] = []
-        self.is_broken = False
+class FailingStore(CountingStore):
+    is_broken = False
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.calls.append(f"GET {key}")
         if self.is_broken:
             raise StorageError("the storage is away")
         return super().get(key, start, length)
 
-    def list(self, prefix: str = "", after: str | None = None):  # noqa: ANN201
-        self.calls.append(f"LIST {prefix}")
-        return super().list(prefix, after)
 
-    def take_calls(self) -> list[str]:
-        calls, self.calls = self.calls, []
-        return calls
-
-
-class Follower:
-    """A run in a store that counts calls, looked at file by file; the state goes through JSON."""
-
-    def __init__(self, rule: Rule | None = None, **builder: object) -> None:
-        self.store = CountingStore()
-        self.trial = TrialBuilder(self.store, **builder)  # type: ignore[arg-type]
-        self.rule = rule or Diary()
-        self.state = EvaluationState.initial()
-
-    def write(self, *steps: int, worker: int = 0) -> list[str]:
-        return [
-            self.trial.step(step, {"gradient/a": [1.0]}, worker=f"worker_{worker}")
-            for step in steps
-        ]
-
-    def look(self, keys: list[str], *, ended: bool = False) -> list[str]:
-        """Take in the files and return the calls that this cost besides reading them."""
-        files = load_step_files(self.store, keys)
-        self.store.take_calls()
-        reconciler = Reconciler(self.store, self.rule, self.trial.run)
-        state = reconciler.advance(self.state, files, ended=ended)
-        self.state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
-        return self.store.take_calls()
-
-    @property
-    def fed(self) -> list[int]:
-        return list(self.state.memory.get("steps", []))
+Follower = partial(FollowedRun, now=None)
 
 
 def test_files_in_order_cost_no_call_at_all() -> None:
@@ -157,9 +105,7 @@ def test_files_of_another_run_in_the_folder_are_ignored() -> None:
     old = TrialBuilder(store, run="01-old")
     for step in (0, 5, 10, 15, 20):
         old.step(step, {"gradient/a": [0.0]})
-    run = Follower(VanishingGradient(), run="02-new")
-    run.store = store
-    run.trial.store = store
+    run = Follower(rule=VanishingGradient(), run="02-new", store=store)
     run.look(run.write(0))
     run.look([*old.keys[2:], *run.write(5, 10)])
     run.look(run.write(15)[:0], ended=True)
@@ -189,7 +135,7 @@ def test_a_run_without_any_file_ends_as_error() -> None:
 
 
 def test_a_late_file_may_add_a_finding_and_never_withdraws_one() -> None:
-    run = Follower(ExplodingTensor())
+    run = Follower(rule=ExplodingTensor())
     (key,) = run.write(0)
     run.look([key], ended=True)
     assert run.state.status is RuleStatus.NO_ISSUES_FOUND
@@ -239,7 +185,7 @@ def test_more_waiting_files_of_the_original_than_there_is_room_for(
 
 
 def test_the_state_of_a_long_run_is_as_small_as_that_of_a_short_one() -> None:
-    run = Follower(VanishingGradient(), num_workers=2)
+    run = Follower(rule=VanishingGradient(), num_workers=2)
     sizes = []
     for step in range(300):
         run.look(run.write(step, worker=0) + run.write(step, worker=1))
@@ -263,13 +209,14 @@ def test_an_unreadable_file_is_reported_and_does_not_hold_up_the_run() -> None:
 
 
 def test_a_failing_storage_is_passed_on_and_changes_nothing() -> None:
-    run = Follower(ExplodingTensor(), run=None)
+    store = FailingStore()
+    run = Follower(rule=ExplodingTensor(), run=None, store=store)
     run.trial.collections()
     keys = run.write(0)
-    files = load_step_files(run.store, keys)
-    run.store.is_broken = True
+    files = load_step_files(store, keys)
+    store.is_broken = True
     with pytest.raises(StorageError):
-        Reconciler(run.store, run.rule, None).advance(run.state, files)
-    run.store.is_broken = False
+        Reconciler(store, run.rule, None).advance(run.state, files)
+    store.is_broken = False
     run.look(keys)
     assert run.state.counts.evaluated == 1

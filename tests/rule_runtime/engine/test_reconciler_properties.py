@@ -26,6 +26,7 @@ from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.engine.followed_run import CountingStore
 
 
 class OrderWitness(Rule):
@@ -214,7 +215,7 @@ def test_files_that_come_after_the_end_are_judged_by_a_replay(
 @given(job=jobs())
 def test_steps_are_fed_while_the_job_runs_without_any_listing(job: Job) -> None:
     built = build(job, run="run-1")
-    live = ListingCounter()
+    live = CountingStore()
     for key in built.store.list("events/"):
         copy(key, built, live)
     keys = {(s, w): k for s, w, k in _names(built)}
@@ -222,7 +223,7 @@ def test_steps_are_fed_while_the_job_runs_without_any_listing(job: Job) -> None:
     seen: dict[int, int] = {}
     for step, worker in job.uploads:
         copy(keys[step, worker], built, live)
-        before = live.listings
+        before = live.num_listings
         workers_were_known = len(seen) == job.num_workers
         state = Reconciler(live, OrderWitness(), "run-1").advance(
             state, load_step_files(live, [keys[step, worker]])
@@ -232,19 +233,7 @@ def test_steps_are_fed_while_the_job_runs_without_any_listing(job: Job) -> None:
             frontier = min(seen.values())
             fed = [s for s in job.writes if s <= frontier]
             assert state.progress.fed_step == max(fed, default=-1)
-            assert live.listings == before or not workers_were_known
-
-
-class ListingCounter(MemoryStore):
-    """A store in memory that counts listings."""
-
-    def __init__(self) -> None:
-        super().__init__("counted")
-        self.listings = 0
-
-    def list(self, prefix: str = "", after: str | None = None):  # noqa: ANN201
-        self.listings += 1
-        return super().list(prefix, after)
+            assert live.num_listings == before or not workers_were_known
 
 
 def _names(builder: TrialBuilder) -> list[tuple[int, int, str]]:
