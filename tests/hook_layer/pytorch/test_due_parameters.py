@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from hook_layer.pytorch.parameters import DueParameters
 from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.parameters import DueParameters
 from tests.hook_layer.pytorch.recording_sink import RecordingSink
 
 

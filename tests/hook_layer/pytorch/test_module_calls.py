@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 import hook_layer.pytorch as smd
 from hook_layer.guard import FailureLog
-from hook_layer.pytorch.module_calls import ModuleCalls
-from hook_layer.pytorch.module_calls import StepTensors
+from hook_layer.pytorch.module_calls import ModuleCalls, StepTensors
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.pytorch.recording_sink import RecordingSink
 

@@ -7,26 +7,19 @@ import pytest
 
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.paths import COLLECTIONS_PREFIX, collections_key
-from hook_layer.storage.memory import MemoryStore
 from rule_runtime.custom_rules.trial_at_step import TrialAtStep
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.counting_store import CountingStore
 
 ALL = (".*",)
 GRADIENTS = ("^gradient",)
 
 
-class CountingStore(MemoryStore):
-    """Counts how often collections files were read."""
-
-    num_reads = 0
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.num_reads += key.startswith(COLLECTIONS_PREFIX)
-        return super().get(key, start, length)
-
+class Store(CountingStore):
     def take(self) -> int:
-        """Return the number of reads since the last call."""
-        count, self.num_reads = self.num_reads, 0
+        """Return how often collections files were read since the last call."""
+        count = len(self.gets(COLLECTIONS_PREFIX))
+        self.reset()
         return count
 
     def tell(self, **collections: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
@@ -39,12 +32,12 @@ class CountingStore(MemoryStore):
 
 
 @pytest.fixture
-def store() -> CountingStore:
-    return CountingStore("counting")
+def store() -> Store:
+    return Store()
 
 
 @pytest.fixture
-def run(store: CountingStore) -> TrialBuilder:
+def run(store: Store) -> TrialBuilder:
     """Five steps with a gradient and a loss."""
     builder = TrialBuilder(store)
     for step in range(5):
@@ -54,7 +47,7 @@ def run(store: CountingStore) -> TrialBuilder:
 
 @pytest.mark.parametrize("patterns_of_all", [ALL, ()])
 def test_collections_cost_one_read_however_many_steps(
-    store: CountingStore, run: TrialBuilder, patterns_of_all: tuple[str, ...]
+    store: Store, run: TrialBuilder, patterns_of_all: tuple[str, ...]
 ) -> None:
     store.tell(gradients=(GRADIENTS, ()), all=(patterns_of_all, ("loss",)))
     first, *later = run.views()
@@ -67,9 +60,7 @@ def test_collections_cost_one_read_however_many_steps(
     assert store.take() == 1
 
 
-def test_collections_are_read_again_when_new_tensors_come(
-    store: CountingStore, run: TrialBuilder
-) -> None:
+def test_collections_are_read_again_when_new_tensors_come(store: Store, run: TrialBuilder) -> None:
     for step in range(5, 8):
         run.step(step, {"gradient/a": [1.0], "late": [1.0]})
     store.tell(gradients=(GRADIENTS, ()), all=(ALL, ("late", "loss")))
@@ -87,7 +78,7 @@ def test_collections_are_read_again_when_new_tensors_come(
 
 
 def test_collections_are_read_until_they_tell_where_each_tensor_belongs(
-    store: CountingStore, run: TrialBuilder
+    store: Store, run: TrialBuilder
 ) -> None:
     # `hook.save_tensor(..., "gradients")` names a tensor that no file tells until it is exported.
     store.tell(gradients=(GRADIENTS, ()), all=(ALL, ()))
@@ -106,7 +97,7 @@ def test_collections_are_read_until_they_tell_where_each_tensor_belongs(
 
 @pytest.mark.parametrize("names", [(), ("gradient/a",)])
 def test_a_collection_that_is_filled_by_hand_is_read_at_each_step(
-    store: CountingStore, run: TrialBuilder, names: tuple[str, ...]
+    store: Store, run: TrialBuilder, names: tuple[str, ...]
 ) -> None:
     known = {"gradients": (GRADIENTS, ()), "losses": (("^loss",), ())}
     before: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = (
@@ -128,7 +119,7 @@ def test_a_collection_that_is_filled_by_hand_is_read_at_each_step(
 
 
 def test_collections_with_an_expression_that_is_refused_are_read_at_each_step(
-    store: CountingStore, run: TrialBuilder
+    store: Store, run: TrialBuilder
 ) -> None:
     store.tell(gradients=(GRADIENTS, ()), slow=(("(a|aa)+$",), ()))
     first, *later = run.views()
@@ -139,9 +130,7 @@ def test_collections_with_an_expression_that_is_refused_are_read_at_each_step(
         assert store.take() == 1
 
 
-def test_all_collections_together_are_read_at_each_step(
-    store: CountingStore, run: TrialBuilder
-) -> None:
+def test_all_collections_together_are_read_at_each_step(store: Store, run: TrialBuilder) -> None:
     store.tell(gradients=(GRADIENTS, ()), losses=(("^loss",), ()))
     first, *later = run.views()
     trial = TrialAtStep(first)

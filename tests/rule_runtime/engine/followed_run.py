@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.reconciler import Reconciler
@@ -16,6 +15,7 @@ from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.counting_store import CountingStore
 
 
 class Diary(Rule):
@@ -25,36 +25,6 @@ class Diary(Rule):
         writers = [int(worker.rsplit("_", 1)[1]) for worker in step.workers]
         memory["steps"] = [*memory.get("steps", []), [step.step, writers]]
         return Passed()
-
-
-class CountingStore(MemoryStore):
-    """A store that records reads and listings."""
-
-    def __init__(self) -> None:
-        super().__init__("counting")
-        self.calls: list[str] = []
-        self.num_listed = 0
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.calls.append(f"GET {key}")
-        return super().get(key, start, length)
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        self.calls.append(f"LIST {prefix}")
-        for key in super().list(prefix, after):
-            self.num_listed += 1
-            yield key
-
-    def reset(self) -> None:
-        self.calls, self.num_listed = [], 0
-
-    @property
-    def num_listings(self) -> int:
-        return sum(call.startswith("LIST") for call in self.calls)
-
-    @property
-    def gets(self) -> Sequence[str]:
-        return [call[4:] for call in self.calls if call.startswith("GET")]
 
 
 @dataclass

@@ -46,7 +46,7 @@ def test_lost_files_are_listed_and_read_in_parts() -> None:
     keys = run.write(*range(1, 20))
     run.look(keys[-1:], may_go_on=lambda: False)
     assert run.has_more
-    assert len(run.store.gets) == 4
+    assert len(run.store.gets()) == 4
     assert run.look_in_parts() > 10
     assert run.fed == list(range(20))
 

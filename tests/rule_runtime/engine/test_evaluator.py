@@ -38,6 +38,7 @@ from rule_runtime.rules.stalled_training_rule import StalledTrainingRule
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.outcomes import make_run
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -58,9 +59,7 @@ def evaluation_of(change: Callable[[Memory], None]) -> Evaluation:
 
 
 def one_step() -> StepView:
-    trial = TrialBuilder()
-    trial.step(0, {"a": [1.0]})
-    return trial.views()[0]
+    return make_run({"a": [1.0]}).views()[0]
 
 
 @given(JSON)
@@ -133,9 +132,7 @@ def test_a_step_whose_files_are_gone_is_counted() -> None:
 
 
 def test_more_than_may_be_kept_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = TrialBuilder()
-    for step in range(6):
-        trial.step(step, {"a": [1.0, np.nan if step == 4 else 0.0]})
+    trial = make_run(*({"a": [1.0, np.nan if step == 4 else 0.0]} for step in range(6)))
     whole = trial.evaluate(ExplodingTensor())
     monkeypatch.setattr(run_feed, "_KEPT_BYTES", 0)
     files = load_step_files(trial.store, trial.keys)
@@ -193,9 +190,7 @@ def test_a_storage_that_fails_inside_a_rule_is_passed_on() -> None:
 
 
 def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
-    trial = TrialBuilder()
-    for step in range(10):
-        trial.step(step, {"a": [np.nan]})
+    trial = make_run(*({"a": [np.nan]} for _ in range(10)))
     bounds = {"start_step": "3", "end_step": "5"}
     state = trial.evaluate(registry.create_rule("ExplodingTensor", bounds))
     assert state.evidence is not None
@@ -239,9 +234,7 @@ def test_bounds_change_nothing_but_the_steps_that_are_judged() -> None:
 
     rule = registry.instantiate(Breaks, {"start_step": 1})
     assert rule.requires() == Breaks.collections
-    trial = TrialBuilder()
-    for step in range(2):
-        trial.step(step, {"a": [1.0]})
+    trial = make_run(*({"a": [1.0]} for _ in range(2)))
     first, second = trial.outcomes(rule)
     assert isinstance(first, NotEvaluated)
     assert second == trial.outcomes(Breaks())[0]  # with the line of the rule's own file
@@ -267,10 +260,7 @@ def test_an_object_that_is_not_there_is_a_reason() -> None:
                 raise ObjectNotFoundError("events/gone")
             return Passed()
 
-    trial = TrialBuilder()
-    for step in range(3):
-        trial.step(step, {"a": [1.0]})
-    state = trial.evaluate(ReadsTwice())
+    state = make_run(*({"a": [1.0]} for _ in range(3))).evaluate(ReadsTwice())
     assert status_details("ReadsTwice", state) == (
         "1 step evaluated, 2 not evaluated, all of mode TRAIN, because events/gone"
     )

@@ -30,6 +30,7 @@ from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.errors import TensorUnavailable, TensorUnavailableForStep
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.outcomes import make_run
 
 
 class Broken(Rule):
@@ -89,10 +90,7 @@ def _evidence(step: StepView) -> Evidence:
 
 
 def run_of(num_steps: int = 6) -> TrialBuilder:
-    trial = TrialBuilder()
-    for step in range(num_steps):
-        trial.step(step, {"w": [1.0, 2.0]})
-    return trial
+    return make_run(*({"w": [1.0, 2.0]} for _ in range(num_steps)))
 
 
 def test_an_exception_ends_the_evaluation_with_the_line() -> None:

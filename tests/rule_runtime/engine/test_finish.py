@@ -34,7 +34,7 @@ def test_the_end_costs_no_request_when_all_files_were_seen() -> None:
     run = SecondRun()
     run.look(run.write(0, 1, 2, 3))
     run.end(run.write(4), worker_0=5)
-    assert (run.store.gets, run.store.num_listings) == ([], 0)
+    assert (run.store.gets(), len(run.store.listed)) == ([], 0)
     assert run.fed == [0, 1, 2, 3, 4]
     assert run.state.status is RuleStatus.NO_ISSUES_FOUND
     assert run.state.ended
@@ -45,7 +45,7 @@ def test_a_missing_file_is_read_and_then_no_other() -> None:
     run.look(run.write(0, 1, 2))
     run.write(3, 4)
     run.end(worker_0=5)
-    assert run.store.gets == [index_key(3, "worker_0"), index_key(4, "worker_0")]
+    assert run.store.gets() == [index_key(3, "worker_0"), index_key(4, "worker_0")]
     assert run.store.num_listed < LEFT_OVER / 2
     assert run.fed == [0, 1, 2, 3, 4]
 
@@ -56,7 +56,7 @@ def test_a_run_of_which_nothing_was_seen_is_read_up_to_its_last_file() -> None:
     run.trial.collections()
     run.end(worker_0=20)
     assert run.fed == list(range(0, 100, 5))
-    assert len(run.store.gets) <= 2 * 96  # its last step is 95
+    assert len(run.store.gets()) <= 2 * 96  # its last step is 95
 
 
 def test_what_lies_behind_the_last_file_is_of_no_interest_even_if_one_is_lost() -> None:
@@ -67,7 +67,7 @@ def test_what_lies_behind_the_last_file_is_of_no_interest_even_if_one_is_lost() 
     run.look(run.write(10))
     run.end(worker_0=3)
     assert run.fed == [0, 10]
-    assert max(run.store.gets, default="") <= index_key(10, "worker_0")
+    assert max(run.store.gets(), default="") <= index_key(10, "worker_0")
     assert run.store.num_listed <= 20
 
 
@@ -76,8 +76,8 @@ def test_workers_that_wrote_at_other_steps_are_fed_without_a_listing() -> None:
     run.look(run.write(0, 2, worker=0))
     run.look(run.write(0, 4, 6, worker=1))
     run.end(worker_0=2, worker_1=3)
-    assert run.store.num_listings == 0
-    assert set(run.store.gets) <= {index_key(step, "worker_1") for step in (4, 6)}
+    assert len(run.store.listed) == 0
+    assert set(run.store.gets()) <= {index_key(step, "worker_1") for step in (4, 6)}
     assert run.fed == [0, 2, 4, 6]
 
 
@@ -88,7 +88,7 @@ def test_of_a_worker_that_the_marker_does_not_name_everything_is_looked_for() ->
     run.end(worker_0=2)
     assert run.fed == [0, 1, 250]
     # The left-over files are those of worker_0, which was seen completely; step 1 had waited.
-    assert sorted(run.store.gets) == [index_key(1, "worker_0"), index_key(250, "worker_1")]
+    assert sorted(run.store.gets()) == [index_key(1, "worker_0"), index_key(250, "worker_1")]
 
 
 def test_a_file_of_a_worker_that_nobody_knows_of_is_found() -> None:
@@ -107,14 +107,14 @@ def test_a_run_without_any_step(num_workers: int | None) -> None:
         run.trial.collections()
     run.end(worker_0=0)
     assert run.state.status is RuleStatus.ERROR
-    assert len(run.store.gets) <= (1 if num_workers else LEFT_OVER)
+    assert len(run.store.gets()) <= (1 if num_workers else LEFT_OVER)
 
 
 def test_without_sequences_everything_is_read() -> None:
     run = SecondRun(left_over=20)
     run.look(run.write(0, 1))
     run.end()
-    assert len(run.store.gets) == 18
+    assert len(run.store.gets()) == 18
 
 
 def test_a_late_file_is_replayed_and_only_the_own_steps_are_read() -> None:
@@ -129,7 +129,7 @@ def test_a_late_file_is_replayed_and_only_the_own_steps_are_read() -> None:
     run.store.put(late, data)
     run.end([late], worker_0=3, worker_1=3)
     assert run.writers[1] == [0, 1]
-    assert max(run.store.gets) < index_key(3, "!")
+    assert max(run.store.gets()) < index_key(3, "!")
 
 
 @settings(max_examples=60, deadline=None)

@@ -109,8 +109,8 @@ def test_a_worker_that_never_came_back_costs_a_listing_and_no_replay(num_workers
     assert run.fed == list(range(7))
     assert run.state.counts.given_up == num_workers - 1
     run.look(ended=True, last_sequences={"worker_0": 7})
-    assert run.store.gets == []
-    assert run.store.num_listings == 1
+    assert run.store.gets() == []
+    assert len(run.store.listed) == 1
     assert run.state.status is RuleStatus.NO_ISSUES_FOUND
 
 
@@ -137,7 +137,7 @@ def test_a_worker_of_which_nothing_was_seen_is_given_up() -> None:
     assert "workers without any file" in run.state.counts.last_problem
     run.look(run.write(4, worker=1), now=1061.0)
     assert run.fed[-1] == 4
-    assert run.store.num_listings == 0
+    assert len(run.store.listed) == 0
     run.look(run.write(4, worker=0), now=1062.0)
     assert run.state.progress.late == 1
 
@@ -163,7 +163,7 @@ def test_a_hole_that_nothing_fills_is_not_waited_for_for_ever() -> None:
     for step in (6, 7):
         run.look(run.write(step), now=1061.0)
         assert run.fed[-1] == step  # the worker is alive, and is waited for as before
-    assert run.store.num_listings == 0
+    assert len(run.store.listed) == 0
     (second,) = run.write(8)
     other = run.hide(second)
     run.look(run.write(9), now=1062.0)
@@ -254,7 +254,7 @@ def test_looking_again_finds_a_file_that_no_hole_tells_of() -> None:
     assert run.fed == [0]
     run.look(look_again=True)
     assert run.fed == [0, 1]
-    assert run.store.num_listings == 1
+    assert len(run.store.listed) == 1
 
 
 def test_looking_again_reads_other_runs_files_to_a_bound_and_leaves_no_trace() -> None:
@@ -265,7 +265,7 @@ def test_looking_again_reads_other_runs_files_to_a_bound_and_leaves_no_trace() -
     run.look(run.write(0))
     before = run.state
     run.look(look_again=True)
-    assert len(run.store.gets) == 256
+    assert len(run.store.gets()) == 256
     assert run.state == before
     run.write(100)
     run.look(look_again=True)

@@ -30,6 +30,7 @@ from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_evaluations import as_text, states_file_by_file
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.outcomes import make_run
 
 LABELS = 500
 
@@ -197,8 +198,7 @@ def test_words_in_the_plural() -> None:
 
 
 def test_validation_steps_do_not_shorten_the_wait() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"says": "fine"})
+    trial = make_run({"says": "fine"})
     trial.step(1, {"says": "other mode"}, mode=ModeKeys.EVAL)
     evaluation = Evaluation.fresh(Patient(saved_steps=2))
     assert all(evaluation.feed(view) for view in trial.views())

@@ -16,7 +16,8 @@ from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
-from tests.rule_runtime.engine.followed_run import CountingStore, FollowedRun
+from tests.rule_runtime.counting_store import CountingStore
+from tests.rule_runtime.engine.followed_run import FollowedRun
 
 
 class FailingStore(CountingStore):

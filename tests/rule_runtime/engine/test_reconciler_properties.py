@@ -26,7 +26,7 @@ from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
-from tests.rule_runtime.engine.followed_run import CountingStore
+from tests.rule_runtime.counting_store import CountingStore
 
 
 class OrderWitness(Rule):
@@ -223,7 +223,7 @@ def test_steps_are_fed_while_the_job_runs_without_any_listing(job: Job) -> None:
     seen: dict[int, int] = {}
     for step, worker in job.uploads:
         copy(keys[step, worker], built, live)
-        before = live.num_listings
+        before = len(live.listed)
         workers_were_known = len(seen) == job.num_workers
         state = Reconciler(live, OrderWitness(), "run-1").advance(
             state, load_step_files(live, [keys[step, worker]])
@@ -233,7 +233,7 @@ def test_steps_are_fed_while_the_job_runs_without_any_listing(job: Job) -> None:
             frontier = min(seen.values())
             fed = [s for s in job.writes if s <= frontier]
             assert state.progress.fed_step == max(fed, default=-1)
-            assert live.num_listings == before or not workers_were_known
+            assert len(live.listed) == before or not workers_were_known
 
 
 def _names(builder: TrialBuilder) -> list[tuple[int, int, str]]:

@@ -9,14 +9,13 @@ import numpy as np
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import Counts, EvaluationState
 from rule_runtime.rules.non_finite import NonFinite
-from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import make_run
 
 
 def test_a_finding_is_shown_on_one_line() -> None:
-    trial = TrialBuilder()
-    trial.collections(losses=("^loss",))
-    trial.step(0, {"loss": np.float32(1)})
-    trial.step(1, {"loss": np.float32(np.nan)})
+    trial = make_run(
+        {"loss": np.float32(1)}, {"loss": np.float32(np.nan)}, collections={"losses": ("^loss",)}
+    )
     state = trial.evaluate(NonFinite())
     assert state.evidence is not None
     assert repr(state) == (

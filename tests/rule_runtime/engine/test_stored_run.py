@@ -26,7 +26,7 @@ from rule_runtime.trial import shared_reads
 from rule_runtime.trial.run_files import current_run, last_sequences
 from rule_runtime.trial.shared_reads import SharedReads
 from rule_runtime.trial.step_view import StepView
-from tests.rule_runtime.engine.followed_run import CountingStore
+from tests.rule_runtime.counting_store import CountingStore
 
 
 class Store(CountingStore):
@@ -111,7 +111,7 @@ def test_a_pack_reads_every_index_file_once() -> None:
     assert len(states) == len(PACK) > 20
     assert states["NonFinite"].counts.evaluated == 60
     assert store.counts["GET index"] == 60
-    assert store.num_listings <= 3
+    assert len(store.listed) <= 3
     assert store.counts["GET collections"] <= 2
     assert len(store.calls) - store.counts["GET events"] <= 70
 

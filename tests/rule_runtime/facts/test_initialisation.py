@@ -12,15 +12,14 @@ from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated,
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.poor_weight_initialization import PoorWeightInitialization
-from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import make_run
 
 OF_WEIGHTS = ("scale", "symmetry")
 RNG = np.random.default_rng(0)
 
 
 def outcome_of(tensors: dict[str, Any], *, save_values: bool = True) -> Outcome:
-    trial = TrialBuilder()
-    trial.step(0, tensors, save_values=save_values)
+    trial = make_run(tensors, save_values=save_values)
     (outcome,) = trial.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))
     return outcome
 
@@ -92,9 +91,7 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
         (bare, "no linear layer was saved with its input, output and whole weight"),
         (embedding, "no linear layer was saved with its input, output and whole weight"),
     ):
-        trial = TrialBuilder()
-        for step in range(2):
-            trial.step(step, tensors)
+        trial = make_run(*(tensors for _ in range(2)))
         first, second = trial.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))
         assert isinstance(first, NotEvaluated)
         assert message in first.reason

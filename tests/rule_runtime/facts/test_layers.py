@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rule_runtime.facts.layers import Layers
-from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import make_run
 
 WORKER = "worker_0"
 
@@ -24,8 +24,7 @@ def layer(name: str, weight: tuple[int, ...], into: tuple[int, ...], out: tuple[
 
 
 def layers_of(*parts: dict[str, Any]) -> Layers:
-    trial = TrialBuilder()
-    trial.step(0, {name: value for part in parts for name, value in part.items()})
+    trial = make_run({name: value for part in parts for name, value in part.items()})
     return trial.views()[0].fact(Layers)
 
 

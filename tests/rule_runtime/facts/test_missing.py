@@ -23,6 +23,7 @@ from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.tensor_rows import TensorRows
+from tests.rule_runtime.outcomes import make_run
 
 COLLECTIONS: dict[Framework, dict[str, Any]] = {
     TORCH: {"losses": ("[Ll]oss_(?!input).*output",)},
@@ -64,8 +65,7 @@ def run_of(framework: Framework) -> TrialBuilder:
 
 
 def rows_of(*values: Any) -> TensorRows:
-    trial = TrialBuilder()
-    trial.step(0, {f"w{number}": np.array(value) for number, value in enumerate(values)})
+    trial = make_run({f"w{number}": np.array(value) for number, value in enumerate(values)})
     (view,) = trial.views()
     return view.tensors()
 
@@ -97,15 +97,12 @@ def test_why_no_loss_counts() -> None:
 
 @pytest.mark.parametrize("framework", COLLECTIONS)
 def test_collections_identify_the_framework(framework: Framework) -> None:
-    trial = TrialBuilder()
-    trial.collections(**COLLECTIONS[framework])
-    trial.step(0, {"x": np.float64(1)})
+    trial = make_run({"x": np.float64(1)}, collections={**COLLECTIONS[framework]})
     assert {framework_of(view) for view in trial.views()} == {framework}
 
 
 def test_without_collections_it_is_torch() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"x": np.float64(1)})
+    trial = make_run({"x": np.float64(1)})
     assert [framework_of(view) for view in trial.views()] == [TORCH]
 
 

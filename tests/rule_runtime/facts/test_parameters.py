@@ -10,16 +10,14 @@ import pytest
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.initialisation import first_weights
 from rule_runtime.facts.parameters import Gradients, is_as_initialised
-from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.outcomes import make_run
 
 RNG = np.random.default_rng(0)
 
 
 def view(**tensors: Any) -> StepView:
-    trial = TrialBuilder()
-    trial.step(0, {name.replace("__", "/"): value for name, value in tensors.items()})
-    return trial.views()[0]
+    return make_run({name.replace("__", "/"): value for name, value in tensors.items()}).views()[0]
 
 
 def test_gradients_of_parameters() -> None:

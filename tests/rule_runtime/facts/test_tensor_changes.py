@@ -10,13 +10,13 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial import value_pairs as module
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.value_pairs import row_values, value_pairs
+from tests.rule_runtime.outcomes import make_run
 
 
 def two_steps(
     one: dict[str, Any], other: dict[str, Any], *, saved: tuple[bool, bool] = (True, True)
 ) -> tuple[StepView, StepView]:
-    trial = TrialBuilder()
-    trial.step(0, other, save_values=saved[1])
+    trial = make_run(other, save_values=saved[1])
     trial.step(1, one, save_values=saved[0])
     earlier, now = trial.views()
     return now, earlier

@@ -15,6 +15,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import TensorUnavailable, TensorUnavailableForStep
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 
 
 def opened(builder: TrialBuilder) -> Trial:
@@ -104,9 +105,9 @@ def test_other_shapes() -> None:
 
 
 def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"w": np.array([[1.0, math.nan], [math.inf, 2.0]])})
-    builder.step(1, {"w": np.full((2, 2), math.nan)})
+    builder = make_run(
+        {"w": np.array([[1.0, math.nan], [math.inf, 2.0]])}, {"w": np.full((2, 2), math.nan)}
+    )
     figure = opened(builder).plot_kernels("w")
     first = image_of(grid_of(figure)[0][0])
     np.testing.assert_array_equal(first, [[1, math.nan], [math.nan, 2]])

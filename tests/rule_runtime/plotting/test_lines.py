@@ -18,6 +18,7 @@ from rule_runtime.plotting import plot_collection, plot_tensors
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailable
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 
@@ -101,9 +102,9 @@ def test_it_draws_on_axes_that_are_given(cnn: Trial) -> None:
 
 
 def test_a_number_that_is_not_finite_is_a_gap_with_a_cross() -> None:
-    builder = TrialBuilder()
-    for step, number in enumerate([1.0, math.nan, 3.0, math.inf, -math.inf, 2.0]):
-        builder.step(step, {"loss": np.float32(number)})
+    builder = make_run(
+        *({"loss": np.float32(number)} for number in [1.0, math.nan, 3.0, math.inf, -math.inf, 2.0])
+    )
     figure = opened(builder).plot("loss")
     lines = lines_of(figure)
     np.testing.assert_array_equal(lines["loss"][1], [1, math.nan, 3, math.nan, math.nan, 2])
@@ -128,9 +129,9 @@ def test_many_lines_some_have_names_and_the_rest_is_told() -> None:
 
 
 def test_the_grey_lines_are_in_sight() -> None:
-    builder = TrialBuilder()
-    for step in range(2):
-        builder.step(step, {f"t{at:03d}": np.float64(at * 100) for at in range(40)})
+    builder = make_run(
+        *({f"t{at:03d}": np.float64(at * 100) for at in range(40)} for _ in range(2))
+    )
     axes = opened(builder).plot(regex="t").axes[0]
     assert axes.get_ylim()[1] >= 3900
 
@@ -149,9 +150,7 @@ def test_workers_have_lines_of_their_own() -> None:
 
 
 def test_what_a_logarithm_cannot_show_is_told() -> None:
-    builder = TrialBuilder()
-    for step, number in enumerate([1.0, 0.0, -2.0, 10.0]):
-        builder.step(step, {"loss": np.float64(number)})
+    builder = make_run(*({"loss": np.float64(number)} for number in [1.0, 0.0, -2.0, 10.0]))
     figure = opened(builder).plot("loss", log=True)
     assert legend_of(figure.axes[0]) == ["loss", "2 numbers <= 0 not shown"]
     figure.savefig(BytesIO(), format="png")
@@ -159,9 +158,7 @@ def test_what_a_logarithm_cannot_show_is_told() -> None:
 
 @pytest.mark.parametrize("name", ["a$\\frac{$", "_hidden", "x" * 500, "line\nfeed", "<b>&"])
 def test_any_name_can_be_drawn(name: str) -> None:
-    builder = TrialBuilder()
-    builder.step(0, {name: np.float64(1)})
-    builder.step(1, {name: np.float64(2)})
+    builder = make_run({name: np.float64(1)}, {name: np.float64(2)})
     figure = Trial(builder.store, name=name).plot(name)
     figure.savefig(BytesIO(), format="svg")
     axes = figure.axes[0]
@@ -171,9 +168,7 @@ def test_any_name_can_be_drawn(name: str) -> None:
 
 
 def test_what_cannot_be_drawn_is_refused_with_what_can() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"weight": np.ones(3)})
-    trial = opened(builder)
+    trial = opened(make_run({"weight": np.ones(3)}))
     with pytest.raises(ValueError, match=r"no loss was saved .* e\.g\. of weight"):
         trial.plot()
     with pytest.raises(ValueError, match="matches 'bias'"):
@@ -187,23 +182,21 @@ def test_what_cannot_be_drawn_is_refused_with_what_can() -> None:
 
 
 def test_asked_for_values_it_draws_those_that_have_one() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"weight": np.ones(3), "loss": np.float64(1)})
+    builder = make_run({"weight": np.ones(3), "loss": np.float64(1)})
     assert list(lines_of(opened(builder).plot(regex=".", statistic="value"))) == ["loss"]
 
 
 def test_statistics_are_drawn_though_no_value_was_saved() -> None:
-    builder = TrialBuilder()
-    for step in range(50):
-        builder.step(step, {f"g{at}": np.ones(2) * step for at in range(50)}, save_values=False)
+    builder = make_run(
+        *({f"g{at}": np.ones(2) * step for at in range(50)} for step in range(50)),
+        save_values=False,
+    )
     figure = opened(builder).plot(regex="g", statistic="max")
     assert lines_of(figure)["g0"][1] == list(range(50))
 
 
 def test_of_a_mode_that_has_not_begun_there_is_a_picture_that_says_so() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"loss": np.float64(1)})
-    figure = opened(builder).plot("loss", mode=EVAL)
+    figure = opened(make_run({"loss": np.float64(1)})).plot("loss", mode=EVAL)
     assert [text.get_text() for text in figure.axes[0].texts] == ["nothing was saved so far"]
 
 

@@ -16,8 +16,8 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 
 SHOWN: list[Figure] = []
 
@@ -51,9 +51,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
 
 
 def picture() -> Figure:
-    builder = TrialBuilder()
-    builder.step(0, {"loss": [1.0]})
-    return Trial(builder.store, name="t").plot("loss")
+    return Trial(make_run({"loss": [1.0]}).store, name="t").plot("loss")
 
 
 def test_it_is_shown_on_demand(windows: list[Figure]) -> None:

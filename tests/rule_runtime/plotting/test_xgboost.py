@@ -19,6 +19,7 @@ from rule_runtime.plotting.figures import LINE_COLORS
 from rule_runtime.plotting.metrics import split_metric
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 from tests.rule_runtime.real_boosting import SAVED_ROUNDS, write_boosted_trial
 
 
@@ -54,9 +55,9 @@ def test_each_metric_has_its_picture_with_a_line_for_each_data(binary: Trial) ->
 
 
 def test_an_odd_number_of_metrics_leaves_no_empty_picture() -> None:
-    builder = TrialBuilder()
-    builder.collections(metrics=("-",))
-    builder.step(0, {f"train-{metric}": np.array([1.0]) for metric in "abc"})
+    builder = make_run(
+        {f"train-{metric}": np.array([1.0]) for metric in "abc"}, collections={"metrics": ("-",)}
+    )
     figure = Trial(builder.store, name="t").plot_metrics()
     assert [axes.get_ylabel() for axes in figure.axes] == ["a", "b", "c"]
 
@@ -160,8 +161,7 @@ def test_features_that_no_file_names(name: str, expected: list[str]) -> None:
 
 
 def test_of_very_many_rows_some_are_drawn_and_that_is_told() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"full_shap/f0": np.random.default_rng(0).normal(size=(5000, 2))})
+    builder = make_run({"full_shap/f0": np.random.default_rng(0).normal(size=(5000, 2))})
     axes = Trial(builder.store, name="t").plot_full_shap().axes[0]
     (points,) = shap_points(axes)
     assert len(points) == 1667
@@ -169,9 +169,7 @@ def test_of_very_many_rows_some_are_drawn_and_that_is_told() -> None:
 
 
 def test_what_was_not_saved_is_told_with_what_saves_it() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": np.float64(1)})
-    trial = Trial(builder.store, name="t")
+    trial = Trial(make_run({"a": np.float64(1)}).store, name="t")
     with pytest.raises(ValueError, match="collection 'feature_importance' saves them"):
         trial.plot_feature_importance()
     with pytest.raises(ValueError, match="collection 'average_shap'"):
@@ -183,8 +181,7 @@ def test_what_was_not_saved_is_told_with_what_saves_it() -> None:
 
 
 def test_shap_values_of_a_wrong_shape_are_refused() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"full_shap/a": np.ones(3)})
+    builder = make_run({"full_shap/a": np.ones(3)})
     with pytest.raises(ValueError, match=r"full_shap/a has the shape \[3\]"):
         Trial(builder.store, name="t").plot_full_shap()
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rule_runtime.engine.registry import UnknownRuleError, create_rule
-from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 
 
 def test_asked_for_as_a_rule_it_is_said_what_it_is_and_how_it_is_made() -> None:
@@ -23,9 +23,9 @@ def test_asked_for_as_a_rule_it_is_said_what_it_is_and_how_it_is_made() -> None:
 
 
 def test_a_trial_writes_its_report(tmp_path: Path) -> None:
-    builder = TrialBuilder()
-    builder.collections(metrics=("^validation-",))
-    builder.step(0, {"validation-rmse": np.float32([0.5])})
+    builder = make_run(
+        {"validation-rmse": np.float32([0.5])}, collections={"metrics": ("^validation-",)}
+    )
     paths = Trial(builder.store, name="boosted").create_xgboost_report(tmp_path)
     assert Path(paths.html).parent == tmp_path / "CreateXgboostReport"
     assert "boosted" in Path(paths.html).read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import JOB_FILE
-from hook_layer.storage.base import Buffers
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.cli.evaluation import evaluate_run
@@ -28,6 +26,7 @@ from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.reporting.job_verdicts import JobVerdict, verdicts_of
 from rule_runtime.reporting.run_reader import ReadLimits, read_run
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.counting_store import CountingStore
 from tests.rule_runtime.reporting.sick_run import JUMP
 
 RULES = ("NonFinite", "StalledTrainingRule", "TreeDepth")
@@ -37,26 +36,6 @@ OF_THE_PAGE = {
     *("figure", "svg", "line", "text", "polyline", "circle", "path", "rect", "b", "i", "bdi"),
     *("table", "thead", "tbody", "tr", "th", "td", "details", "summary", "code"),
 }
-
-
-class CountingStore(MemoryStore):
-    """A store in memory that counts what is read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-        self.listed: list[str] = []
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.read.append(key)
-        return super().get(key, start, length)
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        self.listed.append(prefix)
-        return super().list(prefix, after)
-
-    def put(self, key: str, data: Buffers) -> None:
-        super().put(key, data)
 
 
 class Elements(HTMLParser):
@@ -175,12 +154,12 @@ def write_long_run(store: MemoryStore, steps: int, *, every: int = 100) -> Trial
 def test_of_a_long_run_a_bounded_number_of_files_is_read_and_no_event_file() -> None:
     store = CountingStore()
     write_long_run(store, 3000)
-    store.read.clear()
+    store.reset()
     report = report_of_store(store, [], limits=ReadLimits(steps=200))
-    index_files = [key for key in store.read if key.startswith("index/")]
+    index_files = store.gets("index/")
     assert len(index_files) == len(set(index_files)) + 1 <= 201, "one tells the run"
-    assert not [key for key in store.read if key.startswith("events/")]
-    assert store.listed.count("index/") <= 2
+    assert not store.gets("events/")
+    assert store.calls.count("LIST index/") <= 2
     assert "200 of 3000 saved steps" in report.html
     curves = {each["name"]: each for each in report.numbers["curves"]["Losses"]}
     assert curves["Loss_output_0 (EVAL)"]["steps"], "steps that come regularly are met at times"

@@ -24,6 +24,7 @@ from rule_runtime.reporting.xgboost_report import create_xgboost_report
 from rule_runtime.reporting.xgboost_run import MAX_ROUNDS
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 from tests.rule_runtime.real_boosting import (
     ROUNDS,
     SAVED_ROUNDS,
@@ -212,8 +213,7 @@ def test_only_metrics_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_of_nothing_there_is_no_report(tmp_path: Path) -> None:
-    other = TrialBuilder()
-    other.step(0, {"Net_fc.weight": np.ones(3), "Loss_output_0": np.array([1.0])})
+    other = make_run({"Net_fc.weight": np.ones(3), "Loss_output_0": np.array([1.0])})
     for trial in (Trial(MemoryStore(), name="t"), Trial(other.store, name="t")):
         with pytest.raises(ValueError, match=f"nothing of XGBoost was saved in {trial.path}"):
             create_xgboost_report(trial, tmp_path / "out")
@@ -270,9 +270,7 @@ def test_it_goes_to_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     with mock_aws():
         client = boto3.client("s3")
         client.create_bucket(Bucket="tensors")
-        builder = TrialBuilder()
-        builder.step(0, {"feature_importance/weight/a": np.array([1.0])})
-        trial = Trial(builder.store, name="t")
+        trial = Trial(make_run({"feature_importance/weight/a": np.array([1.0])}).store, name="t")
         paths = create_xgboost_report(trial, "s3://tensors/job/rule-output/")
         assert paths.html == (
             "s3://tensors/job/rule-output/CreateXgboostReport/xgboost_report.html"
@@ -498,8 +496,7 @@ def test_a_damaged_file_of_the_original_client_is_told_of(tmp_path: Path) -> Non
 def test_an_objective_that_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     tensors = {"labels": np.array([0.0, 1.0]), "predictions": np.array([0.2, 0.8])}
     for objective in (np.array([3.0]), np.array(["binary:logistic"])):
-        builder = TrialBuilder()
-        builder.step(0, {"hyperparameters/objective": objective} | tensors)
+        builder = make_run({"hyperparameters/objective": objective} | tensors)
         if objective.dtype.kind == "U":
             key = next(iter(builder.store.list("events/")))
             data = builder.store.get(key).replace(b"binary:logistic", b"multi:softprob_")

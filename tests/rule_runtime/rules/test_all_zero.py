@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.all_zero import AllZero
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of
 
 EVERYTHING = AllZero(tensor_regex=(".*",))
 
@@ -44,9 +42,7 @@ def half_zero(size: int = 100, num_zeros: int = 50) -> np.ndarray[Any, Any]:
 
 
 def test_a_tensor_of_zeros_is_found_and_told() -> None:
-    outcome = outcome_of(a=np.ones(3), b=np.zeros((2, 3)), c=half_zero())
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(outcome_of(a=np.ones(3), b=np.zeros((2, 3)), c=half_zero()))
     assert (evidence.tensor, evidence.measure, evidence.value) == ("b", "zero_percent", 100)
     assert evidence.sentence == "b: 100 % of 6 elements are zero, at least 100 %"
 
@@ -106,9 +102,8 @@ def test_steps_of_every_mode_and_tensors_of_every_worker_are_judged() -> None:
     trial = TrialBuilder(num_workers=2)
     for worker, value in enumerate(([1.0], [0.0])):
         trial.step(3, {"a": value}, mode=ModeKeys.EVAL, worker=f"worker_{worker}")
-    (outcome,) = trial.outcomes(EVERYTHING)
-    assert isinstance(outcome, IssueFound)
-    assert (outcome.evidence.worker, outcome.evidence.mode) == ("worker_1", "EVAL")
+    evidence = evidence_of(*trial.outcomes(EVERYTHING))
+    assert (evidence.worker, evidence.mode) == ("worker_1", "EVAL")
 
 
 def test_files_without_statistics_are_judged_by_their_values() -> None:
@@ -117,17 +112,3 @@ def test_files_without_statistics_are_judged_by_their_values() -> None:
     trial.step(1, {"a": np.zeros(4)})
     kinds = [type(o) for o in trial.outcomes(AllZero(tensor_regex=("a",), threshold=80))]
     assert kinds == [IssueFound, IssueFound]
-
-
-def test_parameters() -> None:
-    rule = create_rule("AllZero", {"collection_names": "weights, biases", "threshold": "80"})
-    assert rule == AllZero(collection_names=("weights", "biases"), threshold=80)
-    assert rule.requires() == tuple(
-        CollectionConfig(name, {"save_raw_tensor": "True"}) for name in ("weights", "biases")
-    )
-    assert AllZero(collection_names=("a",)).requires() == (CollectionConfig("a"),)
-    with pytest.raises(ParameterError, match="select tensors by collection_names or tensor_regex"):
-        AllZero()
-    for threshold in (0, 100.1):
-        with pytest.raises(ParameterError, match="threshold"):
-            AllZero(tensor_regex=("a",), threshold=threshold)

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.check_input_images import CheckInputImages
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 
 NAME = "hybridsequential0_input_0"
 
@@ -29,10 +28,7 @@ class TestCheckInputImagesContract(RuleContract):
 
 
 def outcomes(rule: CheckInputImages, *steps: Any, name: str = NAME) -> list[Outcome]:
-    trial = TrialBuilder()
-    for step, images in enumerate(steps):
-        trial.step(step, {name: images})
-    return trial.outcomes(rule)
+    return make_run(*({name: images} for images in steps)).outcomes(rule)
 
 
 def like_fashion_mnist() -> np.ndarray:
@@ -44,9 +40,7 @@ def like_fashion_mnist() -> np.ndarray:
 def test_the_original_s_test_of_2019() -> None:
     """FashionMNIST with mean 0.286 fires, normalised by 0.286 and 0.353 it does not."""
     images = like_fashion_mnist()
-    (outcome,) = outcomes(CheckInputImages(), images)
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(*outcomes(CheckInputImages(), images))
     assert (evidence.tensor, evidence.measure) == (NAME, "abs_mean_of_channel")
     assert evidence.value == pytest.approx(0.286, abs=1e-6)
     assert evidence.sentence == (
@@ -65,19 +59,16 @@ def test_the_mean_must_be_farther_away_than_the_threshold(mean: float, fires: bo
 def test_each_channel_is_judged_by_itself() -> None:
     images = np.zeros((4, 3, 2, 2)) + np.array([0.5, -0.75, 0.25]).reshape(3, 1, 1)
     rule = CheckInputImages(threshold_samples=4)
-    (outcome,) = outcomes(rule, images)
-    assert isinstance(outcome, IssueFound)
+    evidence = evidence_of(*outcomes(rule, images))
     assert (
-        outcome.evidence.value,
-        "channel 1 has a mean of -0.75" in outcome.evidence.sentence,
+        evidence.value,
+        "channel 1 has a mean of -0.75" in evidence.sentence,
     ) == (
         0.75,
         True,
     )
     last = CheckInputImages(threshold_samples=4, channel=3)
-    (outcome,) = outcomes(last, np.moveaxis(images, 1, -1))
-    assert isinstance(outcome, IssueFound)
-    assert "channel 1" in outcome.evidence.sentence
+    assert "channel 1" in evidence_of(*outcomes(last, np.moveaxis(images, 1, -1))).sentence
 
 
 def test_images_are_counted_over_steps_and_workers() -> None:
@@ -108,9 +99,7 @@ def test_the_mean_is_that_of_all_images(batches: list[tuple[int, float]]) -> Non
 
 def test_bytes_have_means_as_well() -> None:
     images = np.full((2, 1, 2, 2), 200, np.uint8)
-    (outcome,) = outcomes(CheckInputImages(threshold_samples=2), images)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.value == 200
+    assert evidence_of(*outcomes(CheckInputImages(threshold_samples=2), images)).value == 200
 
 
 def test_elements_that_are_not_finite_are_left_out() -> None:
@@ -147,9 +136,7 @@ def test_other_names_and_the_collection() -> None:
     rule = CheckInputImages(regex=("^conv1_input_0$",))
     assert isinstance(outcomes(rule, images, name="conv1_input_0")[0], IssueFound)
     assert isinstance(outcomes(CheckInputImages(), images, name="conv1_input_0")[0], NotEvaluated)
-    trial = TrialBuilder()
-    trial.collections(input_image=("^stem_input",))
-    trial.step(0, {"stem_input_0": images})
+    trial = make_run({"stem_input_0": images}, collections={"input_image": ("^stem_input",)})
     assert isinstance(trial.outcomes(CheckInputImages())[0], IssueFound)
     assert rule.requires()[0].to_json() == {
         "CollectionName": "input_image",
@@ -169,10 +156,3 @@ def test_no_more_than_4_inputs_are_followed() -> None:
     trial.step(2, {f"9_{NAME}": np.ones((2, 1, 2, 2))})
     found = trial.outcomes(CheckInputImages(threshold_samples=2))
     assert [type(outcome) for outcome in found] == [Passed, Passed, NotEvaluated]
-
-
-def test_parameters_may_be_strings() -> None:
-    rule = create_rule("CheckInputImages", {"threshold_samples": "10", "channel": "3"})
-    assert rule == CheckInputImages(threshold_samples=10, channel=3)
-    with pytest.raises(ParameterError, match="channel is 0 axis, but must be at least 1"):
-        create_rule("CheckInputImages", {"channel": "0"})

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.class_imbalance import ClassImbalance
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
@@ -34,10 +33,7 @@ class TestClassImbalanceContract(RuleContract):
 
 
 def outcomes(rule: ClassImbalance, *steps: dict[str, Any]) -> list[Outcome]:
-    trial = TrialBuilder()
-    for step, tensors in enumerate(steps):
-        trial.step(step, tensors)
-    return trial.outcomes(rule)
+    return make_run(*steps).outcomes(rule)
 
 
 def labels_of(*counts: int) -> np.ndarray:
@@ -47,9 +43,7 @@ def labels_of(*counts: int) -> np.ndarray:
 def test_the_original_s_test_of_2019() -> None:
     """990 zeros and 10 ones in a step, the same tensor for labels and predictions."""
     rule = ClassImbalance(labels_regex=("^y$",), predictions_regex=("^y$",))
-    (outcome,) = outcomes(rule, {"y": labels_of(990, 10)})
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(*outcomes(rule, {"y": labels_of(990, 10)}))
     assert (evidence.tensor, evidence.measure, evidence.value) == ("y", "imbalance", 99)
     assert evidence.sentence == (
         "y: class 0 has 990 labels, and class 1 has 10, a ratio of 99, more than 10"
@@ -148,9 +142,8 @@ def test_several_pairs_go_by_their_names() -> None:
     good, bad = labels_of(300, 300), 1 - labels_of(300, 300)
     tensors = {"b_labels": bad, "a_labels": good, "a_predictions": good, "b_predictions": bad}
     assert isinstance(outcomes(ClassImbalance(), tensors)[0], Passed)
-    (outcome,) = outcomes(ClassImbalance(), {**tensors, "b_predictions": good})
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "b_labels"
+    evidence = evidence_of(*outcomes(ClassImbalance(), {**tensors, "b_predictions": good}))
+    assert evidence.tensor == "b_labels"
     (outcome,) = outcomes(ClassImbalance(), {**tensors, "c_labels": good})
     assert outcome == NotEvaluated(
         "3 tensors of labels and 2 of predictions were saved, which makes no pairs"
@@ -239,18 +232,6 @@ def test_on_what_the_hook_for_xgboost_writes(tmp_path: Path) -> None:
         assert state.counts.evaluated > 2
 
 
-def test_parameters_may_be_strings() -> None:
-    rule = create_rule("ClassImbalance", {"samples": "100", "argmax": "True", "labels_regex": "y"})
-    assert rule == ClassImbalance(samples=100, argmax=True, labels_regex=("y",))
-    assert [config.parameters["include_regex"] for config in rule.requires()] == [
-        "y",
-        ".*predictions",
-        "^training_data/",
-    ]
-    with pytest.raises(ParameterError, match=r"threshold_imbalance is 0\.5"):
-        create_rule("ClassImbalance", {"threshold_imbalance": "0.5"})
-
-
 def test_the_same_rows_in_each_round_are_counted_once() -> None:
     # 22 rows, 21 of one class: as the validation rows of boosted trees, round after round.
     trial = TrialBuilder()
@@ -260,9 +241,7 @@ def test_the_same_rows_in_each_round_are_counted_once() -> None:
     outcomes = trial.outcomes(ClassImbalance())
     assert outcomes[20] == NotEvaluated("needs 500 labels, had 462", needs_more=True)
     assert isinstance(outcomes[-1], Passed)  # 21 : 1 may be chance
-    shuffled = TrialBuilder()
-    for step in range(30):
-        shuffled.step(step, {"labels": np.roll(labels, step)})
+    shuffled = make_run(*({"labels": np.roll(labels, step)} for step in range(30)))
     assert isinstance(shuffled.outcomes(ClassImbalance())[-1], IssueFound)
 
 
@@ -271,8 +250,7 @@ RARE = labels_of(460, 440, 60, 8)
 
 
 def beside_validation(training: Any, validation: Any, **more: Any) -> list[Outcome]:
-    trial = TrialBuilder()
-    trial.step(0, {"labels": training})
+    trial = make_run({"labels": training})
     for step in range(1, 3):
         trial.step(step, {"labels": validation}, mode=ModeKeys.EVAL)
     trial.step(3, {"labels": training})
@@ -304,16 +282,14 @@ def test_an_imbalance_that_validation_has_too_is_the_nature_of_the_task(
 
 
 def test_labels_of_no_mode_are_judged_without_validation() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"labels": RARE}, mode=ModeKeys.GLOBAL)
+    trial = make_run({"labels": RARE}, mode=ModeKeys.GLOBAL)
     rule = ClassImbalance(threshold_imbalance=30, unlike_validation=True)
     assert isinstance(trial.outcomes(rule)[0], IssueFound)
 
 
 @pytest.mark.parametrize(("rare", "fires"), [(29, True), (30, False), (900, False)])
 def test_what_is_rare_by_nature_is_common_enough_to_be_learned(rare: int, fires: bool) -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"labels": labels_of(40 * rare, rare)}, mode=ModeKeys.GLOBAL)
+    trial = make_run({"labels": labels_of(40 * rare, rare)}, mode=ModeKeys.GLOBAL)
     for is_beside, is_found in ((True, fires), (False, True)):
         rule = ClassImbalance(threshold_imbalance=30, unlike_validation=is_beside)
         assert isinstance(trial.outcomes(rule)[0], IssueFound if is_found else Passed)
@@ -344,8 +320,7 @@ def test_targets_of_losses_are_labels_unless_they_are_words(
 def test_words_of_a_text_differ_by_nature() -> None:
     counts = [2 + number for number in range(40)] + [100]
     labels = np.repeat(np.arange(len(counts)), counts)
-    trial = TrialBuilder()
-    trial.step(0, {"labels": labels}, mode_step=0)
+    trial = make_run({"labels": labels})
     recommended = ClassImbalance(threshold_imbalance=30.0, unlike_validation=True)
     assert not found_at(recommended, trial)
     assert found_at(ClassImbalance(threshold_imbalance=30.0), trial) == [0]

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.confusion import Confusion
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
 TEN = np.arange(10)
@@ -33,9 +32,7 @@ class TestConfusionContract(RuleContract):
 
 
 def outcome_of(labels: Any, predictions: Any, rule: Confusion | None = None) -> Outcome:
-    trial = TrialBuilder()
-    trial.step(0, {"labels": labels, "predictions": predictions})
-    return trial.outcomes(rule or Confusion())[0]
+    return make_run({"labels": labels, "predictions": predictions}).outcomes(rule or Confusion())[0]
 
 
 def test_the_original_s_tests_of_2019() -> None:
@@ -49,18 +46,15 @@ def test_the_original_s_tests_of_2019() -> None:
 
 
 def test_the_worst_share_is_the_evidence() -> None:
-    outcome = outcome_of(TEN, WRONG)
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(outcome_of(TEN, WRONG))
     assert (evidence.tensor, evidence.measure) == ("predictions", "max_off_diag")
     assert (evidence.value, evidence.threshold) == (0.5, 0.1)
     assert evidence.sentence == (
         "predictions: 0.5 of the predictions of class 7 are of class 4, more than 0.1"
     )
-    outcome = outcome_of(TEN, WRONG, Confusion(max_off_diag=0.6))
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.measure == "min_diag"
-    assert outcome.evidence.sentence == (
+    evidence = evidence_of(outcome_of(TEN, WRONG, Confusion(max_off_diag=0.6)))
+    assert evidence.measure == "min_diag"
+    assert evidence.sentence == (
         "predictions: 0.5 of the predictions of class 7 are right, less than 0.9"
     )
 
@@ -101,11 +95,12 @@ def test_as_the_definition(
 
 
 def test_names_and_collections_tell_the_tensors() -> None:
-    trial = TrialBuilder()
-    trial.collections(truth=("^targets$",), guesses=("^logits",))
-    trial.step(0, {"targets": TEN, "logits": WRONG, "labels": TEN, "predictions": TEN})
-    trial.step(1, {"targets": TEN, "logits": WRONG})
-    trial.step(2, {"targets": TEN, "logits": WRONG, "logits_2": WRONG})
+    trial = make_run(
+        {"targets": TEN, "logits": WRONG, "labels": TEN, "predictions": TEN},
+        {"targets": TEN, "logits": WRONG},
+        {"targets": TEN, "logits": WRONG, "logits_2": WRONG},
+        collections={"truth": ("^targets$",), "guesses": ("^logits",)},
+    )
     by_collection = Confusion(labels_collection="truth", predictions_collection="guesses")
     kinds = [type(outcome) for outcome in trial.outcomes(by_collection)]
     assert kinds == [Passed, IssueFound, NotEvaluated]
@@ -124,9 +119,7 @@ def test_what_can_not_be_judged_says_why() -> None:
     for outcome, reason in reasons.items():
         assert isinstance(outcome, NotEvaluated)
         assert reason in outcome.reason
-    trial = TrialBuilder()
-    trial.step(0, {"labels": TEN})
-    (outcome,) = trial.outcomes(Confusion())
+    (outcome,) = make_run({"labels": TEN}).outcomes(Confusion())
     assert outcome == NotEvaluated(
         "the values of labels and predictions were not saved: save their values (save_raw_tensor)"
     )
@@ -137,9 +130,8 @@ def test_the_worker_with_the_worst_share_is_told() -> None:
     trial.step(0, {"labels": TEN, "predictions": WRONG}, worker="worker_0")
     worse = np.where(TEN < 4, 7, TEN)
     trial.step(0, {"labels": TEN, "predictions": worse}, worker="worker_1")
-    (outcome,) = trial.outcomes(Confusion(max_off_diag=1))
-    assert isinstance(outcome, IssueFound)
-    assert (outcome.evidence.worker, outcome.evidence.value) == ("worker_1", 0.2)
+    evidence = evidence_of(*trial.outcomes(Confusion(max_off_diag=1)))
+    assert (evidence.worker, evidence.value) == ("worker_1", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -179,11 +171,3 @@ def test_a_regression_is_not_evaluated(tmp_path: Path) -> None:
     state = judged(trial, Confusion())
     assert state.counts.evaluated == 0
     assert "predictions are neither classes nor probabilities" in state.reason
-
-
-def test_parameters_may_be_strings() -> None:
-    rule = create_rule("Confusion", {"category_no": "10", "min_diag": "0.5", "labels": "y"})
-    assert rule == Confusion(category_no=10, min_diag=0.5, labels="y")
-    assert rule.requires()[0].parameters["include_regex"] == "^y$"
-    with pytest.raises(ParameterError, match="category_no is 1 classes, but must be at least 2"):
-        create_rule("Confusion", {"category_no": "1"})

@@ -12,6 +12,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.outcomes import first_finding, make_run, reason_of
 from tests.rule_runtime.rules.runs import found_at, with_maxima
 
 
@@ -48,11 +49,11 @@ def run(
 def test_fires_for_the_parameter_that_stands_still() -> None:
     trial = run()
     assert found_at(DeadOptimizer(), trial) == [5, 6, 7, 8, 9, 10, 11]
-    found = next(o for o in trial.outcomes(DeadOptimizer()) if isinstance(o, IssueFound))
-    assert found.evidence.tensor == "Net_b.weight"
+    found = first_finding(DeadOptimizer(), trial)
+    assert found.tensor == "Net_b.weight"
     message = "and has not changed for 5 saved steps (1 of 2 parameters)"
-    assert message in found.evidence.sentence
-    assert "has a gradient, of mean size " in found.evidence.sentence
+    assert message in found.sentence
+    assert "has a gradient, of mean size " in found.sentence
     assert found_at(DeadOptimizer(patience=2), trial)[0] == 2
 
 
@@ -110,8 +111,7 @@ def test_what_has_changed_once_has_an_optimizer() -> None:
 
 
 def test_what_cannot_be_judged() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"Net_a.weight": [1.0], "gradient/Net_a.weight": [1.0]}, mode=ModeKeys.EVAL)
+    trial = make_run({"Net_a.weight": [1.0], "gradient/Net_a.weight": [1.0]}, mode=ModeKeys.EVAL)
     trial.step(1, {"Net_a.weight": [1.0]})
     trial.step(2, {"gradient/Net_a.weight": [1.0]})
     assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(DeadOptimizer()))
@@ -139,11 +139,8 @@ def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, me
     if gradients is None:
         trial = with_maxima("Net_a.weight", "gradient/Net_a.weight")
     else:
-        trial = TrialBuilder()
-        trial.step(0, {"Net_a.weight": [1.0], **gradients})
-    (outcome,) = trial.outcomes(DeadOptimizer())
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith(message)
+        trial = make_run({"Net_a.weight": [1.0], **gradients})
+    assert reason_of(*trial.outcomes(DeadOptimizer())).startswith(message)
 
 
 def converging(sizes: Iterable[float], *, num_moving: int) -> TrialBuilder:

@@ -7,16 +7,15 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import open_store
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.dead_relu import DeadRelu
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader
+from tests.rule_runtime.outcomes import evidence_of, make_run, reason_of
 
 OUTPUT = "net.relu_output_0"
 
@@ -75,9 +74,7 @@ def test_the_evidence() -> None:
     trial = TrialBuilder(num_workers=2)
     trial.step(3, {OUTPUT: with_dead(7), "z_relu_output_0": with_dead(8)}, worker="worker_1")
     trial.step(3, {OUTPUT: with_dead(0)}, worker="worker_0")
-    (outcome,) = trial.outcomes(DeadRelu())
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(*trial.outcomes(DeadRelu()))
     assert (evidence.tensor, evidence.worker) == ("z_relu_output_0", "worker_1")
     assert (evidence.measure, evidence.value, evidence.threshold) == ("dead_units_percent", 80, 50)
     assert evidence.sentence == (
@@ -134,12 +131,10 @@ def test_evaluation_is_not_judged_and_global_is() -> None:
 
 
 def test_layers_are_found_by_their_collection_whatever_they_are_called() -> None:
-    trial = TrialBuilder()
-    trial.collections(relu_output=(r"^act1_output_",))
-    trial.step(0, {"act1_output_0": with_dead(9)})
-    (outcome,) = trial.outcomes(DeadRelu())
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "act1_output_0"
+    trial = make_run(
+        {"act1_output_0": with_dead(9)}, collections={"relu_output": (r"^act1_output_",)}
+    )
+    assert evidence_of(*trial.outcomes(DeadRelu())).tensor == "act1_output_0"
 
 
 @pytest.mark.parametrize(("bias", "kind"), [(0.0, Passed), (-50.0, IssueFound)])
@@ -166,29 +161,8 @@ def test_a_real_layer_is_found_by_its_type(bias: float, kind: type) -> None:
 
 
 def test_statistics_do_not_suffice() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {OUTPUT: with_dead(9)}, save_values=False)
-    (outcome,) = trial.outcomes(DeadRelu())
-    assert isinstance(outcome, NotEvaluated)
-    assert OUTPUT in outcome.reason
-
-
-def test_parameters() -> None:
-    rule = create_rule(
-        "DeadRelu",
-        {"tensor_regex": ".*relu_output|.*ReLU_output", "threshold_layer": "40"},
-    )
-    assert rule == DeadRelu(tensor_regex=(".*relu_output|.*ReLU_output",), threshold_layer=40)
-    assert rule.requires() == (
-        CollectionConfig(
-            "relu_output",
-            {
-                "include_regex": ".*relu_output|.*ReLU_output",
-                "save_interval": "500",
-                "save_raw_tensor": "True",
-            },
-        ),
-    )
+    trial = make_run({OUTPUT: with_dead(9)}, save_values=False)
+    assert OUTPUT in reason_of(*trial.outcomes(DeadRelu()))
 
 
 def test_what_to_ask_for_is_told() -> None:
@@ -200,9 +174,7 @@ def test_what_to_ask_for_is_told() -> None:
 
 
 def test_a_model_may_have_no_relu_layer() -> None:
-    trial = TrialBuilder()
-    trial.collections(relu_output=())
-    trial.step(0, {"gelu_output_0": with_dead(9)})
+    trial = make_run({"gelu_output_0": with_dead(9)}, collections={"relu_output": ()})
     (outcome,) = trial.outcomes(DeadRelu(tensor_regex=()))
     assert outcome == NotEvaluated(
         "no output of a ReLU layer was saved in the collection relu_output: "

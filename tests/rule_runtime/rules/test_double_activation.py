@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.double_activation import DoubleActivation
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import first_finding, make_run
 from tests.rule_runtime.rules.runs import found_at
 
 SCORES = np.random.default_rng(0).normal(0, 1, (16, 10))
@@ -42,18 +43,17 @@ class TestDoubleActivationContract(RuleContract):
 
 
 def run(loss: str = "CrossEntropyLoss", num_steps: int = 4, **tensors: object) -> TrialBuilder:
-    trial = TrialBuilder()
-    trial.collections(losses=("[Ll]oss_output_0$",))
-    for step in range(num_steps):
-        trial.step(step, {f"{loss}_output_0": np.float64(2.3), **tensors})
-    return trial
+    return make_run(
+        *({f"{loss}_output_0": np.float64(2.3), **tensors} for _ in range(num_steps)),
+        collections={"losses": ("[Ll]oss_output_0$",)},
+    )
 
 
 def test_the_evidence() -> None:
     trial = run("BCEWithLogitsLoss", a_output_0=SCORES, BCEWithLogitsLoss_input_0=sigmoid(SCORES))
-    found = next(o for o in trial.outcomes(DoubleActivation()) if isinstance(o, IssueFound))
-    assert found.evidence.tensor == "BCEWithLogitsLoss_input_0"
-    assert "and went through an activation, and goes into a loss" in found.evidence.sentence
+    found = first_finding(DoubleActivation(), trial)
+    assert found.tensor == "BCEWithLogitsLoss_input_0"
+    assert "and went through an activation, and goes into a loss" in found.sentence
 
 
 @pytest.mark.parametrize("squash", [np.tanh, sigmoid])
@@ -93,8 +93,7 @@ def test_two_activations_of_an_output(name: str, made: Any, fires: bool) -> None
 
 
 def test_what_cannot_be_judged() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"CrossEntropyLoss_input_0": softmax(SCORES)}, mode=ModeKeys.EVAL)
+    trial = make_run({"CrossEntropyLoss_input_0": softmax(SCORES)}, mode=ModeKeys.EVAL)
     trial.step(1, {"loss": [1.0]})
     outcomes = trial.outcomes(DoubleActivation())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.feature_importance_overweight import FeatureImportanceOverweight
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
@@ -41,17 +40,13 @@ class TestFeatureImportanceOverweightContract(RuleContract):
 
 
 def outcome_of(rule: FeatureImportanceOverweight, tensors: dict[str, Any]) -> Outcome:
-    trial = TrialBuilder()
-    trial.step(0, tensors)
-    return trial.outcomes(rule)[0]
+    return make_run(tensors).outcomes(rule)[0]
 
 
 def test_the_share_must_be_larger_than_the_threshold() -> None:
     rule = FeatureImportanceOverweight(threshold=0.75, nfeatures=2)
     assert isinstance(outcome_of(rule, importances([0.5, 0.25, 0.125, 0.125])), Passed)
-    outcome = outcome_of(rule, importances([0.25, 0.125, 0.0625, 0.5625]))
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(outcome_of(rule, importances([0.25, 0.125, 0.0625, 0.5625])))
     assert (evidence.tensor, evidence.value) == ("feature_importance/weight/f3", 0.8125)
     assert evidence.sentence == (
         "feature_importance/weight/f3: the most important feature, with f0, has 0.812 of the "
@@ -88,9 +83,7 @@ def test_types_of_importance_are_not_mixed() -> None:
     even = importances([0.25] * 4, "weight")
     steep = importances([0.7, 0.2, 0.05, 0.03, 0.02], "gain")
     assert isinstance(outcome_of(rule, even), Passed)
-    outcome = outcome_of(rule, {**even, **steep})
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "feature_importance/gain/f0"
+    assert evidence_of(outcome_of(rule, {**even, **steep})).tensor == "feature_importance/gain/f0"
     assert isinstance(outcome_of(FeatureImportanceOverweight(), {**even, **steep}), Passed)
     few = importances([0.9, 0.1], "gain")
     assert isinstance(outcome_of(rule, {**even, **few}), Passed)
@@ -112,12 +105,12 @@ def test_numbers_that_are_no_importance_are_left_out() -> None:
 
 def test_more_features_than_are_told_are_counted() -> None:
     rule = FeatureImportanceOverweight(nfeatures=10, threshold=0.5)
-    outcome = outcome_of(rule, importances([0.09] * 10 + [0.1 / 5] * 5))
-    assert isinstance(outcome, IssueFound)
-    assert "with f1, f2, f3, f4, f5 and 4 more, has 0.9 of" in outcome.evidence.sentence
-    one = outcome_of(FeatureImportanceOverweight(nfeatures=1, threshold=0.5), importances([9, 1]))
-    assert isinstance(one, IssueFound)
-    assert "f0: the most important feature has 0.9 of" in one.evidence.sentence
+    evidence = evidence_of(outcome_of(rule, importances([0.09] * 10 + [0.1 / 5] * 5)))
+    assert "with f1, f2, f3, f4, f5 and 4 more, has 0.9 of" in evidence.sentence
+    evidence = evidence_of(
+        outcome_of(FeatureImportanceOverweight(nfeatures=1, threshold=0.5), importances([9, 1]))
+    )
+    assert "f0: the most important feature has 0.9 of" in evidence.sentence
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,13 +153,6 @@ def test_on_what_the_hook_for_xgboost_writes(tmp_path: Path) -> None:
         assert state.counts.evaluated > 3
         if state.evidence is not None:
             assert state.evidence.tensor == "feature_importance/total_gain/f10"
-
-
-def test_parameters_may_be_strings() -> None:
-    rule = create_rule("FeatureImportanceOverweight", {"threshold": "0.5", "nfeatures": "2"})
-    assert rule == FeatureImportanceOverweight(threshold=0.5, nfeatures=2)
-    with pytest.raises(ParameterError, match="threshold is 80"):
-        create_rule("FeatureImportanceOverweight", {"threshold": "80"})
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from rule_runtime.testing.rule_evaluations import memory_sizes
+from tests.rule_runtime.outcomes import first_finding
 from tests.rule_runtime.rules.runs import LOSS, found_at
 
 EVAL, TRAIN = ModeKeys.EVAL, ModeKeys.TRAIN
@@ -84,10 +85,10 @@ class TestGeneralisationGapContract(RuleContract):
 def test_a_gap_in_two_passes_in_a_row() -> None:
     trial = trial_of(passes([(2.0, 1.9), (0.3, 0.9), (0.1, 0.9), (0.1, 0.9)]))
     assert found_at(GeneralisationGap(), trial) == [29, 39]
-    found = next(o for o in trial.outcomes(GeneralisationGap()) if isinstance(o, IssueFound))
-    assert found.evidence.measure == "gap_percent"
-    assert found.evidence.value == pytest.approx(100 * (0.9 - 0.1) / 2.0)
-    assert "a gap of 40 % of the baseline 2, more than 25 %" in found.evidence.sentence
+    found = first_finding(GeneralisationGap(), trial)
+    assert found.measure == "gap_percent"
+    assert found.value == pytest.approx(100 * (0.9 - 0.1) / 2.0)
+    assert "a gap of 40 % of the baseline 2, more than 25 %" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.rules.weight_update_ratio import UnchangedTensor, WeightUpdateRatio
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import SavedStep, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import evidence_of, first_finding, make_run
 from tests.rule_runtime.rules.keras_names import COLLECTIONS, KerasContract
 from tests.rule_runtime.rules.runs import found_at
 
@@ -51,15 +52,14 @@ class TestUnchangedTensorContract(KerasContract):
 
 
 def run(tensors_of: Callable[[int], dict[str, Any]], num_steps: int = 12) -> TrialBuilder:
-    trial = TrialBuilder()
-    trial.collections(
-        weights=COLLECTIONS["weights"],
-        biases=COLLECTIONS["biases"],
-        gradients=COLLECTIONS["gradients"],
+    return make_run(
+        *(tensors_of(step) for step in range(num_steps)),
+        collections={
+            "weights": COLLECTIONS["weights"],
+            "biases": COLLECTIONS["biases"],
+            "gradients": COLLECTIONS["gradients"],
+        },
     )
-    for step in range(num_steps):
-        trial.step(step, tensors_of(step), mode_step=step)
-    return trial
 
 
 def weights(step: int, *moves: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def outcome_of(tensors: dict[str, Any]) -> Outcome:
 
 
 def sentence(rule: Rule, trial: TrialBuilder) -> str:
-    return next(o.evidence.sentence for o in trial.outcomes(rule) if isinstance(o, IssueFound))
+    return first_finding(rule, trial).sentence
 
 
 def test_a_kernel_that_stands_still_is_the_optimiser_s_and_not_the_gradient_s() -> None:
@@ -128,10 +128,10 @@ def test_a_base_that_is_frozen_is_no_issue(rule: Rule) -> None:
 
 def test_gradients_of_a_session_of_tensorflow_1_tell_nothing() -> None:
     gradient = {"gradients/fc/MatMul_grad/tuple/control_dependency_1:0": np.ones(4)}
-    trial = TrialBuilder()
-    trial.collections(weights=("kernel:0$",), gradients=("^gradients/",))
-    for step in range(12):
-        trial.step(step, {"conv1/kernel:0": np.ones(4), "fc/kernel:0": np.ones(4), **gradient})
+    trial = make_run(
+        *({"conv1/kernel:0": np.ones(4), "fc/kernel:0": np.ones(4), **gradient} for _ in range(12)),
+        collections={"weights": ("kernel:0$",), "gradients": ("^gradients/",)},
+    )
     message = "the names of the gradients do not say which parameters they belong to"
     assert set(trial.outcomes(MissingGradient())) == {NotEvaluated(message)}
     assert set(trial.outcomes(DeadOptimizer())) == {NotEvaluated(message)}
@@ -164,6 +164,4 @@ def test_of_two_layers_of_one_name_the_one_with_a_bias_may_be_the_second() -> No
         tensors[f"gradients/{name}"] = np.full(shapes[name[6:].partition("Grad")[0]], size)
     for layer, kind in (("dense", "kernel"), ("dense_1", "kernel"), ("dense_1", "bias")):
         tensors[f"{layer}/weights/dense/{kind}:0"] = np.ones(shapes[kind])
-    outcome = outcome_of(tensors)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "gradients/dense/kernelGrad"
+    assert evidence_of(outcome_of(tensors)).tensor == "gradients/dense/kernelGrad"

@@ -10,6 +10,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.ineffective_steps import IneffectiveSteps
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.outcomes import evidence_of, make_run
 from tests.rule_runtime.rules.runs import found_at
 
 STEPS = range(0, 120, 10)
@@ -54,9 +55,8 @@ def test_steps_without_gradients_are_found_once_no_weight_changes() -> None:
 
 def test_an_optimizer_of_other_parameters_is_named_as_the_cause() -> None:
     counts = {"skipped": 0, "without_gradient": 30, "of_other_parameters": 30}
-    first = run_of(lambda _: counts).outcomes(IneffectiveSteps())[2]
-    assert isinstance(first, IssueFound)
-    assert "the optimizer holds none of the model's parameters" in first.evidence.sentence
+    evidence = evidence_of(run_of(lambda _: counts).outcomes(IneffectiveSteps())[2])
+    assert "the optimizer holds none of the model's parameters" in evidence.sentence
     # As with weights in half precision, of which an optimizer trains copies.
     assert not found_at(IneffectiveSteps(), run_of(lambda _: counts, weight=float))
 
@@ -83,9 +83,9 @@ def test_skipped_steps_count_once_the_loss_scale_is_low_or_for_very_many(
 def test_trees_are_judged_from_the_first_split_on(
     without_split: list[int], evaluated: int, reason: str
 ) -> None:
-    trial = TrialBuilder()
-    for step, count in enumerate(without_split):
-        trial.step(step, {"optimizer_steps/without_split": np.float32(count)})
+    trial = make_run(
+        *({"optimizer_steps/without_split": np.float32(count)} for count in without_split)
+    )
     state = trial.evaluate(IneffectiveSteps())
     assert (state.counts.evaluated, state.needs_more) == (evaluated, bool(reason))
     assert not reason or state.reason == reason

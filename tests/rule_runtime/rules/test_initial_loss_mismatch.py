@@ -13,6 +13,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.initial_loss_mismatch import InitialLossMismatch
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.outcomes import evidence_of, make_run
 from tests.rule_runtime.rules.runs import with_losses
 
 MODEL = {"gradient/Net_fc.bias": np.ones(10)}
@@ -49,10 +50,9 @@ def outcome_of(name: str, loss: float, *, mode_step: int = 0, **more: Any) -> Ou
 def test_the_loss_of_zero_outputs_depends_on_the_kind_of_loss(name: str, guess: float) -> None:
     scores = {name.replace("output", "input"): spread((4, 10)) - 50}
     assert isinstance(outcome_of(name, 2.99 * guess, **scores), Passed)
-    outcome = outcome_of(name, 3.01 * guess, **scores)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.threshold == pytest.approx(3 * guess)
-    assert "begins at" in outcome.evidence.sentence
+    evidence = evidence_of(outcome_of(name, 3.01 * guess, **scores))
+    assert evidence.threshold == pytest.approx(3 * guess)
+    assert "begins at" in evidence.sentence
 
 
 @pytest.mark.parametrize("name", ["CTCLoss_output_0", "MyLoss_output_0", "recon_loss"])
@@ -142,9 +142,9 @@ def test_a_loss_of_ones_own_is_known_by_its_inputs(
 
 def test_only_the_first_step_is_compared() -> None:
     assert isinstance(outcome_of("CrossEntropyLoss_output_0", 50.0, mode_step=5), Passed)
-    trial = TrialBuilder()
-    for step, loss in enumerate([2.3, 50.0]):
-        trial.step(step, {**MODEL, "CrossEntropyLoss_output_0": np.float64(loss)})
+    trial = make_run(
+        *({**MODEL, "CrossEntropyLoss_output_0": np.float64(loss)} for loss in [2.3, 50.0])
+    )
     assert isinstance(trial.outcomes(InitialLossMismatch())[1], Passed)
 
 
@@ -167,17 +167,14 @@ def test_losses_that_cannot_be_negative(name: str, kind: type) -> None:
 
 def test_what_cannot_be_judged() -> None:
     assert isinstance(outcome_of("CrossEntropyLoss_output_0", np.nan), NotEvaluated)
-    trial = TrialBuilder()
-    trial.step(0, {"train-rmse": [77.0]})
-    trial.step(1, {"loss_output_0": [77.0]})
+    trial = make_run({"train-rmse": [77.0]}, {"loss_output_0": [77.0]})
     trial.step(2, {**MODEL, "loss_output_0": [77.0]}, mode=ModeKeys.EVAL)
     outcomes = trial.outcomes(InitialLossMismatch())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
 
 
 def first_outcome(tensors: dict[str, Any]) -> Outcome:
-    trial = TrialBuilder()
-    trial.step(0, {"gradient/Net_fc.weight": np.ones((10, 64)), **tensors})
+    trial = make_run({"gradient/Net_fc.weight": np.ones((10, 64)), **tensors})
     (outcome,) = trial.outcomes(InitialLossMismatch())
     return outcome
 
@@ -197,9 +194,9 @@ def test_a_cross_entropy_of_unknown_classes_cannot_be_negative_either() -> None:
 
 
 def test_later_losses_are_none_of_its_business() -> None:
-    trial = TrialBuilder()
-    for step in range(3):
-        trial.step(step, {**MODEL, "NLLLoss_output_0": np.float64(1.0 if step < 2 else -5.0)})
+    trial = make_run(
+        *({**MODEL, "NLLLoss_output_0": np.float64(1.0 if step < 2 else -5.0)} for step in range(3))
+    )
     outcomes = trial.outcomes(InitialLossMismatch(num_points=2))
     assert outcomes[-1] == NotApplicable("only the first losses are evaluated")
 
@@ -263,8 +260,9 @@ def test_an_only_loss_of_exactly_0_compares_nothing(
     loss: float, targets: Any, more: dict[str, Any], is_found: bool
 ) -> None:
     inputs = {"MyLoss_input_0": spread((10, 1)), "MyLoss_input_1": targets}
-    trial = TrialBuilder()
-    trial.collections(losses=("_output_0$",))
-    trial.step(0, {**MODEL, **inputs, **more, "MyLoss_output_0": np.float64(loss)}, mode_step=0)
+    trial = make_run(
+        {**MODEL, **inputs, **more, "MyLoss_output_0": np.float64(loss)},
+        collections={"losses": ("_output_0$",)},
+    )
     (outcome,) = trial.outcomes(InitialLossMismatch())
     assert isinstance(outcome, IssueFound) is is_found

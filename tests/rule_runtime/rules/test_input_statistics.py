@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.input_statistics import InputStatistics
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import first_finding, make_run
 from tests.rule_runtime.rules.runs import found_at
 
 UNIT = np.random.default_rng(0).normal(0, 1, (64, 16))
@@ -44,17 +45,15 @@ def test_the_root_mean_square(scale: float, fires: bool) -> None:
 
 def test_a_large_mean_counts() -> None:
     trial = run(UNIT + 100)
-    found = next(o for o in trial.outcomes(InputStatistics()) if isinstance(o, IssueFound))
-    assert found.evidence.value == pytest.approx(100, rel=1e-3)
-    assert "has a root mean square of 100, and should be between 0.001 and 5" in (
-        found.evidence.sentence
-    )
+    found = first_finding(InputStatistics(), trial)
+    assert found.value == pytest.approx(100, rel=1e-3)
+    assert "has a root mean square of 100, and should be between 0.001 and 5" in (found.sentence)
 
 
 def test_inputs_that_do_not_vary() -> None:
     trial = run(np.full((8, 4), 0.5))
-    found = next(o for o in trial.outcomes(InputStatistics()) if isinstance(o, IssueFound))
-    assert found.evidence.sentence == "Net_input_0: is 0.5 in all 32 elements"
+    found = first_finding(InputStatistics(), trial)
+    assert found.sentence == "Net_input_0: is 0.5 in all 32 elements"
 
 
 @pytest.mark.parametrize(
@@ -108,11 +107,12 @@ def test_one_bad_batch_is_no_finding() -> None:
 
 
 def test_inputs_of_layers_that_are_numbered_are_none_of_a_model() -> None:
-    trial = TrialBuilder()
-    for step in range(4):
-        trial.step(
-            step, {"dense2_weight": np.eye(2), "dense2_bias": [1.0], "dense2_input_0": 8 * UNIT}
+    trial = make_run(
+        *(
+            {"dense2_weight": np.eye(2), "dense2_bias": [1.0], "dense2_input_0": 8 * UNIT}
+            for _ in range(4)
         )
+    )
     outcomes = trial.outcomes(InputStatistics())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
 
@@ -143,9 +143,7 @@ def test_a_state_beside_the_first_input_is_none_of_another_call() -> None:
     for later, fires in ((UNIT, False), (0 * UNIT, True)):
         calls = {"Net_input_0": 0 * UNIT, "Net_input_1": state}
         calls |= {"Net_input_2": later, "Net_input_3": state}
-        trial = TrialBuilder()
-        for step in range(4):
-            trial.step(step, {"Net_fc.weight": np.eye(2), **calls})
+        trial = make_run(*({"Net_fc.weight": np.eye(2), **calls} for _ in range(4)))
         assert bool(found_at(InputStatistics(), trial)) is fires
 
 
@@ -200,9 +198,7 @@ NORMALISED = {
 def test_the_size_of_large_inputs_has_no_effect_before_a_normalisation_layer(
     change: dict[str, Any], steps: list[int]
 ) -> None:
-    trial = TrialBuilder()
-    for step in range(4):
-        trial.step(step, {**NORMALISED, **change})
+    trial = make_run(*({**NORMALISED, **change} for _ in range(4)))
     assert found_at(InputStatistics(), trial) == steps
 
 

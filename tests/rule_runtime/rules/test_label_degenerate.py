@@ -11,6 +11,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import evidence_of, make_run, reason_of
 
 
 class TestLabelDegenerateContract(RuleContract):
@@ -29,10 +30,9 @@ class TestLabelDegenerateContract(RuleContract):
 
 
 def outcomes_of(*labels: object, name: str = "labels", **beside: object) -> list[Outcome]:
-    trial = TrialBuilder()
-    trial.collections(labels=("^labels$",))
-    for step, value in enumerate(labels):
-        trial.step(step, {name: value, **beside})
+    trial = make_run(
+        *({name: value, **beside} for value in labels), collections={"labels": ("^labels$",)}
+    )
     return trial.outcomes(LabelDegenerate())
 
 
@@ -43,9 +43,7 @@ def fires(outcomes: list[Outcome]) -> list[int]:
 def test_fires_once_enough_labels_are_all_the_same() -> None:
     outcomes = outcomes_of(*[np.full(64, 7)] * 20)
     assert fires(outcomes) == [19]
-    found = outcomes[-1]
-    assert isinstance(found, IssueFound)
-    assert found.evidence.sentence == "labels: is 7 in all of 1280 rows so far"
+    assert evidence_of(outcomes[-1]).sentence == "labels: is 7 in all of 1280 rows so far"
 
 
 @pytest.mark.parametrize(("size", "at"), [(25, [19]), (24, [])])
@@ -72,10 +70,9 @@ def test_beside_the_class_0_or_1_others_may_be_rare(
     ],
 )
 def test_equal_labels_that_may_be_rare_are_not_evaluated_yet(value: int, reason: str) -> None:
-    trial = TrialBuilder()
-    trial.collections(labels=("^labels$",))
-    for step in range(60):
-        trial.step(step, {"labels": np.full(64, value)})
+    trial = make_run(
+        *({"labels": np.full(64, value)} for _ in range(60)), collections={"labels": ("^labels$",)}
+    )
     state = trial.evaluate(LabelDegenerate())
     assert (state.needs_more, state.reason) == (True, reason)
 
@@ -97,11 +94,8 @@ def test_two_values_are_enough_for_ever() -> None:
 def test_targets_of_a_loss_are_labels_too() -> None:
     assert fires(outcomes_of(*[np.full(300, 0.5)] * 20, name="MSELoss_input_1")) == [19]
     outcomes = outcomes_of(np.full(300, 0.5), name="MSELoss_input_0")
-    (outcome,) = outcomes
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith(
-        "no finite labels were saved: compute the loss with one of torch"
-    )
+    reason = reason_of(*outcomes)
+    assert reason.startswith("no finite labels were saved: compute the loss with one of torch")
 
 
 @pytest.mark.parametrize(("falls_to", "is_found"), [(0.09, True), (0.5, False)])
@@ -135,24 +129,23 @@ def test_true_and_made_up_are_no_labels_unless_validation_has_others(
 
 
 def test_a_validation_that_is_sorted_is_no_training() -> None:
-    trial = TrialBuilder()
-    trial.collections(labels=("^labels$",))
-    for step in range(40):
-        trial.step(step, {"labels": np.full(500, 3)}, mode=ModeKeys.EVAL)
+    trial = make_run(
+        *({"labels": np.full(500, 3)} for _ in range(40)),
+        collections={"labels": ("^labels$",)},
+        mode=ModeKeys.EVAL,
+    )
     assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(LabelDegenerate()))
 
 
 def test_texts_have_no_smallest() -> None:
-    (outcome,) = outcomes_of(np.array(["a", "b"]))
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith("no finite labels were saved")
+    assert reason_of(*outcomes_of(np.array(["a", "b"]))).startswith("no finite labels were saved")
 
 
 def test_more_tensors_than_can_be_followed_do_not_break_it() -> None:
-    trial = TrialBuilder()
-    trial.collections(labels=("_labels$",))
-    for step in range(2):
-        trial.step(step, {f"{at:02d}_labels": np.full(500, 7) for at in range(40)})
+    trial = make_run(
+        *({f"{at:02d}_labels": np.full(500, 7) for at in range(40)} for _ in range(2)),
+        collections={"labels": ("_labels$",)},
+    )
     (outcome, _) = trial.outcomes(LabelDegenerate(patience=1))
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.tensor == "00_labels"

@@ -13,6 +13,7 @@ from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import make_run
 from tests.rule_runtime.rules.runs import found_at
 
 CLASSES = 10
@@ -59,10 +60,10 @@ def test_rows_that_are_sorted_by_class_are_told() -> None:
 def test_of_other_losses_and_of_labels_too(loss: str) -> None:
     trial = run(in_order(20), loss=loss)
     if loss == "labels":
-        trial = TrialBuilder()
-        trial.collections(labels=("^labels$",))
-        for step, labels in enumerate(in_order(20)):
-            trial.step(step, {"labels": labels.astype(float)})
+        trial = make_run(
+            *({"labels": labels.astype(float)} for labels in in_order(20)),
+            collections={"labels": ("^labels$",)},
+        )
     assert found_at(LabelDegenerate(), trial)
 
 

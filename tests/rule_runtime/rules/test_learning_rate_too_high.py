@@ -12,6 +12,7 @@ from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.outcomes import make_run
 from tests.rule_runtime.rules.runs import LOSS, found_at, with_maxima
 
 
@@ -83,22 +84,24 @@ def test_patience() -> None:
 
 def test_the_numbers_of_a_line_have_no_scale() -> None:
     """Slope and intercept start near zero, and pass through zero on their way."""
-    trial = TrialBuilder()
-    for step in range(20):
-        trial.step(step, {"Line.weight": np.array([2.0, -3.0]) * (step - 9.5) / 9.5})
+    trial = make_run(
+        *({"Line.weight": np.array([2.0, -3.0]) * (step - 9.5) / 9.5} for step in range(20))
+    )
     assert not found_at(LearningRateTooHigh(), trial)
 
 
 def test_weights_of_zero_and_scalars_have_no_ratio() -> None:
-    trial = TrialBuilder()
-    for step in range(4):
-        trial.step(step, {"Net_a.weight": np.full(4, float(step > 1)), "Net_b.weight": [step]})
+    trial = make_run(
+        *(
+            {"Net_a.weight": np.full(4, float(step > 1)), "Net_b.weight": [step]}
+            for step in range(4)
+        )
+    )
     assert not found_at(LearningRateTooHigh(), trial)
 
 
 def test_steps_of_evaluation_are_not_judged() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"Net_a.weight": [1.0, 2.0]}, mode=ModeKeys.EVAL)
+    trial = make_run({"Net_a.weight": [1.0, 2.0]}, mode=ModeKeys.EVAL)
     assert isinstance(trial.outcomes(LearningRateTooHigh())[0], NotEvaluated)
 
 

@@ -12,6 +12,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.outcomes import first_finding, make_run, reason_of
 from tests.rule_runtime.rules.runs import LOSS, found_at
 
 
@@ -48,9 +49,9 @@ def run(rate: float = 1e-6, *, losses: Iterable[float] = (), growth: float = 0.0
 def test_fires_after_num_steps() -> None:
     trial = run()
     assert found_at(LearningRateTooLow(), trial)[0] == 50
-    found = next(o for o in trial.outcomes(LearningRateTooLow()) if isinstance(o, IssueFound))
-    assert found.evidence.threshold == 1e-4
-    assert 1e-6 < found.evidence.value < 1e-5  # the largest of 64 elements moves most
+    found = first_finding(LearningRateTooLow(), trial)
+    assert found.threshold == 1e-4
+    assert 1e-6 < found.value < 1e-5  # the largest of 64 elements moves most
     assert found_at(LearningRateTooLow(num_steps=20), trial)[0] == 20
 
 
@@ -78,16 +79,12 @@ def test_weights_that_do_not_move_are_another_fault() -> None:
 
 
 def test_losses_and_weights_are_needed() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"Net_a.weight": [1.0, 2.0]})
-    trial.step(1, {LOSS: [1.0]})
-    outcomes = trial.outcomes(LearningRateTooLow())
+    outcomes = make_run({"Net_a.weight": [1.0, 2.0]}, {LOSS: [1.0]}).outcomes(LearningRateTooLow())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
 
 
 def test_steps_of_evaluation_are_not_judged() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"Net_a.weight": [1.0, 2.0], LOSS: [1.0]}, mode=ModeKeys.EVAL)
+    trial = make_run({"Net_a.weight": [1.0, 2.0], LOSS: [1.0]}, mode=ModeKeys.EVAL)
     assert isinstance(trial.outcomes(LearningRateTooLow())[0], NotEvaluated)
 
 
@@ -132,9 +129,7 @@ def test_gradients_that_vanish_are_another_cause() -> None:
         moved = {name: weight * (1 + rate * step) for name, rate in rates.items()}
         trial.step(step, {**moved, LOSS: np.float64(2.3)}, mode_step=step)
     assert not found_at(LearningRateTooLow(), trial)
-    (*_, last) = trial.outcomes(LearningRateTooLow())
-    assert isinstance(last, NotEvaluated)
-    assert "times faster than the median one" in last.reason
+    assert "times faster than the median one" in reason_of(trial.outcomes(LearningRateTooLow())[-1])
 
 
 @pytest.mark.parametrize(("loss", "fires"), [(0.0, False), (0.2, False), (0.3, True)])

@@ -12,6 +12,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.loss_input_mismatch import LossInputMismatch
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import make_run
 from tests.rule_runtime.rules.runs import found_at
 
 ROWS = 45
@@ -88,8 +89,7 @@ def test_boosted_trees_learn_classes_with_a_loss_of_classes(metric: str, *, is_f
 
 
 def test_what_cannot_be_judged() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"MSELoss_output_0": [77.0]})
+    trial = make_run({"MSELoss_output_0": [77.0]})
     trial.step(1, {"MSELoss_input_0": [77.0], "MSELoss_output_0": [1.0]}, mode=ModeKeys.EVAL)
     trial.step(2, {"labels": [1.0]})
     outcomes = trial.outcomes(LossInputMismatch())

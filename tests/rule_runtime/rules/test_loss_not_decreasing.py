@@ -15,11 +15,10 @@ from rule_runtime.engine.outcome import (
     Passed,
     RuleStatus,
 )
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.loss_not_decreasing import LossNotDecreasing
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 
 LOSS = "CrossEntropyLoss_output_0"
 FALLING = [0.9**n for n in range(40)]
@@ -54,9 +53,8 @@ def test_published_schedule() -> None:
     rule = LossNotDecreasing(num_steps=10)
     trial = trial_of([1.0] * 10, interval=3, first=9)
     assert judged(trial, rule) == {21: IssueFound, 33: IssueFound}
-    issue = trial.outcomes(rule)[4]
-    assert isinstance(issue, IssueFound)
-    assert issue.evidence.sentence == (
+    evidence = evidence_of(trial.outcomes(rule)[4])
+    assert evidence.sentence == (
         f"{LOSS}: fell by 0 %, and should have fallen by 0.1 %, from 1 at step 9 to 1 at step 21"
     )
 
@@ -71,11 +69,10 @@ def test_original_fixture_with_diff_percent_20() -> None:
     trial = trial_of([0.30, 0.33, 0.31, 0.30, 0.28, 0.20, 0.42])
     rule = LossNotDecreasing(diff_percent=20)
     assert judged(trial, rule) == {12: IssueFound, 24: IssueFound}
-    issue = trial.outcomes(rule)[6]
-    assert isinstance(issue, IssueFound)
-    assert issue.evidence.measure == "loss_increase_percent"
-    assert issue.evidence.value == pytest.approx(40, rel=1e-5)
-    assert issue.evidence.threshold == 5
+    evidence = evidence_of(trial.outcomes(rule)[6])
+    assert evidence.measure == "loss_increase_percent"
+    assert evidence.value == pytest.approx(40, rel=1e-5)
+    assert evidence.threshold == 5
 
 
 @pytest.mark.parametrize(
@@ -116,9 +113,7 @@ def test_a_run_too_short_for_a_comparison_ends_as_error_with_the_reason() -> Non
 
 
 def test_the_reason_names_the_judged_mode() -> None:
-    builder = TrialBuilder()
-    builder.collections(losses=("loss",))
-    builder.step(0, {"loss": 1.0}, mode=ModeKeys.EVAL)
+    builder = make_run({"loss": 1.0}, collections={"losses": ("loss",)}, mode=ModeKeys.EVAL)
     builder.step(1, {"loss": 1.0}, mode=ModeKeys.TRAIN)
     assert builder.evaluate(LossNotDecreasing()).reason == "needs 10 EVAL steps, had 0"
     assert (
@@ -138,9 +133,8 @@ def test_each_worker_and_loss_is_judged_and_the_worst_is_the_evidence() -> None:
         for worker, value in enumerate(values):
             tensors = {LOSS: np.float32(value), "aux_loss_output": np.float32(1.0)}
             trial.step(step, tensors, mode_step=step, worker=f"worker_{worker}")
-    issue = trial.outcomes(LossNotDecreasing())[1]
-    assert isinstance(issue, IssueFound)
-    assert (issue.evidence.worker, issue.evidence.tensor) == ("worker_1", LOSS)
+    evidence = evidence_of(trial.outcomes(LossNotDecreasing())[1])
+    assert (evidence.worker, evidence.tensor) == ("worker_1", LOSS)
 
 
 def test_eval_is_judged_as_soon_as_it_has_data_and_counts_its_own_steps() -> None:
@@ -203,28 +197,9 @@ def test_other_losses_may_be_named() -> None:
     assert judged(trial, rule) == {10: IssueFound}
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"diff_percent": "0"}, "diff_percent is 0.0 %, but must be greater than 0"),
-        ({"diff_percent": "100"}, "but must be less than 100"),
-        ({"num_steps": "2.5"}, "num_steps is '2.5', but must be a whole number"),
-        ({"mode": "TRAINING"}, "must be one of EVAL, TRAIN, PREDICT, GLOBAL, or none"),
-        ({"num_step": "3"}, "takes no parameter 'num_step'; did you mean 'num_steps'?"),
-        ({"use_losses_collection": "False"}, "no loss to evaluate"),
-    ],
-)
-def test_wrong_parameters_are_refused(parameters: dict[str, str], message: str) -> None:
-    with pytest.raises(ParameterError) as caught:
-        create_rule("LossNotDecreasing", parameters)
-    assert message in str(caught.value)
-
-
 def test_the_memory_of_a_long_distance_is_bounded() -> None:
     rule = LossNotDecreasing(num_steps=1000, diff_percent=50)
-    trial = TrialBuilder()
-    for step in range(2100):
-        trial.step(step, {"loss_output_0": [1.0]}, mode_step=step, save_values=False)
+    trial = make_run(*({"loss_output_0": [1.0]} for _ in range(2100)), save_values=False)
     evaluation = Evaluation.fresh(rule)
     sizes, found = [], []
     for view in trial.views():
@@ -239,6 +214,5 @@ def test_the_memory_of_a_long_distance_is_bounded() -> None:
 
 
 def test_a_small_rise_is_reported_as_one() -> None:
-    outcome = trial_of([1.0, 1.04], interval=10).outcomes(LossNotDecreasing())[1]
-    assert isinstance(outcome, IssueFound)
-    assert "rose by 4 %, and should have fallen by 0.1 %, from 1" in outcome.evidence.sentence
+    evidence = evidence_of(trial_of([1.0, 1.04], interval=10).outcomes(LossNotDecreasing())[1])
+    assert "rose by 4 %, and should have fallen by 0.1 %, from 1" in evidence.sentence

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.missing_activation import MissingActivation
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from tests.rule_runtime.outcomes import first_finding, make_run
 from tests.rule_runtime.rules.runs import found_at
 
 
@@ -50,10 +51,10 @@ def run(tensors: dict[str, Any], num_steps: int = 4, **options: Any) -> TrialBui
 def test_fires_for_layers_with_nothing_between() -> None:
     trial = run(network((8, 6, 6, 4), activation=False))
     assert found_at(MissingActivation(), trial) == [2, 3]
-    found = next(o for o in trial.outcomes(MissingActivation()) if isinstance(o, IssueFound))
-    assert found.evidence.tensor == "fc0_output_0"
-    assert found.evidence.value == 2
-    assert "fc0 and fc1 are one linear layer" in found.evidence.sentence
+    found = first_finding(MissingActivation(), trial)
+    assert found.tensor == "fc0_output_0"
+    assert found.value == 2
+    assert "fc0 and fc1 are one linear layer" in found.sentence
     assert not found_at(MissingActivation(), run(network((8, 6, 6, 4))))
 
 
@@ -133,8 +134,7 @@ def test_outputs_that_do_not_vary_say_nothing() -> None:
 def test_what_cannot_be_judged() -> None:
     trial = run(network((8, 6, 4), activation=False), mode=ModeKeys.EVAL)
     assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(MissingActivation()))
-    trial = TrialBuilder()
-    trial.step(0, {"fc0_output_0": [1.0]})
+    trial = make_run({"fc0_output_0": [1.0]})
     assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(MissingActivation()))
 
 

@@ -12,6 +12,7 @@ from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from tests.rule_runtime.outcomes import first_finding, make_run, reason_of
 from tests.rule_runtime.rules.runs import found_at, with_maxima
 
 
@@ -37,10 +38,10 @@ def run(num_steps: int = 15, *, gradient: object | None = None, **gradients: flo
 def test_fires_for_a_weight_without_a_gradient() -> None:
     trial = run(b=1.0)
     assert found_at(MissingGradient(), trial) == [9, 10, 11, 12, 13, 14]
-    found = next(o for o in trial.outcomes(MissingGradient()) if isinstance(o, IssueFound))
-    assert found.evidence.tensor == "Net_a.weight"
+    found = first_finding(MissingGradient(), trial)
+    assert found.tensor == "Net_a.weight"
     message = "has had no gradient for 10 saved steps, as 1 of 2 weights"
-    assert found.evidence.sentence == f"Net_a.weight: {message}"
+    assert found.sentence == f"Net_a.weight: {message}"
 
 
 def test_any_number_of_other_weights_may_learn() -> None:
@@ -89,8 +90,7 @@ def test_the_collections_file_shows_which_weights_are_trained() -> None:
 def test_without_any_gradient_nothing_is_known() -> None:
     for trial in (run(), run(a=0.0, b=0.0)):
         assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(MissingGradient()))
-    trial = TrialBuilder()
-    trial.step(0, {"Net_a.weight": [1.0], "gradient/Net_b.weight": [1.0]}, mode=ModeKeys.EVAL)
+    trial = make_run({"Net_a.weight": [1.0], "gradient/Net_b.weight": [1.0]}, mode=ModeKeys.EVAL)
     assert isinstance(trial.outcomes(MissingGradient())[0], NotEvaluated)
 
 
@@ -303,9 +303,7 @@ def test_why_no_gradient_is_known() -> None:
         ),
         (run(a=0.0, b=0.0), "all gradients that are known are zero"),
     ):
-        outcome = trial.outcomes(MissingGradient())[0]
-        assert isinstance(outcome, NotEvaluated)
-        assert outcome.reason.startswith(message)
+        assert reason_of(trial.outcomes(MissingGradient())[0]).startswith(message)
 
 
 def run_of_parts(names: tuple[str, ...], gradients: dict[str, float | None]) -> TrialBuilder:
@@ -345,9 +343,3 @@ def test_what_is_called_after_a_layer_that_learns_may_be_trained_later(
 
 def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
     assert found_at(MissingGradient(), run_of_parts(("x", "b", "c", "my_x"), {"x": None}))
-
-
-def test_the_inputs_of_all_layers_are_saved_as_often_as_gradients() -> None:
-    """They show that a recurrent layer gets one time step."""
-    every = {each.name: each.parameters["save_interval"] for each in MissingGradient().requires()}
-    assert every["gradients"] == every["module_io"] == every["layer_inputs"] == "10"

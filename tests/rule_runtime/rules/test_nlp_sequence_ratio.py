@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.nlp_sequence_ratio import NLPSequenceRatio
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 
 NAME = "embedding0_input_0"
 
@@ -31,9 +30,7 @@ class TestNLPSequenceRatioContract(RuleContract):
 
 
 def outcome_of(tokens: Any, rule: NLPSequenceRatio | None = None, name: str = NAME) -> Outcome:
-    trial = TrialBuilder()
-    trial.step(0, {name: tokens})
-    return trial.outcomes(rule or NLPSequenceRatio())[0]
+    return make_run({name: tokens}).outcomes(rule or NLPSequenceRatio())[0]
 
 
 @pytest.mark.parametrize(("num_zeros", "fires"), [(50, False), (51, True), (0, False)])
@@ -52,9 +49,8 @@ def test_the_percentage_must_be_larger_than_the_threshold(num_zeros: int, fires:
 def test_each_token_has_its_threshold() -> None:
     rule = NLPSequenceRatio(token_values=(0, 3), token_thresholds_percent=(90, 10))
     assert isinstance(outcome_of([0] * 9 + [3], rule), Passed)
-    outcome = outcome_of([0] * 8 + [3] * 2, rule)
-    assert isinstance(outcome, IssueFound)
-    assert (outcome.evidence.value, outcome.evidence.threshold) == (20, 10)
+    evidence = evidence_of(outcome_of([0] * 8 + [3] * 2, rule))
+    assert (evidence.value, evidence.threshold) == (20, 10)
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,18 +73,15 @@ def test_the_worst_input_and_worker_are_told() -> None:
     trial = TrialBuilder(num_workers=2)
     trial.step(0, {NAME: [0, 0, 0, 1], f"b_{NAME}": [1, 1]}, worker="worker_0")
     trial.step(0, {NAME: [0, 0, 0, 0], f"b_{NAME}": [1, 1]}, worker="worker_1")
-    (outcome,) = trial.outcomes(NLPSequenceRatio())
-    assert isinstance(outcome, IssueFound)
-    assert (outcome.evidence.tensor, outcome.evidence.worker) == (NAME, "worker_1")
+    evidence = evidence_of(*trial.outcomes(NLPSequenceRatio()))
+    assert (evidence.tensor, evidence.worker) == (NAME, "worker_1")
 
 
 def test_other_names_and_the_collection() -> None:
     rule = NLPSequenceRatio(tensor_regex=("^embedding_input_0$",))
     assert isinstance(outcome_of([0, 0], rule, "embedding_input_0"), IssueFound)
     assert isinstance(outcome_of([0, 0], None, "embedding_input_0"), NotEvaluated)
-    trial = TrialBuilder()
-    trial.collections(input_sequence=("^tokens",))
-    trial.step(0, {"tokens": [0, 0]})
+    trial = make_run({"tokens": [0, 0]}, collections={"input_sequence": ("^tokens",)})
     assert isinstance(trial.outcomes(NLPSequenceRatio())[0], IssueFound)
     (config,) = rule.requires()
     assert (config.name, config.parameters["include_regex"]) == (
@@ -103,14 +96,3 @@ def test_what_are_no_tokens_is_not_evaluated(tokens: list[Any]) -> None:
     assert outcome_of(tokens) == NotEvaluated(
         f"the values of {NAME} were not saved, or are not tokens"
     )
-
-
-def test_parameters_may_be_strings() -> None:
-    rule = create_rule(
-        "NLPSequenceRatio", {"token_values": "0,3", "token_thresholds_percent": "50,12.5"}
-    )
-    assert rule == NLPSequenceRatio(token_values=(0, 3), token_thresholds_percent=(50, 12.5))
-    with pytest.raises(ParameterError, match="2 token_values and 1 token_thresholds_percent; give"):
-        create_rule("NLPSequenceRatio", {"token_values": "0,3"})
-    with pytest.raises(ParameterError, match="0 token_values and 0 token"):
-        NLPSequenceRatio(token_values=(), token_thresholds_percent=())

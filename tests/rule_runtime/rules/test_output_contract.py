@@ -10,11 +10,12 @@ import pytest
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated
+from rule_runtime.engine.outcome import IssueFound, NotApplicable
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.output_contract import OutputContract
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.outcomes import make_run, reason_of
 from tests.rule_runtime.rules.runs import found_at, judged_at
 
 Array = npt.NDArray[Any]
@@ -341,8 +342,5 @@ def test_a_patience_is_waited_for() -> None:
 
 
 def test_without_inputs_of_losses_the_reason_says_how_to_get_them() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"CrossEntropyLoss_output_0": np.float32(1)}, mode_step=0)
-    (outcome,) = trial.outcomes(OutputContract())
-    assert isinstance(outcome, NotEvaluated)
-    assert "no inputs of losses were saved" in outcome.reason
+    trial = make_run({"CrossEntropyLoss_output_0": np.float32(1)})
+    assert "no inputs of losses were saved" in reason_of(*trial.outcomes(OutputContract()))

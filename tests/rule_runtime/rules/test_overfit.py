@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.overfit import Overfit, Overtraining
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.outcomes import evidence_of, reason_of
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
 LOSS = "CrossEntropyLoss_output_0"
@@ -185,9 +184,7 @@ def test_when_a_pass_is_overfit(rule: Rule, parts: list[tuple[str, float]], expe
 def test_why_a_step_is_not_evaluated(
     rule: Rule, parts: list[tuple[str, float]], reason: str
 ) -> None:
-    *_, last = phases(rule, *parts)
-    assert isinstance(last, NotEvaluated)
-    assert last.reason.startswith(reason)
+    assert reason_of(phases(rule, *parts)[-1]).startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -204,18 +201,15 @@ def test_metrics_that_should_grow_are_no_losses(metric: str, reason: str) -> Non
 
 
 def test_the_evidence_of_overfit() -> None:
-    *_, last = phases(Overfit(), t(1), t(3), e(1), e(5), t(2))
-    assert isinstance(last, IssueFound)
-    evidence = last.evidence
+    evidence = evidence_of(phases(Overfit(), t(1), t(3), e(1), e(5), t(2))[-1])
     assert (evidence.step, evidence.mode, evidence.tensor) == (4, "TRAIN", LOSS)
     assert (evidence.value, evidence.threshold) == (0.5, 0.1)
     assert evidence.sentence == (
         f"{LOSS}: the validation loss 3 is larger than the training loss 2 by a ratio of 0.5, "
         "more than 0.1"
     )
-    *_, last = phases(Overfit(patience=2), t(1), e(2), t(1), e(2))
-    assert isinstance(last, IssueFound)
-    assert last.evidence.sentence.endswith("more than 0.1, 2 passes in a row")
+    evidence = evidence_of(phases(Overfit(patience=2), t(1), e(2), t(1), e(2))[-1])
+    assert evidence.sentence.endswith("more than 0.1, 2 passes in a row")
 
 
 def test_the_worst_of_losses_and_workers_is_reported() -> None:
@@ -225,10 +219,9 @@ def test_the_worst_of_losses_and_workers_is_reported() -> None:
             value = factor if mode is ModeKeys.EVAL else 1.0
             losses = {"a_loss_output": [value], "b_loss_output": [1.0]}
             trial.step(step, losses, mode=mode, worker=worker)
-    outcome = trial.outcomes(Overfit())[-1]
-    assert isinstance(outcome, IssueFound)
-    assert (outcome.evidence.worker, outcome.evidence.tensor) == ("worker_1", "a_loss_output")
-    assert outcome.evidence.value == 2
+    evidence = evidence_of(trial.outcomes(Overfit())[-1])
+    assert (evidence.worker, evidence.tensor) == ("worker_1", "a_loss_output")
+    assert evidence.value == 2
 
 
 def of_xgboost(rule: Overfit, *steps: dict[str, float]) -> list[Outcome]:
@@ -487,30 +480,3 @@ def test_as_the_definition(
         if two >= validation or min(one, two) >= train
     ]
     assert findings(rule, of_training, of_validation) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "given_", "rule", "wrong", "message"),
-    [
-        (
-            "Overfit",
-            {"patience": "2", "ratio_threshold": "0.2", "tensor_regex": "loss,rmse"},
-            Overfit(patience=2, ratio_threshold=0.2, tensor_regex=("loss", "rmse")),
-            {"patience": "0"},
-            "patience is 0 validation passes, but must be at",
-        ),
-        (
-            "Overtraining",
-            {"patience_train": "3", "delta": "0.5"},
-            Overtraining(patience_train=3, patience_validation=10, delta=0.5),
-            {"delta": "-1"},
-            r"delta is -1\.0 units of the loss",
-        ),
-    ],
-)
-def test_parameters_may_be_strings(
-    name: str, given_: dict[str, str], rule: Rule, wrong: dict[str, str], message: str
-) -> None:
-    assert create_rule(name, given_) == rule
-    with pytest.raises(ParameterError, match=message):
-        create_rule(name, wrong)

@@ -9,12 +9,11 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.poor_weight_initialization import PoorWeightInitialization
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import evidence_of, reason_of
 
 LOSS = "loss_output_0"
 WIDE = np.linspace(-1, 1, 101)
@@ -69,9 +68,7 @@ def test_the_ratio_itself_is_no_issue(threshold: float, kind: type) -> None:
 
 
 def test_the_evidence_of_variances_fires_at_step_0() -> None:
-    outcome = outcome_of(activations(0.5, 2.0, 40.0))
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(outcome_of(activations(0.5, 2.0, 40.0)))
     assert (evidence.step, evidence.tensor) == (0, "l2.relu_input_0")
     assert evidence.measure == "variance_ratio"
     assert evidence.value == pytest.approx(80)
@@ -114,9 +111,7 @@ def test_outliers_do_not_widen_a_gradient() -> None:
 def test_without_values_extremes_may_prove_it() -> None:
     close, wide = {"gradient/a": WIDE * 1e-5}, {"gradient/a": WIDE}
     assert isinstance(outcome_of(close, save_values=False), IssueFound)
-    outcome = outcome_of(wide, save_values=False)
-    assert isinstance(outcome, NotEvaluated)
-    assert "no gradient was saved with its values" in outcome.reason
+    assert "no gradient was saved with its values" in reason_of(outcome_of(wide, save_values=False))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +150,7 @@ def test_a_loss_that_does_not_decrease(values: tuple[float, ...], first: int | N
 
 
 def test_the_evidence_of_a_loss() -> None:
-    issue = losses(*[0.5] * 6).outcomes(PoorWeightInitialization())[5]
-    assert isinstance(issue, IssueFound)
-    evidence = issue.evidence
+    evidence = evidence_of(losses(*[0.5] * 6).outcomes(PoorWeightInitialization())[5])
     assert (evidence.measure, evidence.value, evidence.threshold) == (
         "steps_without_decrease",
         5,
@@ -169,9 +162,8 @@ def test_the_evidence_of_a_loss() -> None:
 def test_a_reason_of_several_conditions_is_told_once() -> None:
     trial = TrialBuilder()
     trial.step(1, {"other": [1.0]})
-    (outcome,) = trial.outcomes(PoorWeightInitialization(conditions=("scale", "symmetry")))
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.count("no tensor of the collection weights was saved") == 1
+    reason = reason_of(*trial.outcomes(PoorWeightInitialization(conditions=("scale", "symmetry"))))
+    assert reason.count("no tensor of the collection weights was saved") == 1
 
 
 def test_only_the_first_steps_of_training_are_judged() -> None:
@@ -209,27 +201,3 @@ def test_many_losses_do_not_fill_the_memory() -> None:
     late = {f"Loss_new{i}_output": np.float32(1) for i in range(3)}
     (view,) = trial_of(late).views()
     assert isinstance(evaluation.feed(view), NotEvaluated)
-
-
-def test_parameters() -> None:
-    rule = create_rule(
-        "PoorWeightInitialization",
-        {"activation_inputs_regex": ".*relu_input|.*ReLU_input", "steps": "20", "patience": "3"},
-    )
-    assert rule == PoorWeightInitialization(
-        activation_inputs_regex=(".*relu_input|.*ReLU_input",), steps=20, patience=3
-    )
-    asked = {config.name: config.parameters for config in rule.requires()}
-    assert asked["relu_input"]["include_regex"] == ".*relu_input|.*ReLU_input"
-    assert asked["gradients"] == asked["losses"] == {"save_interval": "500"}
-    assert asked["first_steps"] == {
-        "save_interval": "1",
-        "end_step": "20",
-        "save_raw_tensor": "True",
-    }
-    without = PoorWeightInitialization(activation_inputs_regex=())
-    assert "include_regex" not in without.requires()[0].parameters  # that of every hook
-    assert without.requires()[0].parameters["save_interval"] == "1"
-    for name in ("threshold", "patience", "steps"):
-        with pytest.raises(ParameterError, match=name):
-            PoorWeightInitialization(**{name: 0})

@@ -7,12 +7,11 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.saturated_activation import SaturatedActivation
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.outcomes import evidence_of, make_run, reason_of
 from tests.rule_runtime.rules.runs import found_at
 
 TANH, SIGMOID = "net.tanh_input_0", "net.sigmoid_input_0"
@@ -88,9 +87,7 @@ def test_the_evidence() -> None:
     trial = TrialBuilder(num_workers=2)
     trial.step(3, {TANH: with_saturated(6), SIGMOID: with_saturated(9, -99.0)}, worker="worker_1")
     trial.step(3, {TANH: with_saturated(7)}, worker="worker_0")
-    (outcome,) = trial.outcomes(SaturatedActivation())
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(*trial.outcomes(SaturatedActivation()))
     assert (evidence.tensor, evidence.worker) == (SIGMOID, "worker_1")
     assert (evidence.measure, evidence.value, evidence.threshold) == (
         "saturated_units_percent",
@@ -104,19 +101,21 @@ def test_the_evidence() -> None:
 
 
 def test_the_collection_identifies_the_layer() -> None:
-    trial = TrialBuilder()
-    trial.collections(sigmoid_input=("^gate_input_",), tanh_input=("^act_input_",))
-    trial.step(0, {"gate_input_0": np.full((4, 3), 12.0), "other": np.full((4, 3), 99.0)})
-    trial.step(1, {"act_input_0": np.full((4, 3), 12.0)})
+    trial = make_run(
+        {"gate_input_0": np.full((4, 3), 12.0), "other": np.full((4, 3), 99.0)},
+        {"act_input_0": np.full((4, 3), 12.0)},
+        collections={"sigmoid_input": ("^gate_input_",), "tanh_input": ("^act_input_",)},
+    )
     passed, issue = trial.outcomes(SaturatedActivation())
     assert isinstance(passed, Passed)
     assert isinstance(issue, IssueFound)
 
 
 def test_a_tensor_that_is_neither_is_not_judged() -> None:
-    outcome = outcome_of(np.full((4, 3), 99.0), name="gate_input_0", tensor_regex=("gate",))
-    assert isinstance(outcome, NotEvaluated)
-    assert "no input of a tanh or sigmoid layer was saved" in outcome.reason
+    reason = reason_of(
+        outcome_of(np.full((4, 3), 99.0), name="gate_input_0", tensor_regex=("gate",))
+    )
+    assert "no input of a tanh or sigmoid layer was saved" in reason
     outcome = outcome_of(np.full((4, 3), 99.0), name="Tanh_gate", tensor_regex=("gate",))
     assert isinstance(outcome, IssueFound)
 
@@ -145,20 +144,6 @@ def test_evaluation_is_not_judged_and_global_is() -> None:
     assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.GLOBAL), IssueFound)
 
 
-def test_parameters() -> None:
-    rule = create_rule(
-        "SaturatedActivation",
-        {"threshold_tanh_min": "-5", "threshold_tanh_max": "5", "collection_names": "mine"},
-    )
-    assert rule == SaturatedActivation(
-        threshold_tanh_min=-5, threshold_tanh_max=5, collection_names=("mine",)
-    )
-    assert [config.name for config in rule.requires()] == ["tanh_input", "sigmoid_input", "mine"]
-    assert {config.parameters["save_raw_tensor"] for config in rule.requires()} == {"True"}
-    with pytest.raises(ParameterError, match="threshold_tanh_min is 10, but must be less than"):
-        SaturatedActivation(threshold_tanh_min=10)
-
-
 def recurrent(scale: float, *, mode_step: int = 0, threshold_slope: float = 0.07) -> Any:
     """Judge a tanh layer whose weights have a standard deviation of `scale`."""
     rng = np.random.default_rng(0)
@@ -176,11 +161,10 @@ def recurrent(scale: float, *, mode_step: int = 0, threshold_slope: float = 0.07
 
 
 def test_a_recurrent_layer_must_not_be_saturated_before_it_is_trained() -> None:
-    found = recurrent(5.0)
-    assert isinstance(found, IssueFound)
-    assert found.evidence.tensor == "layers.rnn_output_0"
-    assert found.evidence.measure == "mean_slope"
-    assert found.evidence.value < 0.07
+    evidence = evidence_of(recurrent(5.0))
+    assert evidence.tensor == "layers.rnn_output_0"
+    assert evidence.measure == "mean_slope"
+    assert evidence.value < 0.07
     assert isinstance(recurrent(48**-0.5), Passed)
     # One that learned to be sure of its states is healthy.
     assert isinstance(recurrent(5.0, mode_step=5), NotEvaluated)
@@ -200,19 +184,10 @@ def sigmoid(values: Any) -> Any:
     return 1 / (1 + np.exp(-values))
 
 
-def test_what_the_hook_has_to_save_depends_on_what_is_judged() -> None:
-    names = {config.name for config in SaturatedActivation().requires()}
-    assert names == {"tanh_input", "sigmoid_input"}
-    of_recurrent = {config.name for config in SaturatedActivation(threshold_slope=0.07).requires()}
-    assert of_recurrent == names | {"module_io", "weights"}
-
-
 def test_the_reason_names_the_collections() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"act_input_0": np.full((8, 4), 99.0)})
-    (outcome,) = trial.outcomes(SaturatedActivation(collection_names=("gates",)))
-    assert isinstance(outcome, NotEvaluated)
-    assert "(collections tanh_input, sigmoid_input, gates)" in outcome.reason
+    trial = make_run({"act_input_0": np.full((8, 4), 99.0)})
+    reason = reason_of(*trial.outcomes(SaturatedActivation(collection_names=("gates",))))
+    assert "(collections tanh_input, sigmoid_input, gates)" in reason
 
 
 @pytest.mark.parametrize("place", ["1_{}_0", "Net/sigmoid_{}/0"])
@@ -223,9 +198,7 @@ def test_a_last_sigmoid_may_be_sure_of_its_answers(place: str) -> None:
         place.format("output"): sigmoid(answers),
         "BCELoss_input_0": sigmoid(answers)[:, 0],  # squeezed
     }
-    trial = TrialBuilder()
-    trial.collections(sigmoid_input=("^1_input_0$", "sigmoid_input"))
-    trial.step(0, tensors)
+    trial = make_run(tensors, collections={"sigmoid_input": ("^1_input_0$", "sigmoid_input")})
     assert trial.outcomes(SaturatedActivation(check_outputs=False)) == [Passed()]
     assert found_at(SaturatedActivation(), trial)
 

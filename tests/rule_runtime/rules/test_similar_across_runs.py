@@ -10,14 +10,13 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key
 from hook_layer.storage.base import Store
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.similar_across_runs import SimilarAcrossRuns
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.counting_store import CountingStore
+from tests.rule_runtime.outcomes import evidence_of, reason_of
 
 _folders = itertools.count()
 
@@ -98,9 +97,8 @@ def test_the_tolerance_is_that_of_allclose(
 
 def test_a_difference_that_no_statistic_shows_is_found_in_the_values(folder: str) -> None:
     value = np.linspace(-1, 1, 9)
-    (issue,) = outcomes(folder, [{"a": value}], [{"a": value[::-1]}])
-    assert isinstance(issue, IssueFound)
-    assert issue.evidence.value == pytest.approx(2)
+    evidence = evidence_of(*outcomes(folder, [{"a": value}], [{"a": value[::-1]}]))
+    assert evidence.value == pytest.approx(2)
 
 
 def test_without_values_what_statistics_do_not_prove_is_similar(folder: str) -> None:
@@ -145,26 +143,21 @@ def test_what_one_run_lacks_is_ignored(folder: str) -> None:
 
 
 def test_another_run_that_is_missing_is_reported(folder: str) -> None:
-    (outcome,) = outcomes(folder, [{"a": [1.0]}], [{"a": [1.0]}], other_trials=("othr",))
-    assert isinstance(outcome, NotEvaluated)
-    assert "othr" in outcome.reason
-    assert "no step is stored at" in outcome.reason
-    (outcome,) = outcomes(folder, [{"a": [1.0]}], [{"a": [1.0]}], other_trials=("/etc",))
-    assert isinstance(outcome, NotEvaluated)
-    assert "may not be read" in outcome.reason
+    reason = reason_of(*outcomes(folder, [{"a": [1.0]}], [{"a": [1.0]}], other_trials=("othr",)))
+    assert "othr" in reason
+    assert "no step is stored at" in reason
+    reason = reason_of(*outcomes(folder, [{"a": [1.0]}], [{"a": [1.0]}], other_trials=("/etc",)))
+    assert "may not be read" in reason
 
 
 def test_several_other_runs_and_the_parameters_of_the_service(folder: str) -> None:
     third = builder(folder, "third")
     third.step(0, {"a": [1.0], "b": [5.0]})
     uri = f"memory://{folder}/third/debug-output/"
-    (issue,) = outcomes(
-        folder, [{"a": [1.0], "b": [1.0]}], [{"a": [1.0], "b": [1.0]}], other_trial_0=uri
+    evidence = evidence_of(
+        *outcomes(folder, [{"a": [1.0], "b": [1.0]}], [{"a": [1.0], "b": [1.0]}], other_trial_0=uri)
     )
-    assert isinstance(issue, IssueFound)
-    assert issue.evidence.sentence.startswith(
-        f"b: differs by 4 or more from run {uri} at its step 0"
-    )
+    assert evidence.sentence.startswith(f"b: differs by 4 or more from run {uri} at its step 0")
     (issue,) = outcomes(folder, [{"b": [1.0]}], [], other_trials=(), other_trial_0="third")
     assert isinstance(issue, IssueFound)
     # One that cannot be read does not keep the others from being compared.
@@ -196,48 +189,24 @@ def test_each_worker_is_compared_with_its_own_tensors(folder: str) -> None:
     for trial, value in ((one, 5.0), (other, 2.0)):
         trial.step(0, {"a": [1.0]}, worker="worker_0")
         trial.step(0, {"a": [value]}, worker="worker_1")
-    (issue,) = one.outcomes(SimilarAcrossRuns(other_trials=("other",)))
-    assert isinstance(issue, IssueFound)
-    assert (issue.evidence.worker, issue.evidence.value) == ("worker_1", 3)
+    evidence = evidence_of(*one.outcomes(SimilarAcrossRuns(other_trials=("other",))))
+    assert (evidence.worker, evidence.value) == ("worker_1", 3)
 
 
 def test_only_selected_tensors_are_compared(folder: str) -> None:
     ours, theirs = [{"a": [1.0], "b.weight": [1.0]}], [{"a": [2.0], "b.weight": [1.0]}]
     (outcome,) = outcomes(folder, ours, theirs, collection_names=("weights",))
     assert isinstance(outcome, Passed)
-    (outcome,) = outcomes(folder, ours, theirs, tensor_regex=("^c$",))
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith("none of the selected tensors was saved")
+    reason = reason_of(*outcomes(folder, ours, theirs, tensor_regex=("^c$",)))
+    assert reason.startswith("none of the selected tensors was saved")
 
 
 def test_differences_that_statistics_prove_cost_one_read_of_each_run(folder: str) -> None:
-    class Counting(MemoryStore):
-        num_reads = 0
-
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            self.num_reads += key.startswith("events/")
-            return super().get(key, start, length)
-
-    store = Counting(f"{folder}/one/debug-output")
+    store = CountingStore(f"{folder}/one/debug-output")
     one, other = TrialBuilder(store), builder(folder, "other")
     one.step(0, {f"t{i}": np.full((3, 3), float(i)) for i in range(20)})
     other.step(0, {f"t{i}": np.full((3, 3), float(i + 1)) for i in range(20)})
-    (issue,) = one.outcomes(SimilarAcrossRuns(other_trials=("other",)))
-    assert isinstance(issue, IssueFound)
-    assert "20 of 20 tensors differ" in issue.evidence.sentence
-    assert store.num_reads == 1
+    evidence = evidence_of(*one.outcomes(SimilarAcrossRuns(other_trials=("other",))))
+    assert "20 of 20 tensors differ" in evidence.sentence
+    assert len(store.gets("events/")) == 1
     assert store.exists(event_key(0, "worker_0"))
-
-
-def test_parameters() -> None:
-    rule = create_rule(
-        "SimilarAcrossRuns",
-        {"other_trials": "job-1, s3://bucket/job-2", "other_trial_0": "job-1", "base_trial": "x"},
-    )
-    assert rule == SimilarAcrossRuns(
-        other_trials=("job-1", "s3://bucket/job-2"), other_trial_0="job-1"
-    )
-    rule = SimilarAcrossRuns(other_trials=("a",), collection_names=("losses",))
-    assert rule.requires() == (CollectionConfig("losses", {"save_raw_tensor": "True"}),)
-    with pytest.raises(ParameterError, match="give other_trials"):
-        SimilarAcrossRuns()

@@ -16,6 +16,7 @@ from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.hook_layer.tiny_hook import W, make_hook
+from tests.rule_runtime.outcomes import evidence_of
 from tests.rule_runtime.rules.xgboost_trials import judged
 
 
@@ -90,12 +91,9 @@ def test_output_of_any_worker_counts() -> None:
 def test_silence_is_judged_by_whoever_has_a_clock() -> None:
     rule = StalledTrainingRule(threshold=60)
     assert rule.check_silence(60.0, 5) == Passed()
-    outcome = rule.check_silence(61.0, 5)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.sentence == "nothing was saved for 61 s after step 5, more than 60 s"
-    never = rule.check_silence(61.0, -1)
-    assert isinstance(never, IssueFound)
-    assert "for 61 s since the start" in never.evidence.sentence
+    evidence = evidence_of(rule.check_silence(61.0, 5))
+    assert evidence.sentence == "nothing was saved for 61 s after step 5, more than 60 s"
+    assert "for 61 s since the start" in evidence_of(rule.check_silence(61.0, -1)).sentence
 
 
 def test_other_rules_say_nothing_of_silence() -> None:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.outcomes import evidence_of, first_finding, make_run
 from tests.rule_runtime.rules.runs import LOSS, found_at
 from tests.rule_runtime.rules.xgboost_trials import boost, judged
 
@@ -67,10 +68,10 @@ def test_fires_at_the_second_round_that_is_too_good() -> None:
     trial.collections(losses=("-logloss$",))
     patient, hasty = SuspiciouslyGood(), SuspiciouslyGood(patience=1)
     assert found_at(patient, trial) == [2, 3, 4]
-    found = next(o for o in trial.outcomes(patient) if isinstance(o, IssueFound))
-    assert found.evidence.value == pytest.approx(0.0005)
-    assert found.evidence.threshold == pytest.approx(0.02 * 2.3)
-    assert "the validation loss is 0.0005, below 0.046" in found.evidence.sentence
+    found = first_finding(patient, trial)
+    assert found.value == pytest.approx(0.0005)
+    assert found.threshold == pytest.approx(0.02 * 2.3)
+    assert "the validation loss is 0.0005, below 0.046" in found.sentence
     assert found_at(hasty, trial) == [1, 2, 3, 4]
 
 
@@ -81,20 +82,20 @@ def test_the_loss_of_a_net_may_be_next_to_zero_without_any_fault(name: str) -> N
 
 def test_xgboost_has_validation_beside_training() -> None:
     for validation, fires in ((0.01, True), (0.02, False)):
-        trial = TrialBuilder()
-        trial.collections(losses=("-logloss$",))
-        trial.step(0, {"train-logloss": [0.7], "validation-logloss": [0.69]})
+        trial = make_run(
+            {"train-logloss": [0.7], "validation-logloss": [0.69]},
+            collections={"losses": ("-logloss$",)},
+        )
         for step in (1, 2, 3, 4):
             trial.step(step, {"train-logloss": [0.01], "validation-logloss": [validation]})
         assert bool(found_at(SuspiciouslyGood(), trial)) is fires
         if fires:
-            found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-            assert "validation-logloss: the validation loss is 0.01" in found.evidence.sentence
+            found = first_finding(SuspiciouslyGood(), trial)
+            assert "validation-logloss: the validation loss is 0.01" in found.sentence
 
 
 def test_what_cannot_be_judged() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {LOSS: [1.0]}, mode=ModeKeys.TRAIN)
+    trial = make_run({LOSS: [1.0]}, mode=ModeKeys.TRAIN)
     trial.step(1, {LOSS: [1.0]}, mode=ModeKeys.PREDICT)
     trial.step(2, {LOSS: [np.nan]}, mode=ModeKeys.TRAIN)
     trial.step(3, {LOSS: [1.0]}, mode=ModeKeys.EVAL)
@@ -153,9 +154,8 @@ def test_an_rmse_is_measured_by_the_spread_of_the_labels(share: float, *, is_fou
     trial = boosted("rmse", rmse, rmse, begin=120.0, labels=labels)
     assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
     if is_found:
-        outcome = trial.outcomes(SuspiciouslyGood())[-1]
-        assert isinstance(outcome, IssueFound)
-        assert outcome.evidence.threshold == pytest.approx(20 * 0.02)
+        evidence = evidence_of(trial.outcomes(SuspiciouslyGood())[-1])
+        assert evidence.threshold == pytest.approx(20 * 0.02)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,10 @@ def test_columns_of_labels_may_be_in_unlike_units() -> None:
 
 
 def test_labels_saved_once_are_remembered() -> None:
-    trial = TrialBuilder()
-    trial.collections(losses=("-rmse$",), labels=("^labels$",))
-    trial.step(0, {"labels": np.arange(40.0), "train-rmse": [25.0], "validation-rmse": [25.0]})
+    trial = make_run(
+        {"labels": np.arange(40.0), "train-rmse": [25.0], "validation-rmse": [25.0]},
+        collections={"losses": ("-rmse$",), "labels": ("^labels$",)},
+    )
     for step in (1, 2, 3):
         trial.step(step, {"train-rmse": [0.1], "validation-rmse": [0.1]})
     assert found_at(SuspiciouslyGood(), trial) == [2, 3]
@@ -229,10 +230,9 @@ def test_a_column_of_the_inputs_that_is_the_target(
     trial = run_of_inputs(targets, column)
     at = found_at(SuspiciouslyGood(), trial)[0]
     assert 16 * (at + 1) >= fewest
-    found = trial.outcomes(SuspiciouslyGood())[at]
-    assert isinstance(found, IssueFound)
-    assert found.evidence.tensor == "Net_input_0"
-    assert "column 4 predicts the target MSELoss_input_1, in " in found.evidence.sentence
+    evidence = evidence_of(trial.outcomes(SuspiciouslyGood())[at])
+    assert evidence.tensor == "Net_input_0"
+    assert "column 4 predicts the target MSELoss_input_1, in " in evidence.sentence
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_a_window_that_is_one_sample_too_long() -> None:
     assert not found_at(SuspiciouslyGood(), run_of_inputs(windows[:, -1], inputs=windows[:, :-1]))
     trial = run_of_inputs(windows[:, -1], inputs=windows)
     assert found_at(SuspiciouslyGood(), trial) == [3, 4, 5]
-    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "column 16 predicts the target MSELoss_input_1, in 64 rows" in found.evidence.sentence
+    found = first_finding(SuspiciouslyGood(), trial)
+    assert "column 16 predicts the target MSELoss_input_1, in 64 rows" in found.sentence
 
 
 @pytest.mark.parametrize(("lag", "is_found"), [(0, True), (1, False)])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import evidence_of
 from tests.rule_runtime.rules.runs import found_at
 
 
@@ -48,9 +48,8 @@ def test_columns_that_are_set_in_one_row_do_not_hide_a_leak() -> None:
     trial = of_batches(*batches)
     at = found_at(SuspiciouslyGood(), trial)[0]
     assert at == 7  # of two classes it takes four times 50
-    found = trial.outcomes(SuspiciouslyGood())[at]
-    assert isinstance(found, IssueFound)
-    assert "column 399 predicts the target" in found.evidence.sentence
+    evidence = evidence_of(trial.outcomes(SuspiciouslyGood())[at])
+    assert "column 399 predicts the target" in evidence.sentence
 
 
 @pytest.mark.parametrize("batch", [12, 16])
@@ -155,9 +154,8 @@ def test_columns_that_mark_classes_only_together() -> None:
         (np.column_stack([random.normal(size=(256, 3)), np.eye(5)[of]]), of) for of in classes
     ]
     trial = of_batches(*batches)
-    found = trial.outcomes(SuspiciouslyGood())[0]
-    assert isinstance(found, IssueFound)
-    assert "columns 3, 4, 5, 6, 7 predict the target Loss_input_1" in found.evidence.sentence
+    evidence = evidence_of(trial.outcomes(SuspiciouslyGood())[0])
+    assert "columns 3, 4, 5, 6, 7 predict the target Loss_input_1" in evidence.sentence
 
 
 def table_of(leak: Callable[[Any, Any, Any], Any], *, num_classes: int = 0) -> TrialBuilder:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import evidence_of, first_finding
 from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.test_suspiciously_good_of_batches import of_batches
 
@@ -61,8 +61,8 @@ def trained(
 def test_a_mask_that_was_forgotten(more: Mapping[str, object]) -> None:
     trial = trained(0.05, more=more)
     assert found_at(SuspiciouslyGood(), trial)
-    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "the targets are the input: the model sees its targets" in found.evidence.sentence
+    found = first_finding(SuspiciouslyGood(), trial)
+    assert "the targets are the input: the model sees its targets" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def rebuilt(shape: tuple[int, ...], *, loss: float = 0.05, moved: int = 0) -> Tr
 def test_a_shift_that_was_forgotten(shape: tuple[int, ...]) -> None:
     trial = rebuilt(shape)
     assert found_at(SuspiciouslyGood(), trial)
-    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert "the loss is 0.05 where guessing has 3.69" in found.evidence.sentence
+    found = first_finding(SuspiciouslyGood(), trial)
+    assert "the loss is 0.05 where guessing has 3.69" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,8 @@ def looking_ahead(last: float, *, form: str = "texts", count: int = 3) -> Any:
 def test_the_last_place_is_worse_than_the_others(form: str) -> None:
     trial = looking_ahead(2.0, form=form)
     assert found_at(SuspiciouslyGood(), trial) == [1, 2]
-    outcome = trial.outcomes(SuspiciouslyGood())[-1]
-    assert isinstance(outcome, IssueFound)
-    assert "the model sees its targets" in outcome.evidence.sentence
+    evidence = evidence_of(trial.outcomes(SuspiciouslyGood())[-1])
+    assert "the model sees its targets" in evidence.sentence
 
 
 @pytest.mark.parametrize(("last", "found"), [(0.8, False), (1.0, False), (1.4, False), (1.6, True)])

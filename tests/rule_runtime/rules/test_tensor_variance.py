@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.tensor_variance import TensorVariance
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of
 
 
 class TestTensorVarianceContract(RuleContract):
@@ -47,20 +45,17 @@ def test_each_threshold_is_tested_only_if_it_is_given() -> None:
 
 def test_the_tensor_farthest_beyond_a_threshold_is_the_evidence() -> None:
     tensors = {"a": of_variance(40.0), "b": of_variance(0.01), "c": of_variance(1.0)}
-    outcome = outcome_of(tensors, max_threshold=10, min_threshold=1)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "b"
-    assert outcome.evidence.sentence == "b: the variance is 0.01, less than 1"
-    outcome = outcome_of({"a": tensors["a"], "c": tensors["c"]}, max_threshold=10)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.sentence == "a: the variance is 40, more than 10"
-    assert (outcome.evidence.measure, outcome.evidence.threshold) == ("variance", 10)
+    evidence = evidence_of(outcome_of(tensors, max_threshold=10, min_threshold=1))
+    assert evidence.tensor == "b"
+    assert evidence.sentence == "b: the variance is 0.01, less than 1"
+    evidence = evidence_of(outcome_of({"a": tensors["a"], "c": tensors["c"]}, max_threshold=10))
+    assert evidence.sentence == "a: the variance is 40, more than 10"
+    assert (evidence.measure, evidence.threshold) == ("variance", 10)
 
 
 def test_variance_is_that_of_the_population() -> None:
-    outcome = outcome_of({"a": [1.0, 2.0, 6.0]}, max_threshold=1)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.value == pytest.approx(np.var([1.0, 2.0, 6.0]))
+    evidence = evidence_of(outcome_of({"a": [1.0, 2.0, 6.0]}, max_threshold=1))
+    assert evidence.value == pytest.approx(np.var([1.0, 2.0, 6.0]))
 
 
 def test_constant_tensors_have_the_smallest_variance_and_zero_is_a_threshold() -> None:
@@ -73,44 +68,19 @@ def test_constant_tensors_have_the_smallest_variance_and_zero_is_a_threshold() -
     "value", [np.float32(1), np.empty((2, 0)), [np.nan, 1.0], [np.inf, -np.inf], ["a", "b"], [1j]]
 )
 def test_what_has_no_variance_is_not_judged(value: Any) -> None:
-    outcome = outcome_of({"a": value}, min_threshold=1, max_threshold=1)
-    assert isinstance(outcome, NotEvaluated)
+    assert isinstance(outcome_of({"a": value}, min_threshold=1, max_threshold=1), NotEvaluated)
     beside = {"a": value, "b": of_variance(1.0)}
     assert isinstance(outcome_of(beside, min_threshold=0.5), Passed)
 
 
 def test_finite_elements_count_beside_nan() -> None:
-    outcome = outcome_of({"a": [np.nan, 0.0, 10.0]}, max_threshold=1)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.value == pytest.approx(25)
+    evidence = evidence_of(outcome_of({"a": [np.nan, 0.0, 10.0]}, max_threshold=1))
+    assert evidence.value == pytest.approx(25)
 
 
 def test_the_worst_of_several_workers_is_the_evidence() -> None:
     trial = TrialBuilder(num_workers=3)
     for worker, variance in enumerate([1.0, 30.0, 20.0]):
         trial.step(0, {"w": of_variance(variance)}, worker=f"worker_{worker}")
-    (outcome,) = trial.outcomes(TensorVariance(tensor_regex=("w",), max_threshold=2))
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.worker == "worker_1"
-
-
-def test_parameters() -> None:
-    rule = create_rule(
-        "TensorVariance",
-        {"collection_names": "weights", "max_threshold": "10", "min_threshold": "0.00001"},
-    )
-    assert rule == TensorVariance(
-        collection_names=("weights",), max_threshold=10, min_threshold=1e-5
-    )
-    assert rule.requires() == (CollectionConfig("weights"),)
-    for parameters, message in [
-        ({"max_threshold": "1"}, "select tensors by collection_names or tensor_regex"),
-        ({"tensor_regex": "a"}, "give max_threshold, min_threshold or both"),
-        (
-            {"tensor_regex": "a", "max_threshold": "1", "min_threshold": "2"},
-            "max_threshold is 1, but must be at least min_threshold, which is 2",
-        ),
-        ({"tensor_regex": "a", "max_threshold": "-1"}, "at least 0"),
-    ]:
-        with pytest.raises(ParameterError, match=message):
-            create_rule("TensorVariance", parameters)
+    evidence = evidence_of(*trial.outcomes(TensorVariance(tensor_regex=("w",), max_threshold=2)))
+    assert evidence.worker == "worker_1"

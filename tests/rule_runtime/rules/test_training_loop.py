@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.training_loop import TrainingLoop
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.outcomes import make_run, reason_of
 from tests.rule_runtime.rules.runs import found_at
 
 STEPS = range(0, 200, 10)
@@ -137,8 +138,5 @@ def test_one_batch_on_all_ranks_is_found(
 
 
 def test_without_counts_the_reason_names_the_collection() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"loss": np.float32(1)}, mode_step=0)
-    (outcome,) = trial.outcomes(TrainingLoop())
-    assert isinstance(outcome, NotEvaluated)
-    assert "optimizer_steps" in outcome.reason
+    trial = make_run({"loss": np.float32(1)})
+    assert "optimizer_steps" in reason_of(*trial.outcomes(TrainingLoop()))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome
+from rule_runtime.engine.outcome import NotApplicable, Outcome
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.outcomes import reason_of
 from tests.rule_runtime.rules.runs import LOSS
 
 RULES = [GeneralisationGap()]
@@ -39,10 +40,9 @@ def test_training_without_a_validation_loss(
     trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: None})
     for step in range(20, 60):
         step_of(trial, step, ModeKeys.EVAL, None)
-    outcome = last_outcome(rule, trial)
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith("no validation loss was saved: call model.eval()")
-    assert outcome.reason.startswith(trial.evaluate(rule).counts.main_reason)
+    reason = reason_of(last_outcome(rule, trial))
+    assert reason.startswith("no validation loss was saved: call model.eval()")
+    assert reason.startswith(trial.evaluate(rule).counts.main_reason)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -65,6 +65,5 @@ def test_a_pass_without_a_loss_after_passes_with_one(rule: GeneralisationGap) ->
 def test_steps_without_any_loss(
     rule: GeneralisationGap, losses: dict[ModeKeys, float | None]
 ) -> None:
-    outcome = last_outcome(rule, run_of(losses))
-    assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason in ("no loss was saved", "no saved loss is finite")
+    reason = reason_of(last_outcome(rule, run_of(losses)))
+    assert reason in ("no loss was saved", "no saved loss is finite")

@@ -7,6 +7,7 @@ from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passe
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.outcomes import evidence_of, make_run
 from tests.rule_runtime.rules.runs import found_at
 
 
@@ -23,14 +24,14 @@ def outcome_of(rule: VanishingGradient | None = None, **tensors: object) -> Outc
 
 
 def test_fires_on_the_smallest_gradient_and_says_so() -> None:
-    outcome = outcome_of(
-        gradient__a=np.full(4, 1e-2),
-        gradient__b=np.array([1e-9, -3e-9]),
-        gradient__c=np.full(4, -5e-8),
-        weight=np.zeros(3),
+    evidence = evidence_of(
+        outcome_of(
+            gradient__a=np.full(4, 1e-2),
+            gradient__b=np.array([1e-9, -3e-9]),
+            gradient__c=np.full(4, -5e-8),
+            weight=np.zeros(3),
+        )
     )
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
     assert (evidence.step, evidence.tensor, evidence.measure) == (500, "gradient/b", "abs_mean")
     assert evidence.value == pytest.approx(2e-9)
     assert evidence.threshold == 1e-7
@@ -63,15 +64,11 @@ def test_the_worst_of_several_workers_is_the_evidence() -> None:
     trial = TrialBuilder(num_workers=3)
     for worker, value in enumerate([1.0, 1e-12, 1e-9]):
         trial.step(0, {"gradient/a": [value]}, worker=f"worker_{worker}")
-    (outcome,) = trial.outcomes(VanishingGradient())
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.worker == "worker_1"
+    assert evidence_of(*trial.outcomes(VanishingGradient())).worker == "worker_1"
 
 
 def test_the_run_counts_its_findings() -> None:
-    trial = TrialBuilder()
-    for step, value in enumerate([1.0, 1e-9, 1.0, 1e-12]):
-        trial.step(step, {"gradient/a": [value]})
+    trial = make_run(*({"gradient/a": [value]} for value in [1.0, 1e-9, 1.0, 1e-12]))
     trial.step(4, {"weight": [1.0]})
     state = trial.evaluate(VanishingGradient())
     assert state.status is RuleStatus.ISSUES_FOUND
@@ -104,12 +101,10 @@ def test_stored_reductions_suffice() -> None:
 
 
 def test_the_collections_file_says_which_tensors_are_gradients() -> None:
-    trial = TrialBuilder()
-    trial.collections(gradients=("Grad$",))
-    trial.step(0, {"gradients/kernelGrad": [0.0], "gradient/a": [0.0]})
-    (outcome,) = trial.outcomes(VanishingGradient())
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "gradients/kernelGrad"
+    trial = make_run(
+        {"gradients/kernelGrad": [0.0], "gradient/a": [0.0]}, collections={"gradients": ("Grad$",)}
+    )
+    assert evidence_of(*trial.outcomes(VanishingGradient())).tensor == "gradients/kernelGrad"
 
 
 def layer(
@@ -147,9 +142,7 @@ def test_a_bias_is_an_issue_where_that_is_not_the_reason() -> None:
     assert isinstance(layer(1e-10, 1e-9), IssueFound)  # nothing arrives at the layer
     assert isinstance(layer(5e-8, 2e-6), IssueFound)  # small, but no mere rounding
     other = {"gradient__Net_fc.weight": np.full((2, 2), 1e-12)}
-    outcome = layer(1e-15, 1e-3, **other)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.tensor == "gradient/Net_fc.weight"
+    assert evidence_of(layer(1e-15, 1e-3, **other)).tensor == "gradient/Net_fc.weight"
     assert isinstance(outcome_of(**{"gradient__Net_conv.bias": np.zeros(4)}), IssueFound)
 
 
@@ -168,10 +161,12 @@ def test_a_real_bias_in_front_of_a_normalisation_layer() -> None:
 
 
 def run_of(small: float, large: float, num_steps: int = 12) -> TrialBuilder:
-    trial = TrialBuilder()
-    for step in range(num_steps):
-        trial.step(step, {"gradient/a": np.full(4, small), "gradient/b": np.full(4, large)})
-    return trial
+    return make_run(
+        *(
+            {"gradient/a": np.full(4, small), "gradient/b": np.full(4, large)}
+            for _ in range(num_steps)
+        )
+    )
 
 
 @pytest.mark.parametrize(("small", "large", "is_found"), [
@@ -193,10 +188,10 @@ def test_gradients_that_are_all_zero_are_none_where_the_loss_is_zero(
     loss: float, *, is_found: bool
 ) -> None:
     """As before a dead ReLU at the end of a model; not as of triplets far enough apart."""
-    trial = TrialBuilder()
-    trial.collections(gradients=("^gradient",), losses=("[Ll]oss",))
-    for step in range(4):
-        trial.step(step, {"gradient/a": np.zeros(4), "gradient/b": np.zeros(2), "loss": [loss]})
+    trial = make_run(
+        *({"gradient/a": np.zeros(4), "gradient/b": np.zeros(2), "loss": [loss]} for _ in range(4)),
+        collections={"gradients": ("^gradient",), "losses": ("[Ll]oss",)},
+    )
     rule = VanishingGradient(max_share=1e-6, patience=3)
     assert found_at(rule, trial) == ([2, 3] if is_found else [])
 

@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key
-from hook_layer.storage.memory import MemoryStore
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.engine.parameters import ParameterError
-from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.weight_update_ratio import UnchangedTensor, WeightUpdateRatio
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from tests.rule_runtime.counting_store import CountingStore
+from tests.rule_runtime.outcomes import evidence_of, make_run, reason_of
 from tests.rule_runtime.rules.runs import with_maxima
 
 WEIGHT = "Net_fc.weight"
@@ -74,9 +72,7 @@ def test_both_comparisons_are_strict() -> None:
 
 
 def test_the_evidence() -> None:
-    outcome = last(trial_of(lambda step: START * 0.05**step, range(2)))
-    assert isinstance(outcome, IssueFound)
-    evidence = outcome.evidence
+    evidence = evidence_of(last(trial_of(lambda step: START * 0.05**step, range(2))))
     assert (evidence.tensor, evidence.measure, evidence.threshold) == (WEIGHT, "update_ratio", 10)
     assert evidence.value == pytest.approx(19)
     assert evidence.sentence == f"{WEIGHT}: update / weight 19 > 10, since step 0"
@@ -92,9 +88,8 @@ def test_the_most_extreme_is_reported_and_too_large_before_too_small() -> None:
                 "c.weight": START * (1 + 1e-9 * step),
             }
             trial.step(step, tensors, worker=f"worker_{worker}")
-    outcome = last(trial)
-    assert isinstance(outcome, IssueFound)
-    assert (outcome.evidence.tensor, outcome.evidence.worker) == ("b.weight", "worker_1")
+    evidence = evidence_of(last(trial))
+    assert (evidence.tensor, evidence.worker) == ("b.weight", "worker_1")
 
 
 def test_the_first_step_has_nothing_to_compare_with() -> None:
@@ -110,9 +105,8 @@ def test_the_reference_is_the_oldest_step_that_is_not_too_old(
 ) -> None:
     """Saved at 0, 10, 20, 30: seen from 30."""
     trial = trial_of(lambda step: START * 0.01**step, range(0, 31, 10))
-    outcome = last(trial, num_steps=num_steps)
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.sentence.endswith(f"since step {reference}")
+    evidence = evidence_of(last(trial, num_steps=num_steps))
+    assert evidence.sentence.endswith(f"since step {reference}")
 
 
 def test_a_weight_without_gradient_that_does_not_change_is_frozen() -> None:
@@ -129,24 +123,17 @@ def test_a_weight_without_gradient_that_does_not_change_is_frozen() -> None:
     trial = trial_of(fixed, **{"b.weight": moving, "gradient__b.weight": gradient})
     assert isinstance(last(trial), Passed)
     learning = {"b.weight": moving, f"gradient__{WEIGHT}": gradient}
-    outcome = last(trial_of(fixed, **learning))
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.value == 0
+    assert evidence_of(last(trial_of(fixed, **learning))).value == 0
 
 
 def test_a_model_none_of_whose_weights_changes_is_an_issue() -> None:
-    outcome = last(trial_of(lambda _: START, **{"b.weight": lambda _: START * 2}))
-    assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.sentence == f"{WEIGHT}: update / weight 0 < 1e-08, since step 1"
+    evidence = evidence_of(last(trial_of(lambda _: START, **{"b.weight": lambda _: START * 2})))
+    assert evidence.sentence == f"{WEIGHT}: update / weight 0 < 1e-08, since step 1"
 
 
 def test_updates_that_statistics_prove_healthy_cost_no_read() -> None:
-    class NoEvents(MemoryStore):
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            assert not key.startswith("events/"), "a value was read"
-            return super().get(key, start, length)
-
-    trial = TrialBuilder(NoEvents("quick"))
+    store = CountingStore()
+    trial = TrialBuilder(store)
     rng = np.random.default_rng(0)
     weight = rng.normal(size=1000).astype(np.float32)
     for step in range(4):
@@ -154,6 +141,7 @@ def test_updates_that_statistics_prove_healthy_cost_no_read() -> None:
         trial.step(step, {WEIGHT: weight})
     found = trial.outcomes(WeightUpdateRatio())
     assert [type(outcome) for outcome in found] == [NotEvaluated] + [Passed] * 3
+    assert not store.gets("events/")
 
 
 def test_an_update_that_no_statistic_shows_is_found_in_the_values() -> None:
@@ -164,10 +152,7 @@ def test_an_update_that_no_statistic_shows_is_found_in_the_values() -> None:
 
 def test_without_values_only_what_statistics_prove_is_judged() -> None:
     def outcome_of(*values: Any) -> Outcome:
-        trial = TrialBuilder()
-        for step, value in enumerate(values):
-            trial.step(step, {WEIGHT: value}, save_values=False)
-        return last(trial)
+        return last(make_run(*({WEIGHT: value} for value in values), save_values=False))
 
     assert isinstance(outcome_of(START, START * 1.01), Passed)
     assert isinstance(outcome_of(START, START), IssueFound)
@@ -215,17 +200,6 @@ def test_the_memory_of_a_long_distance_is_bounded() -> None:
     assert max(sizes) < 3_000
 
 
-def test_parameters() -> None:
-    rule = create_rule("WeightUpdateRatio", {"num_steps": "100", "large_threshold": "5"})
-    assert rule == WeightUpdateRatio(num_steps=100, large_threshold=5)
-    assert rule.requires() == (
-        CollectionConfig("weights", {"save_interval": "500", "save_raw_tensor": "True"}),
-    )
-    for name, value in [("num_steps", 0), ("large_threshold", 0), ("epsilon", 0)]:
-        with pytest.raises(ParameterError, match=name):
-            WeightUpdateRatio(**{name: value})
-
-
 def test_why_no_weight_can_be_compared() -> None:
     trials = (
         trial_of(lambda step: START * (1.0 if step else np.nan), range(2)),
@@ -233,9 +207,8 @@ def test_why_no_weight_can_be_compared() -> None:
         with_maxima(WEIGHT, num_steps=2),
     )
     for trial in trials:
-        outcome = last(trial)
-        assert isinstance(outcome, NotEvaluated)
-        assert outcome.reason.startswith("no weight can be compared with step 0: save their values")
+        reason = reason_of(last(trial))
+        assert reason.startswith("no weight can be compared with step 0: save their values")
 
 
 EVERYTHING = UnchangedTensor(tensor_regex=(".*",))
@@ -269,13 +242,10 @@ def test_original_fixture_fires_at_the_third_step_only() -> None:
     """Constant at steps 0, 1, 2; then other tensors, each once: those before have no value."""
     trial = unchanged([{"a": FIXED, "b": FIXED}] * 3 + [{"c": FIXED}, {"d": FIXED}, {"e": FIXED}])
     assert kinds(trial) == [NotEvaluated, NotEvaluated, IssueFound] + [NotEvaluated] * 3
-    issue = trial.outcomes(EVERYTHING)[2]
-    assert isinstance(issue, IssueFound)
-    assert issue.evidence.tensor == "a"
-    assert issue.evidence.sentence == (
-        "a: unchanged at the last 3 steps that have it; 1 more like it"
-    )
-    assert (issue.evidence.measure, issue.evidence.value) == ("unchanged_steps", 3)
+    evidence = evidence_of(trial.outcomes(EVERYTHING)[2])
+    assert evidence.tensor == "a"
+    assert evidence.sentence == ("a: unchanged at the last 3 steps that have it; 1 more like it")
+    assert (evidence.measure, evidence.value) == ("unchanged_steps", 3)
 
 
 def test_steps_need_not_be_consecutive_and_each_tensor_has_its_own() -> None:
@@ -353,16 +323,13 @@ def test_without_values_equal_statistics_count_as_unchanged() -> None:
 
 
 def test_a_change_that_statistics_prove_costs_no_read() -> None:
-    class NoEvents(MemoryStore):
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            assert not key.startswith("events/"), "a value was read"
-            return super().get(key, start, length)
-
-    trial = TrialBuilder(NoEvents("quick"))
+    store = CountingStore()
+    trial = TrialBuilder(store)
     for step in range(5):
         trial.step(step, {"a": moving(step, 1000), "loss": np.float32(step)})
     rule = UnchangedTensor(tensor_regex=("a", "loss"))
     assert kinds(trial, rule)[1:] == [Passed] * 4
+    assert not store.gets("events/")
 
 
 def test_nan_equals_nan_only_if_asked_for() -> None:
@@ -413,9 +380,7 @@ def test_each_worker_is_judged_by_itself() -> None:
     for step in range(3):
         trial.step(step, {"a": moving(step)}, worker="worker_0")
         trial.step(step, {"a": FIXED}, worker="worker_1")
-    issue = trial.outcomes(EVERYTHING)[2]
-    assert isinstance(issue, IssueFound)
-    assert issue.evidence.worker == "worker_1"
+    assert evidence_of(trial.outcomes(EVERYTHING)[2]).worker == "worker_1"
 
 
 def test_steps_whose_files_are_gone_are_ignored() -> None:
@@ -432,35 +397,15 @@ def test_a_damaged_value_is_not_evaluated() -> None:
     trial = unchanged([{"a": FIXED}] * 3)
     key = event_key(2, "worker_0")
     trial.store.put(key, b"\0" * len(trial.store.get(key)))
-    outcome = trial.outcomes(EVERYTHING)[2]
-    assert isinstance(outcome, NotEvaluated)
-    assert "events/" in outcome.reason
+    assert "events/" in reason_of(trial.outcomes(EVERYTHING)[2])
 
 
 def test_the_memory_is_bounded_however_many_kinds_of_steps_there_are() -> None:
     rule = UnchangedTensor(tensor_regex=(".*",), num_steps=10)
-    trial = TrialBuilder()
-    for step in range(400):
-        trial.step(step, {f"t{step % 37}": FIXED, "x": moving(step)})
+    trial = make_run(*({f"t{step % 37}": FIXED, "x": moving(step)} for step in range(400)))
     evaluation = Evaluation.fresh(rule)
     sizes = []
     for view in trial.views():
         evaluation.feed(view)
         sizes.append(len(json.dumps(evaluation.memory)))
     assert max(sizes) < 16 * (9 * 6 + 30)
-
-
-def test_parameters_of_unchanged_tensor() -> None:
-    rule = create_rule(
-        "UnchangedTensor",
-        {"collection_names": "losses", "num_steps": "5", "equal_nan": "True", "rtol": "1e-3"},
-    )
-    assert rule == UnchangedTensor(
-        collection_names=("losses",), num_steps=5, equal_nan=True, rtol=1e-3
-    )
-    assert rule.requires() == (CollectionConfig("losses", {"save_raw_tensor": "True"}),)
-    with pytest.raises(ParameterError, match="select tensors by collection_names or tensor_regex"):
-        UnchangedTensor()
-    for num_steps in (1, 129):
-        with pytest.raises(ParameterError, match="num_steps"):
-            UnchangedTensor(tensor_regex=("a",), num_steps=num_steps)

@@ -19,6 +19,7 @@ from rule_runtime.trial.errors import StepNotYetAvailable, TensorUnavailableForS
 from rule_runtime.trial.refreshing import no_refresh, refresh
 from rule_runtime.trial.tensor_steps import StepState
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 
 RUNS = pytest.mark.parametrize("run", ["run-1", None])
 
@@ -266,8 +267,7 @@ def test_in_a_range_a_worker_may_leave_steps_out(run: str | None) -> None:
 
 
 def test_an_event_file_that_comes_after_its_index_file_is_waited_for() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0], "smdebug/reductions/mean/a": [3.0]})
+    builder = make_run({"a": [1.0], "smdebug/reductions/mean/a": [3.0]})
     key = event_key(0, "worker_0")
     content = builder.store.get(key)
     builder.store.delete(key)
@@ -282,8 +282,7 @@ def test_an_event_file_that_comes_after_its_index_file_is_waited_for() -> None:
 
 def test_an_event_file_that_will_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", "3")
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
+    builder = make_run({"a": [1.0]})
     builder.store.delete(event_key(0, "worker_0"))
     clock = Clock()
     trial = follow(builder, clock)
@@ -303,8 +302,7 @@ def test_an_event_file_that_will_not_come_is_given_up(monkeypatch: pytest.Monkey
 
 
 def test_an_original_name_is_kept() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"w": [1.0]}, save_values=False)
+    builder = make_run({"w": [1.0]}, save_values=False)
     builder.step(0, {"v": [1.0]}, worker="worker_1")
     trial = follow(builder)
     assert trial.tensor("w").original_name == "w"

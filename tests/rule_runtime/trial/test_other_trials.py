@@ -15,6 +15,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.other_trials import OtherTrialError, open_other_trial
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
+from tests.rule_runtime.counting_store import CountingStore
 
 _numbers = itertools.count()
 
@@ -184,14 +185,8 @@ def test_a_step_of_a_mode_is_found_wherever_it_is(
 
 
 def test_steps_are_found_by_halving(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Counting(MemoryStore):
-        num_reads = 0
-
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            self.num_reads += key.startswith("index/")
-            return super().get(key, start, length)
-
-    other = TrialBuilder(Counting(f"steps/{next(_numbers)}"))
+    store = CountingStore(f"steps/{next(_numbers)}")
+    other = TrialBuilder(store)
     for step, (mode, mode_step) in enumerate(schedule(10, 3, 60)):
         other.step(step, {"a": [1.0]}, mode=mode, mode_step=mode_step)
     one = written(schedule(7, 1, 80))
@@ -199,12 +194,11 @@ def test_steps_are_found_by_halving(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = StepReader(one.store)
     view = view_of(one.store, reader, step=603)
     assert view.in_other_trial("other") is not None  # the first look finds out about the run
-    assert isinstance(other.store, Counting)
-    other.store.num_reads = 0
+    store.reset()
     found = view_of(one.store, reader, step=620).in_other_trial("other")
     assert found is not None
     assert (found.mode, found.mode_step) == one_place(one, 620)
-    assert other.store.num_reads < 40
+    assert len(store.gets("index/")) < 40
 
 
 def test_the_search_for_a_step_is_bounded() -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime import create_trial
-from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import SMDebugNotImplementedError
 from rule_runtime.trial.trial import Trial
 from tests.interop.environment import SMDEBUG_PYTHON
+from tests.rule_runtime.outcomes import make_run
 from tests.rule_runtime.trial import smdebug_trial_api
 from tests.rule_runtime.trial.smdebug_trial_api import (
     ATTRIBUTES,
@@ -39,9 +39,7 @@ def test_the_name_is_there_with_its_arguments(name: str) -> None:
 
 
 def test_the_attributes_are_there() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
-    trial = Trial(builder.store, name="t")
+    trial = Trial(make_run({"a": [1.0]}).store, name="t")
     for name in ATTRIBUTES["Trial"]:
         getattr(trial, name)
     for name in ATTRIBUTES["Tensor"]:
@@ -56,8 +54,7 @@ def test_create_trial_takes_what_the_originals_takes() -> None:
 
 
 def test_step_was_removed_long_ago() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
+    builder = make_run({"a": [1.0]})
     with pytest.raises(
         SMDebugNotImplementedError, match=r"step method has been removed\. Please"
     ) as e:

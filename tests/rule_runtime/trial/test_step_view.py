@@ -1,33 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hook_layer.format.collections_file import MAX_COLLECTIONS_BYTES
 from hook_layer.format.errors import RecordError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key, event_key, index_key
-from hook_layer.storage.memory import MemoryStore
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader
-
-
-class RecordingStore(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__("recording")
-        self.read: list[tuple[str, int, int | None]] = []
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.read.append((key, start, length))
-        return super().get(key, start, length)
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:  # noqa: ARG002
-        raise AssertionError("a view must not list")
+from tests.rule_runtime.counting_store import CountingStore
+from tests.rule_runtime.outcomes import make_run
 
 
 def test_rows_of_several_workers_are_one_vector() -> None:
@@ -58,37 +44,31 @@ def test_rows_of_several_workers_are_one_vector() -> None:
 
 
 def test_a_misspelled_collection_is_named_unless_the_run_has_it() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"a.weight": [1.0]})
+    trial = make_run({"a.weight": [1.0]})
     (view,) = trial.views()
     with pytest.raises(CollectionUnavailable, match="'weigths'; did you mean 'weights'"):
         view.tensors(collections="weigths")
     assert len(view.tensors(collections="of_the_script")) == 0
-    trial = TrialBuilder()
-    trial.collections(weigths=("^a",))
-    trial.step(0, {"a.weight": [1.0]})
-    (view,) = trial.views()
+    (view,) = make_run({"a.weight": [1.0]}, collections={"weigths": ("^a",)}).views()
     assert view.tensors(collections="weigths").names == ("a.weight",)
 
 
 def test_statistics_cost_no_read_and_the_collections_file_is_read_once() -> None:
-    store = RecordingStore()
+    store = CountingStore()
     trial = TrialBuilder(store)
     trial.collections(gradients=("^gradient",), weights=("^w",))
     for step in range(5):
         trial.step(step, {"gradient/a": [1.0], "w": [2.0]})
     views = trial.views()
-    store.read.clear()
+    store.reset()
     for view in views:
         assert view.tensors(collections=("gradients",)).column("abs_mean").tolist() == [1.0]
         assert view.tensors(collections=("weights",)).column("abs_mean").tolist() == [2.0]
-    assert store.read == [(collections_key("worker_0"), 0, MAX_COLLECTIONS_BYTES + 1)]
+    assert store.calls == [f"GET {collections_key('worker_0')}"]
 
 
 def test_new_names_make_the_collections_file_be_read_again() -> None:
-    trial = TrialBuilder()
-    trial.collections(mine=("^a$",))
-    trial.step(0, {"a": [1.0], "b": [1.0]})
+    trial = make_run({"a": [1.0], "b": [1.0]}, collections={"mine": ("^a$",)})
     reader = StepReader(trial.store)
     files = load_step_files(trial.store, trial.keys)
     view = reader.view(0, files, num_workers=1)
@@ -101,16 +81,16 @@ def test_new_names_make_the_collections_file_be_read_again() -> None:
 
 
 def test_files_without_statistics_are_read_once_and_together() -> None:
-    store = RecordingStore()
+    store = CountingStore()
     trial = TrialBuilder(store, run=None)
     values = {f"gradient/{n}": np.full(4, float(n)) for n in range(6)}
     trial.step(3, values)
     (view,) = trial.views()
-    store.read.clear()
+    store.reset()
     rows = view.tensors(regex=("^gradient",))
     np.testing.assert_array_equal(rows.column("abs_mean"), np.arange(6.0))
     np.testing.assert_array_equal(rows.column("l1"), 4 * np.arange(6.0))
-    assert [key for key, *_ in store.read] == [event_key(3, "worker_0")]
+    assert store.gets() == [event_key(3, "worker_0")]
 
 
 def test_a_value_is_preferred_to_reductions_which_are_of_all_elements() -> None:
@@ -124,8 +104,7 @@ def test_a_value_is_preferred_to_reductions_which_are_of_all_elements() -> None:
 
 
 def test_a_damaged_record_is_told() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"a": np.arange(10.0)})
+    trial = make_run({"a": np.arange(10.0)})
     key = event_key(0, "worker_0")
     data = bytearray(trial.store.get(key))
     data[-20] ^= 1
@@ -201,9 +180,7 @@ def test_shapes_without_statistics_are_those_of_tensors_without_values() -> None
     assert with_value.tensors().shapes == (None,)
     assert with_value.tensors().dtypes == (None,)
     assert with_value.tensors().have_values.tolist() == [True]
-    trial = TrialBuilder()
-    trial.step(0, {"a": np.zeros((2, 3))}, save_values=False)
-    (view,) = trial.views()
+    (view,) = make_run({"a": np.zeros((2, 3))}, save_values=False).views()
     assert view.tensors().shapes == ((2, 3),)
     assert view.tensors().have_values.tolist() == [False]
     assert without.tensors().names == ()
@@ -211,8 +188,7 @@ def test_shapes_without_statistics_are_those_of_tensors_without_values() -> None
 
 def test_a_block_that_does_not_tell_everything_is_made_up_for_by_values() -> None:
     """One tensor is not in the block, one has no statistics there, and one column is missing."""
-    trial = TrialBuilder()
-    trial.step(0, {"a": [1.0, 3.0], "b": [5.0], "c": [7.0]})
+    trial = make_run({"a": [1.0, 3.0], "b": [5.0], "c": [7.0]})
     (file,) = load_step_files(trial.store, trial.keys)
     assert file.index is not None
     block = file.index.statistics
@@ -241,23 +217,23 @@ def test_a_block_that_does_not_tell_everything_is_made_up_for_by_values() -> Non
 
 
 def test_an_earlier_step_costs_a_read_for_each_worker() -> None:
-    store = RecordingStore()
+    store = CountingStore()
     trial = TrialBuilder(store, num_workers=2)
     for step in (3, 8, 9):
         for worker in ("worker_0", "worker_1"):
             trial.step(step, {"a": [float(step)]}, mode_step=step // 2, worker=worker)
     files = [file for file in load_step_files(store, trial.keys) if file.step == 9]
     view = StepReader(store).view(9, files, num_workers=2)
-    store.read.clear()
+    store.reset()
     earlier = view.earlier(3)
     assert earlier is not None
     assert (earlier.step, earlier.mode_step, earlier.is_complete) == (3, 1, True)
     assert earlier.tensors().column("mean").tolist() == [3, 3]
-    assert [key for key, *_ in store.read] == [key for key in trial.keys if "003_worker" in key]
+    assert store.gets() == [key for key in trial.keys if "003_worker" in key]
     assert float(earlier.value("a", "worker_1")[0]) == 3
-    store.read.clear()
+    store.reset()
     assert view.earlier(3) is not None
-    assert store.read == []  # it was looked at last
+    assert store.calls == []  # it was looked at last
     assert view.earlier(4) is None
     for number in (9, 10, -1):
         with pytest.raises(ValueError, match=f"step {number} is not before step 9"):
@@ -287,7 +263,7 @@ def test_files_that_cannot_be_parsed_are_no_earlier_step() -> None:
 
 
 def test_what_is_kept_of_earlier_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = RecordingStore()
+    store = CountingStore()
     trial = TrialBuilder(store)
     for step in range(6):
         trial.step(step, {"a": [1.0]})
@@ -298,11 +274,11 @@ def test_what_is_kept_of_earlier_steps_is_bounded(monkeypatch: pytest.MonkeyPatc
     for view in views:
         files = load_step_files(store, [index_key(view.step, "worker_0")])
         last = reader.view(view.step, files, num_workers=1)
-    store.read.clear()
+    store.reset()
     assert last.earlier(4) is not None
-    assert store.read == []
+    assert store.calls == []
     assert last.earlier(0) is not None
-    assert len(store.read) == 1
+    assert len(store.calls) == 1
 
 
 def test_values_come_one_after_the_other() -> None:

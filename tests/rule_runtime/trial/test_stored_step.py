@@ -11,6 +11,7 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import InvalidWorker
 from rule_runtime.trial.other_trials import OtherTrialError
+from tests.rule_runtime.outcomes import make_run
 
 
 @pytest.mark.parametrize("run", ["run-7", None])
@@ -25,8 +26,7 @@ def test_a_step_tells_its_run_and_its_files(run: str | None) -> None:
 
 
 def test_a_step_tells_the_collections_of_its_workers() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"a": [1.0]})
+    trial = make_run({"a": [1.0]})
     (view,) = trial.views()
     assert view.collections_file("worker_0") is None
     trial.collections(mine=("^a",))
@@ -37,9 +37,7 @@ def test_a_step_tells_the_collections_of_its_workers() -> None:
 
 
 def test_records_of_a_worker_that_did_not_write_the_step_are_refused() -> None:
-    trial = TrialBuilder()
-    trial.step(0, {"a": [1.0]})
-    (view,) = trial.views()
+    (view,) = make_run({"a": [1.0]}).views()
     assert view.value_bytes("worker_0").keys() == {"a"}
     with pytest.raises(InvalidWorker):
         view.value_bytes("worker_1")

@@ -11,6 +11,7 @@ import pytest
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.tensor import Tensor
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.outcomes import make_run
 
 VALUES: dict[str, Any] = {
     "float": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -50,8 +51,7 @@ def test_text_can_be_changed_too() -> None:
 
 
 def test_stored_reductions_can_be_changed() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"smdebug/reductions/mean/w": np.float32([0.5])})
+    builder = make_run({"smdebug/reductions/mean/w": np.float32([0.5])})
     tensor = Trial(builder.store, name="t").tensor("w")
     reductions = tensor.reduction_values(0)
     reductions["mean", False] += 1

@@ -27,6 +27,8 @@ from rule_runtime.trial.errors import (
 )
 from rule_runtime.trial.tensor_steps import StepState
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.counting_store import CountingStore
+from tests.rule_runtime.outcomes import make_run
 
 GLOBAL, TRAIN, EVAL = ModeKeys.GLOBAL, ModeKeys.TRAIN, ModeKeys.EVAL
 
@@ -46,21 +48,6 @@ def uri(
         with mock_aws():
             boto3.client("s3").create_bucket(Bucket="tensors")
             yield "s3://tensors/job-1/debug-output"
-
-
-class CountingStore(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__("counting")
-        self.listed: list[tuple[str, str | None]] = []
-        self.read: list[str] = []
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        self.listed.append((prefix, after))
-        return super().list(prefix, after)
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.read.append(key)
-        return super().get(key, start, length)
 
 
 def open_trial(store: Store, **kwargs: object) -> Trial:
@@ -235,17 +222,16 @@ def test_a_refresh_lists_only_what_may_be_new_and_reads_no_file_twice() -> None:
         builder.step(step, {"a": [1.0]})
     trial = open_trial(store)
     trial.steps()
-    store.listed.clear()
-    store.read.clear()
+    store.reset()
     builder.step(10, {"a": [1.0]})
     assert trial.steps()[-1] == 10
     assert store.listed == [("index/", index_key(9, "!"))]
-    assert store.read == [END_MARKER, index_key(10, "worker_0")]
-    store.read.clear()
+    assert store.gets() == [END_MARKER, index_key(10, "worker_0")]
+    store.reset()
     trial.dynamic_refresh = False
     trial.tensor("a").values()
-    assert len(store.read) == 11
-    assert not [prefix for prefix, _ in store.listed if prefix.startswith("events")]
+    assert len(store.gets()) == 11
+    assert not store.listed
 
 
 def test_neighbouring_values_are_read_by_one_request() -> None:
@@ -253,10 +239,10 @@ def test_neighbouring_values_are_read_by_one_request() -> None:
     builder = TrialBuilder(store)
     builder.step(0, {name: np.arange(3.0) for name in "abcd"})
     (view,) = builder.views()
-    store.read.clear()
+    store.reset()
     values = view.values("abd", "worker_0")
     assert sorted(values) == ["a", "b", "d"]
-    assert store.read == [event_key(0, "worker_0")]
+    assert store.gets() == [event_key(0, "worker_0")]
 
 
 def test_another_run_in_the_folder_is_not_mixed_in() -> None:
@@ -332,15 +318,13 @@ def test_cached_values_are_read_once() -> None:
     builder.end()
     for cache, reads in ((True, 1), (False, 2)):
         tensor = open_trial(store, cache=cache).tensor("a")
-        store.read.clear()
+        store.reset()
         tensor.value(0)
         tensor.value(0)
-        assert len(store.read) == reads
+        assert len(store.gets()) == reads
 
 
 def test_what_each_step_has_is_told_by_step() -> None:
-    builder = TrialBuilder()
-    for step in range(6):
-        builder.step(step, {f"t{step % 2}": [1.0]})
+    builder = make_run(*({f"t{step % 2}": [1.0]} for step in range(6)))
     steps = Trial(builder.store, name="t").global_step_to_tensors_map
     assert list(steps.items()) == [(step, {f"t{step % 2}"}) for step in range(6)]

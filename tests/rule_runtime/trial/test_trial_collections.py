@@ -24,6 +24,7 @@ from rule_runtime.trial.stored_settings import (
 )
 from rule_runtime.trial.trial import Trial
 from rule_runtime.trial.trial_collections import TrialCollection
+from tests.rule_runtime.outcomes import make_run
 
 RUNS = pytest.mark.parametrize("run", ["run-1", None])
 
@@ -54,8 +55,7 @@ def test_a_collection_has_what_its_regex_matches_later(run: str | None) -> None:
 
 
 def test_a_collections_file_that_comes_after_the_steps_is_found() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
+    builder = make_run({"a": [1.0]})
     trial = follow(builder)
     with no_refresh(trial):
         assert trial.tensor_names(collection="mine") == []
@@ -65,9 +65,7 @@ def test_a_collections_file_that_comes_after_the_steps_is_found() -> None:
 
 
 def test_a_collection_that_nobody_wrote() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"gradient/a": [1.0], "a.bias": [2.0]})
-    trial = follow(builder)
+    trial = follow(make_run({"gradient/a": [1.0], "a.bias": [2.0]}))
     assert trial.collections() == {}
     assert trial.collection("gradients").tensor_names == {"gradient/a"}
     assert trial.collection("mine").tensor_names == set()
@@ -87,18 +85,13 @@ def test_collections_of_all_workers_count() -> None:
 
 
 def test_a_regex_that_is_refused_spoils_no_other_collection() -> None:
-    builder = TrialBuilder()
-    builder.collections(bad=("(a|aa)+$",), good=("^a",))
-    builder.step(0, {"a": [1.0]})
-    trial = follow(builder)
+    trial = follow(make_run({"a": [1.0]}, collections={"bad": ("(a|aa)+$",), "good": ("^a",)}))
     assert trial.collection("good").tensor_names == {"a"}
     assert trial.collection("bad").tensor_names == set()
 
 
 def test_what_was_not_saved_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
-    trial = follow(builder)
+    trial = follow(make_run({"a": [1.0]}))
     assert trial.tensor_names(regex=["x", ["y"]]) == []
     assert trial.tensor_names(collection="losses") == []
     assert "No tensors matching the regex pattern:['x', ['y']] given were saved" in caplog.text

@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +27,11 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import InvalidWorker
 from rule_runtime.trial.tensor_statistics import tensor_statistics
 from rule_runtime.trial.trial import Trial
+from tests.rule_runtime.counting_store import CountingStore
+from tests.rule_runtime.outcomes import make_run
 
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 LABELS = ["step", "mode", "mode_step", "worker", "tensor"]
-
-
-class CountingStore(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__("people")
-        self.requests: list[str] = []
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.requests.append(key)
-        return super().get(key, start, length)
-
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        self.requests.append(prefix)
-        return super().list(prefix, after)
 
 
 def opened(builder: TrialBuilder, **kwargs: Any) -> Trial:
@@ -122,9 +109,9 @@ def test_no_event_file_is_read_where_the_index_tells() -> None:
     trial = opened(builder)
     store = builder.store
     assert isinstance(store, CountingStore)
-    store.requests.clear()
+    store.reset()
     assert len(trial.to_dataframe()) == 16
-    assert store.requests == []
+    assert store.calls == []
 
 
 def test_only_the_sign_of_an_infinity_is_read() -> None:
@@ -136,17 +123,15 @@ def test_only_the_sign_of_an_infinity_is_read() -> None:
     builder.end()
     frame = opened(builder).to_dataframe(regex="loss", statistics="value")
     np.testing.assert_array_equal(frame.value, numbers)
-    events = [key for key in store.requests if key.startswith("events/")]
+    events = store.gets("events/")
     assert events == [event_key(1, "worker_0"), event_key(2, "worker_0")]
 
 
 def test_an_infinity_without_its_record_is_not_known() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"loss": np.float32(np.inf)}, save_values=False)
+    builder = make_run({"loss": np.float32(np.inf)}, save_values=False)
     builder.end()
     assert math.isnan(opened(builder).to_dataframe().value[0])
-    builder = TrialBuilder()
-    builder.step(0, {"loss": np.float32(np.inf)})
+    builder = make_run({"loss": np.float32(np.inf)})
     builder.store.delete(event_key(0, "worker_0"))
     builder.end()
     assert math.isnan(opened(builder).to_dataframe().value[0])
@@ -221,9 +206,10 @@ def test_the_record_of_a_reduction_is_not_the_tensor() -> None:
 
 
 def test_tensors_that_come_and_go_and_are_no_numbers() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"text": np.array(["x", "y"]), "flag": np.array(True)})
-    builder.step(1, {"none": np.empty((0, 3)), "flag": np.array(False)})
+    builder = make_run(
+        {"text": np.array(["x", "y"]), "flag": np.array(True)},
+        {"none": np.empty((0, 3)), "flag": np.array(False)},
+    )
     builder.end()
     frame = opened(builder).to_dataframe().set_index(["tensor", "step"])
     assert frame["size"].to_dict() == {
@@ -287,12 +273,12 @@ def test_a_notebook_sees_what_a_trial_is_without_a_request() -> None:
     collections = trial.collections()
     store = builder.store
     assert isinstance(store, CountingStore)
-    store.requests.clear()
+    store.reset()
     page = trial._repr_html_()
     for told in ("training has ended", "TRAIN 3 (0 to 2), EVAL 1 (0 to 0)", "worker_1", "[2, 3]"):
         assert told in page
     assert repr(trial) == (
-        "<Trial 't' at memory://people/: 4 steps, 2 workers, training has ended>"
+        "<Trial 't' at memory://counting/: 4 steps, 2 workers, training has ended>"
     )
     tensor = trial.tensor("w")
     assert repr(tensor) == "<Tensor 'w': [2, 3], float64, TRAIN 3 (0 to 2), EVAL 1 (0 to 0)>"
@@ -303,13 +289,11 @@ def test_a_notebook_sees_what_a_trial_is_without_a_request() -> None:
     assert "^w$" in collections._repr_html_()
     assert repr(collections).startswith("{'weights': <TrialCollection 'weights': 0 tensors, ")
     assert repr(collections).endswith("'odd': <TrialCollection 'odd': 1 tensor, regexes: '^w$'>}")
-    assert store.requests == []
+    assert store.calls == []
 
 
 def test_a_trial_that_goes_on_says_so() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
-    assert "training continues" in repr(opened(builder))
+    assert "training continues" in repr(opened(make_run({"a": [1.0]})))
     empty = Trial(MemoryStore(), name="t")
     assert "0 steps" in repr(empty)
     assert "none" in empty._repr_html_()
@@ -333,9 +317,7 @@ def test_names_out_of_files_are_escaped_and_long_ones_cut() -> None:
 
 
 def test_of_many_tensors_only_some_are_shown() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {f"t{at:03d}": [1.0] for at in range(300)})
-    page = opened(builder)._repr_html_()
+    page = opened(make_run({f"t{at:03d}": [1.0] for at in range(300)}))._repr_html_()
     assert "280 more" in page
     assert "t019" in page
     assert "t020" not in page
@@ -343,8 +325,7 @@ def test_of_many_tensors_only_some_are_shown() -> None:
 
 
 def test_damaged_index_files_are_told_of() -> None:
-    builder = TrialBuilder()
-    builder.step(0, {"a": [1.0]})
+    builder = make_run({"a": [1.0]})
     builder.store.put(index_key(1, "worker_0"), b"{")
     assert "1 index files" in opened(builder)._repr_html_()
 
