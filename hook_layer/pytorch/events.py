@@ -240,6 +240,7 @@ class TorchEvents(Part):
         else:
             self._watch_pass(model)
 
+    @guarded("steps")
     def _watch_pass(self, model: nn.Module) -> None:
         """Emit the events of a pass that belongs to a step."""
         if self._has_new_models:
