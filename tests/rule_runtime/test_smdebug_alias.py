@@ -21,9 +21,11 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial, smdebug_alias
 from rule_runtime.configuration import actions, rule_configs
 from rule_runtime.custom_rules import required_tensors, smdebug_rule
-from rule_runtime.smdebug_alias.names import FRAMEWORKS, MODULES
+from rule_runtime.smdebug_alias.names import MODULES
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial import errors, opening, tensor, tensor_steps, trial
+
+FRAMEWORKS = {home.framework for names in MODULES.values() for home in names.values()} - {""}
 
 FRAMEWORK_MODULES = ["smdebug.pytorch", "smdebug.tensorflow", "smdebug.mxnet", "smdebug.xgboost"]
 
