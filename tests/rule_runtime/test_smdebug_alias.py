@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from rule_runtime.custom_rules import required_tensors, smdebug_rule
 from rule_runtime.smdebug_alias.names import MODULES
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial import errors, opening, tensor, tensor_steps, trial
+from tests.rule_runtime.processes import completed
 
 FRAMEWORKS = {home.framework for names in MODULES.values() for home in names.values()} - {""}
 
@@ -41,11 +41,8 @@ def _alias() -> Iterator[None]:
 def run(code: str, *arguments: str, cwd: Path | None = None, also: Path | None = None) -> str:
     """Return what a fresh process prints; `also` is where it looks for modules too."""
     root = Path(hook_layer.__file__).parents[1]
-    done = subprocess.run(
+    done = completed(
         [sys.executable, *(arguments or ("-c", textwrap.dedent(code)))],
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=cwd,
         timeout=60,
         env={

@@ -22,6 +22,7 @@ from rule_runtime.engine.rule import Memory
 from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
+from tests.rule_runtime.processes import completed
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_an_unforeseen_error_has_a_status_of_its_own() -> None:
         "rules.available_rules = lambda: 1 / 0\n"
         "main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = completed([sys.executable, "-c", code])
     assert done.returncode == 70
     assert "ZeroDivisionError" in done.stderr
     assert "please report it" in done.stderr
@@ -269,16 +270,13 @@ def test_the_version_is_told() -> None:
 )
 def test_the_shell_completes_names(typed: str, expected: list[str]) -> None:
     words = f"stepwatch {typed}"
-    done = subprocess.run(
+    done = completed(
         [Path(sys.executable).parent / "stepwatch"],
         env={
             "_STEPWATCH_COMPLETE": "complete_bash",
             "COMP_WORDS": words,
             "COMP_CWORD": str(len(words.split()) - 1),
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.stdout.split() == expected, done.stderr
 
@@ -287,7 +285,7 @@ def test_a_missing_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['typer'] = None\nimport rule_runtime.cli; rule_runtime.cli.main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = completed([sys.executable, "-c", code])
     assert done.returncode == 2
     assert install_hint("cli") in done.stderr
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rule_runtime.cli.evaluation import parse_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.testing.rule_contract import RuleContract
 from tests.rule_runtime.cli.invoking import invoke, trial_in
+from tests.rule_runtime.processes import completed
 
 ROOT = Path(__file__).resolve().parents[3]
 MAX_LINES = 30
@@ -54,26 +54,20 @@ def test_the_rule_is_short_and_finds_a_norm_above_its_bound(folder: Path) -> Non
 
 
 def test_its_test_passes(folder: Path) -> None:
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_weight_norm.py"],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 
 
 def test_type_checkers_accept_both_files(folder: Path) -> None:
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "mypy", "--strict", *map(str, folder.glob("*.py"))],
         cwd=ROOT,
         env={"MYPYPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout
 

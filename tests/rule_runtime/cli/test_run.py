@@ -21,6 +21,7 @@ from rule_runtime import create_trial
 from rule_runtime.embedded.session_folder import default_folder
 from tests.rule_runtime.cli.invoking import invoke
 from tests.rule_runtime.embedded.receiver import SECRET, receiving
+from tests.rule_runtime.processes import completed
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "sick_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
@@ -30,15 +31,7 @@ ENDLESS = "100000000"
 def stepwatch(
     folder: Path, *arguments: str | Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(STEPWATCH), "run", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    return completed([STEPWATCH, "run", *arguments], cwd=folder, env={**os.environ, **environment})
 
 
 def test_an_unchanged_script_is_stopped_and_judged_again_alike(tmp_path: Path) -> None:
@@ -63,12 +56,9 @@ def test_an_unchanged_script_is_stopped_and_judged_again_alike(tmp_path: Path) -
     assert done.stderr.count("LossNotDecreasing: with its defaults it compares") == 1
     vanishing, _ = json.loads(done.stdout)
     assert vanishing["RuleEvaluationStatus"] == "IssuesFound"
-    again = subprocess.run(
+    again = completed(
         [str(STEPWATCH), "evaluate", "out", "--rule", "vanishing_gradient", "--output", "json"],
-        capture_output=True,
-        text=True,
         cwd=tmp_path,
-        check=False,
     )
     assert again.returncode == 1
     assert json.loads(again.stdout)[0]["Evidence"] == vanishing["Evidence"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime.configuration.dense_start import DENSE_STEPS
+from tests.rule_runtime.processes import completed
 
 pytest.importorskip("xgboost")
 
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stepwatch = Path(sys.executable).parent / "stepwatch"
     options = ["--out-dir", "out", "--output", "json", "--output-file", "told.json"]
     command = [str(stepwatch), "run", *options, "--", sys.executable, "train.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    done = completed(command, cwd=folder)
     assert done.returncode == 1, done.stderr
     return folder
 

@@ -15,6 +15,7 @@ import pytest
 
 from rule_runtime import create_trial
 from tests.rule_runtime.cli.invoking import invoke
+from tests.rule_runtime.processes import completed
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 SCRIPT = SCRIPTS / "sick_script.py"
@@ -30,14 +31,11 @@ def stepwatch(
     folder: Path, *arguments: str | Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     inherited = {key: value for key, value in os.environ.items() if "CONFIG" not in key}
-    return subprocess.run(
-        [str(STEPWATCH), "run", "--out-dir", "out", *map(str, arguments)],
-        capture_output=True,
-        text=True,
+    return completed(
+        [STEPWATCH, "run", "--out-dir", "out", *arguments],
         timeout=150,
         cwd=folder,
         env=inherited | environment,
-        check=False,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rule_runtime import create_trial
+from tests.rule_runtime.processes import completed
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "smdebug_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
@@ -18,16 +19,12 @@ ALIASED = ("-m", "rule_runtime.smdebug_alias", str(SCRIPT))
 
 def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {key: value for key, value in os.environ.items() if "CONFIG" not in key}
-    return subprocess.run(
-        [str(STEPWATCH), "run", "--rule", "exploding_tensor", "--save-interval", "2", "--out-dir",
-         "out", "--", sys.executable, *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
+    options = ["--rule", "exploding_tensor", "--save-interval", "2", "--out-dir", "out"]
+    return completed(
+        [STEPWATCH, "run", *options, "--", sys.executable, *command],
         cwd=folder,
         env=inherited | environment,
-        check=False,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("has_file", [False, True])

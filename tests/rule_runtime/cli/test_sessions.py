@@ -15,6 +15,7 @@ import pytest
 from hook_layer.format.session_file import SESSION_FILE, parse_session_file
 from rule_runtime import create_trial
 from tests.rule_runtime.cli.invoking import invoke
+from tests.rule_runtime.processes import completed
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "rates_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
@@ -22,14 +23,10 @@ RULES = ["--rule", "non_finite", "--save-interval", "5", "--output", "json"]
 
 
 def stepwatch(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(STEPWATCH), "run", "--out-dir", "session", *RULES, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
+    return completed(
+        [STEPWATCH, "run", "--out-dir", "session", *RULES, *arguments],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from rule_runtime.custom_rules.loader import CustomRuleError, load_custom_rule
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.testing.trial_builder import TrialBuilder
+from tests.rule_runtime.processes import completed
 
 RULES = Path(__file__).parent / "files"
 PLAIN = """
@@ -385,15 +385,12 @@ class TestCommandLine:
         run.collections(gradients=("^gradient",))
         run.step(0, {"gradient/a": [1e-9]})
         run.end()
-        done = subprocess.run(
+        done = completed(
             [
                 *(sys.executable, "-c", "from rule_runtime.cli import main; main()"),
                 *("evaluate", str(tmp_path / "run"), "--output", "json"),
                 *("--rule", f"{RULES / 'documented.py'}:QuietGradientRule:threshold=1e-3"),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
+            ]
         )
         assert done.returncode == 1, done.stderr
         assert '"RuleEvaluationStatus": "IssuesFound"' in done.stdout

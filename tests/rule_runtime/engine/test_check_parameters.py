@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from rule_runtime.engine.check_parameters import check_parameters
 from rule_runtime.engine.registry import available_rules, create_rule
+from tests.rule_runtime.processes import completed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -98,12 +98,10 @@ def test_valid_parameters_and_those_of_the_service_pass() -> None:
 
 
 def test_the_module_answers_in_json() -> None:
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "rule_runtime.engine.check_parameters"],
         input=json.dumps([{"rule_to_invoke": "ExplodingTensor", "parameters": {"y": "1"}}]),
         cwd=ROOT,
-        capture_output=True,
-        text=True,
         check=True,
     )
     (mistake,) = json.loads(done.stdout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from rule_runtime.configuration import (
 )
 from rule_runtime.jobs import PreparedJob, prepare
 from tests.rule_runtime.jobs.conftest import OUTPUT, Account
+from tests.rule_runtime.processes import completed
 
 CONFIGURATION = f"{OUTPUT}/mnist-7/stepwatch.json"
 ENVIRONMENT = {"STEPWATCH_CONFIG": CONFIGURATION}
@@ -195,12 +195,7 @@ class TestContainers:
     def test_a_shell_gets_every_character(self, tmp_path: Path) -> None:
         folder = tmp_path / 'it\'s $HOME; `echo x` "two"'
         job = prepare(job_name="mnist-7", output_path=folder)
-        done = subprocess.run(
-            ["sh", "-c", f'{job.shell()}printf %s "$STEPWATCH_CONFIG"'],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = completed(["sh", "-c", f'{job.shell()}printf %s "$STEPWATCH_CONFIG"'], check=True)
         assert done.stdout == job.environment["STEPWATCH_CONFIG"]
         assert Path(done.stdout).is_file()
 
@@ -225,14 +220,12 @@ class TestSources:
         lines = (staged / "requirements.txt").read_text().splitlines()
         assert lines[0] == "timm==1.0"
         assert not (source / "hook_layer").exists()
-        shown = subprocess.run(
+        shown = completed(
             [
                 *("python", "-c"),
                 "import hook_layer as h, stepwatch as s; s.torch; print(h.__file__, s.__file__)",
             ],
             cwd=staged,
-            capture_output=True,
-            text=True,
             check=True,
         )
         for file in shown.stdout.split():

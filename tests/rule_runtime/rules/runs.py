@@ -32,6 +32,14 @@ def run_of_losses(
     return trial
 
 
+def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
+    """Return a run of these steps."""
+    trial = TrialBuilder()
+    for saved in steps:
+        trial.step(saved.step, saved.tensors, mode=saved.mode, mode_step=saved.mode_step)
+    return trial
+
+
 def found_at(rule: Rule, trial: TrialBuilder) -> list[int]:
     """Return the steps at which a rule finds something."""
     return [o.evidence.step for o in trial.outcomes(rule) if isinstance(o, IssueFound)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,14 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import nn  # noqa: E402
 
-from hook_layer.pytorch import Hook  # noqa: E402
-from rule_runtime.cli.evaluation import evaluate_run  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
+from tests.rule_runtime.rules.torch_runs import (  # noqa: E402
+    Batches,
+    Loss,
+    findings,
+    recommended_hook,
+    train,
+)
 
 JUDGES = (
     *("LossDiverging", "LossSpike", "OscillatingLoss", "PlateauedLoss"),
@@ -27,8 +31,6 @@ ALL_OF_JUMP = {"LossDiverging", "LossSpike", "LearningRateTooHigh"}
 
 Parameters = Iterable[nn.Parameter]
 Optimizer = Callable[[Parameters], torch.optim.Optimizer]
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Batches = Callable[[], tuple[torch.Tensor, torch.Tensor]]
 
 
 @pytest.fixture(autouse=True)
@@ -37,26 +39,15 @@ def _one_thread() -> None:
     torch.manual_seed(0)
 
 
-def findings(
+def found(
     folder: Path, model: nn.Module, batches: Batches, loss: Loss, optimizer: Optimizer
 ) -> set[str]:
-    """Train with what the recommended pack saves; return the rules of curves that find a fault."""
-    pack = PACKS["recommended"]
-    collections = [config.to_json() for config in pack.collections()]
-    configuration = {"LocalPath": str(folder / "run"), "CollectionConfigurations": collections}
-    (folder / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(folder / "hook.json")
-    hook.register_module(model)
+    """Return the rules of curves that find a fault in a training."""
+    hook = recommended_hook(folder, model)
     updates = optimizer([each for each in model.parameters() if each.requires_grad])
-    for _ in range(STEPS):
-        inputs, targets = batches()
-        updates.zero_grad()
-        loss(model(inputs), targets).backward()
-        updates.step()
-    hook.close()
-    rules = [(name, rule) for name, rule in pack.rules().items() if name in JUDGES]
-    states = evaluate_run(str(folder / "run"), rules)
-    return {name for name, state in states.items() if state.evidence is not None}
+    train(hook, model, batches, loss, updates, steps=STEPS)
+    rules = PACKS["recommended"].rules().items()
+    return {*findings(folder, [(name, rule) for name, rule in rules if name in JUDGES])}
 
 
 def mlp(outputs: int, *, hidden: int = 16, std: float | None = None) -> nn.Sequential:
@@ -98,8 +89,8 @@ def test_a_fine_tune_with_a_rate_far_too_high(
     rate: float, expected: set[str], tmp_path: Path
 ) -> None:
     optimizer = partial(torch.optim.AdamW, lr=rate)
-    found = findings(tmp_path, fine_tuned(), two_classes, F.cross_entropy, optimizer)
-    assert found == expected
+    names = found(tmp_path, fine_tuned(), two_classes, F.cross_entropy, optimizer)
+    assert names == expected
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(0.163, {"LearningRateTooHigh"}), (0.01, set())])
@@ -110,8 +101,8 @@ def test_small_weights_that_a_high_rate_throws_far_away(
     torch.manual_seed(4)
     model, (inputs, targets) = mlp(1, std=0.01), numbers(64, shift=1.8, spread=0.4)
     optimizer = partial(torch.optim.AdamW, lr=rate)
-    found = findings(tmp_path, model, lambda: (inputs, targets), F.mse_loss, optimizer)
-    assert found == expected
+    names = found(tmp_path, model, lambda: (inputs, targets), F.mse_loss, optimizer)
+    assert names == expected
 
 
 def normalised() -> nn.Sequential:
@@ -152,7 +143,7 @@ HEALTHY: dict[str, tuple[Callable[[], nn.Module], Optimizer]] = {
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_a_healthy_first_jump(kind: str, tmp_path: Path) -> None:
     make, optimizer = HEALTHY[kind]
-    assert not findings(tmp_path, make(), numbers, F.mse_loss, optimizer)
+    assert not found(tmp_path, make(), numbers, F.mse_loss, optimizer)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
@@ -167,7 +158,7 @@ def test_batches_of_few_rows(rows: int, loss: Loss, tmp_path: Path) -> None:
         return inputs, inputs @ slopes + torch.randn(rows, 4, generator=random)
 
     optimizer = partial(torch.optim.SGD, lr=0.02)
-    assert not findings(tmp_path, model, batch, loss, optimizer)
+    assert not found(tmp_path, model, batch, loss, optimizer)
 
 
 def test_a_line_fitted_by_hand(tmp_path: Path) -> None:
@@ -181,4 +172,4 @@ def test_a_line_fitted_by_hand(tmp_path: Path) -> None:
 
     optimizer = partial(torch.optim.SGD, lr=0.03)
     loss: Loss = lambda outputs, targets: ((outputs - targets) ** 2).mean()  # noqa: E731
-    assert not findings(tmp_path, model, batch, loss, optimizer)
+    assert not found(tmp_path, model, batch, loss, optimizer)

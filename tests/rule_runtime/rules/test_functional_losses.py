@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import nn  # noqa: E402
 
-from hook_layer.pytorch import Hook  # noqa: E402
-from rule_runtime.cli.evaluation import evaluate_run  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.rule import Rule  # noqa: E402
 from rule_runtime.facts.losses import Losses, LossKind  # noqa: E402
@@ -24,6 +21,13 @@ from rule_runtime.rules.label_degenerate import LabelDegenerate  # noqa: E402
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing  # noqa: E402
 from rule_runtime.testing import TrialBuilder  # noqa: E402
 from tests.rule_runtime.rules.runs import found_at, judged_at  # noqa: E402
+from tests.rule_runtime.rules.torch_runs import (  # noqa: E402
+    Batches,
+    Loss,
+    findings,
+    recommended_hook,
+    train,
+)
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"),
@@ -34,9 +38,6 @@ RNG = np.random.default_rng(0)
 RECOMMENDED = tuple(PACKS["recommended"].rules().items())
 STEPS = 301
 
-Batches = Callable[[], tuple[torch.Tensor, torch.Tensor]]
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
@@ -44,7 +45,7 @@ def _one_thread() -> None:
     torch.manual_seed(0)
 
 
-def findings(
+def found(
     folder: Path,
     model: nn.Module,
     batches: Batches,
@@ -52,21 +53,11 @@ def findings(
     *,
     rules: Iterable[tuple[str, Rule]] = RECOMMENDED,
 ) -> set[str]:
-    """Train with what the recommended pack asks for; return the rules that find something."""
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(folder / "run"), "CollectionConfigurations": collections}
-    (folder / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(folder / "hook.json")
-    hook.register_module(model)
+    """Return the rules that find something in a training."""
+    hook = recommended_hook(folder, model)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(STEPS):
-        inputs, targets = batches()
-        optimizer.zero_grad()
-        loss(model(inputs), targets).backward()
-        optimizer.step()
-    hook.close()
-    states = evaluate_run(str(folder / "run"), list(rules))
-    return {name for name, state in states.items() if state.evidence is not None}
+    train(hook, model, batches, loss, optimizer, steps=STEPS)
+    return {*findings(folder, rules)}
 
 
 def network(num_outputs: int = 4, last: nn.Module | None = None) -> nn.Module:
@@ -86,12 +77,12 @@ def noisy_classes(num_classes: int = 4, of: torch.Tensor | None = None) -> Batch
 
 def test_labels_that_are_all_the_same_are_found(tmp_path: Path) -> None:
     of_one = noisy_classes(of=torch.full((64,), 2))
-    assert "LabelDegenerate" in findings(tmp_path, network(), of_one, F.cross_entropy)
+    assert "LabelDegenerate" in found(tmp_path, network(), of_one, F.cross_entropy)
 
 
 def test_a_softmax_ahead_of_a_cross_entropy_is_found(tmp_path: Path) -> None:
     model = network(last=nn.Softmax(1))
-    assert "OutputContract" in findings(tmp_path, model, noisy_classes(), F.cross_entropy)
+    assert "OutputContract" in found(tmp_path, model, noisy_classes(), F.cross_entropy)
 
 
 def test_a_sigmoid_ahead_of_another_one_is_found(tmp_path: Path) -> None:
@@ -103,7 +94,7 @@ def test_a_sigmoid_ahead_of_another_one_is_found(tmp_path: Path) -> None:
 
     model = network(1, nn.Sigmoid())
     loss = F.binary_cross_entropy_with_logits
-    assert "DoubleActivation" in findings(tmp_path, model, of_two, loss)
+    assert "DoubleActivation" in found(tmp_path, model, of_two, loss)
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
@@ -112,7 +103,7 @@ def test_outputs_and_targets_that_are_spread_over_each_other_are_found(tmp_path:
         inputs = torch.randn(64, 8)
         return inputs, inputs.sum(1)
 
-    assert "LossInputMismatch" in findings(tmp_path, network(1), batch, F.mse_loss)
+    assert "LossInputMismatch" in found(tmp_path, network(1), batch, F.mse_loss)
 
 
 class Letters(nn.Module):
@@ -200,19 +191,19 @@ HEALTHY: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batches], Loss]] 
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_healthy_training_is_accused_by_nobody(kind: str, tmp_path: Path) -> None:
     model, batches, loss = HEALTHY[kind]
-    assert findings(tmp_path, model(), batches(), loss) == set()
+    assert found(tmp_path, model(), batches(), loss) == set()
 
 
 @pytest.mark.parametrize("target", [0.0, 1.0, -1.0])
 def test_targets_that_a_script_makes_up_are_no_labels(target: float, tmp_path: Path) -> None:
-    found = findings(
+    names = found(
         tmp_path,
         network(1),
         of_pairs(real_ones, lambda t: target * t),
         F.mse_loss,
         rules=[("LabelDegenerate", LabelDegenerate())],
     )
-    assert not found
+    assert not names
 
 
 # By what is saved ---------------------------------------------------------------------------------

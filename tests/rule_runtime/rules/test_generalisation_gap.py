@@ -18,7 +18,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from rule_runtime.testing.rule_evaluations import memory_sizes
 from tests.rule_runtime.outcomes import first_finding
-from tests.rule_runtime.rules.runs import LOSS, found_at
+from tests.rule_runtime.rules.runs import LOSS, found_at, trial_of
 
 EVAL, TRAIN = ModeKeys.EVAL, ModeKeys.TRAIN
 LETTERS = {
@@ -38,13 +38,6 @@ def passes(pairs: Iterable[tuple[float, float]]) -> list[SavedStep]:
             for _ in range(5):
                 steps.append(SavedStep(len(steps), {LOSS: np.float64(loss)}, mode, len(steps)))
     return steps[:-9]
-
-
-def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
-    trial = TrialBuilder()
-    for saved in steps:
-        trial.step(saved.step, saved.tensors, mode=saved.mode, mode_step=saved.mode_step)
-    return trial
 
 
 def run_of(

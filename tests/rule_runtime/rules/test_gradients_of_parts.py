@@ -13,13 +13,15 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig  # noqa: E402
-from rule_runtime.engine.evaluator import Evaluation  # noqa: E402
 from rule_runtime.rules.missing_gradient import MissingGradient  # noqa: E402
 from rule_runtime.rules.vanishing_gradient import VanishingGradient  # noqa: E402
-from tests.rule_runtime.test_healthy_runs import views_of  # noqa: E402
+from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train  # noqa: E402
 
 NUM_STEPS, COLUMNS = 14, 24
+RULES = (
+    ("MissingGradient", MissingGradient()),
+    ("VanishingGradient", VanishingGradient(max_share=1e-6, patience=10)),
+)
 
 
 class Adapted(nn.Module):
@@ -159,47 +161,33 @@ SICK: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def found_in(folder: Path, model: nn.Module) -> list[str]:
+def found_in(folder: Path, model: nn.Module) -> set[str]:
     """Return the rules that find something in a training."""
-    hook = Hook(
-        folder,
-        include_collections=["weights", "biases", "gradients", "module_io"],
-        save_config=SaveConfig(save_interval=1),
-        reduction_config=ReductionConfig(),
-    )
-    hook.register_module(model)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return torch.randn(16, COLUMNS), torch.empty(0)
+
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, 1e-2)
-    for _ in range(NUM_STEPS):
-        optimizer.zero_grad()
-        model(torch.randn(16, COLUMNS)).square().mean().backward()
-        optimizer.step()
-    hook.close()
-    evaluations = {
-        "MissingGradient": Evaluation.fresh(MissingGradient()),
-        "VanishingGradient": Evaluation.fresh(VanishingGradient(max_share=1e-6, patience=10)),
-    }
-    for view in views_of(folder):
-        for evaluation in evaluations.values():
-            evaluation.feed(view)
-    assert all(evaluation.counts.evaluated for evaluation in evaluations.values())
-    return [name for name, evaluation in evaluations.items() if evaluation.evidence]
+    hook = statistics_hook(folder, model)
+    train(hook, model, batch, lambda out, _: out.square().mean(), optimizer, steps=NUM_STEPS)
+    return {*findings(folder, RULES, are_evaluated=True)}
 
 
 @pytest.mark.parametrize("make", HEALTHY.values(), ids=HEALTHY)
 def test_what_needs_no_gradient(tmp_path: Path, make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
-    assert not found_in(tmp_path / "run", make())
+    assert not found_in(tmp_path, make())
 
 
 @pytest.mark.parametrize("make", SICK.values(), ids=SICK)
 def test_what_needs_a_gradient(tmp_path: Path, make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
-    assert "MissingGradient" in found_in(tmp_path / "run", make())
+    assert "MissingGradient" in found_in(tmp_path, make())
 
 
 @pytest.mark.parametrize("units", [COLUMNS, 2 * COLUMNS, 4 * COLUMNS])
 def test_a_gate_is_no_matrix_of_a_state(tmp_path: Path, units: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(Gated(COLUMNS, units), linear(units, 4))
-    assert "VanishingGradient" in found_in(tmp_path / "run", model)
+    assert "VanishingGradient" in found_in(tmp_path, model)

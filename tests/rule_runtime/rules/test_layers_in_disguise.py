@@ -14,10 +14,8 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 
-from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig  # noqa: E402
-from rule_runtime.engine.evaluator import Evaluation  # noqa: E402
 from rule_runtime.engine.registry import create_rule  # noqa: E402
-from tests.rule_runtime.test_healthy_runs import views_of  # noqa: E402
+from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train  # noqa: E402
 
 RULES = ("MissingActivation", "DoubleActivation", "OutputContract", "VanishingGradient")
 NUM_STEPS = 12
@@ -28,27 +26,16 @@ CLASSES: tuple[Any, ...] = (nn.CrossEntropyLoss(), F.cross_entropy)
 
 def found(model: nn.Module, loss: Any, folder: Path, *, images: bool = False) -> dict[str, str]:
     """Train a model for some steps; return the first finding of each rule."""
-    hook = Hook(
-        folder / "run",
-        save_config=SaveConfig(save_interval=1),
-        reduction_config=ReductionConfig(),
-        include_collections=["weights", "biases", "losses", "gradients"],
-        include_regex=r"_(input|output)_\d+$",
-    )
-    hook.register_module(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for _ in range(NUM_STEPS):
+
+    def batch() -> tuple[Tensor, Tensor]:
         x = torch.randn(ROWS, 1, 8, 8) if images else torch.randn(ROWS, 16)
         labels = torch.randint(0, 4, (ROWS,))
-        optimizer.zero_grad()
-        loss(model(x), labels[:, None] % 2.0 if loss in BINARY else labels).backward()
-        optimizer.step()
-    hook.close()
-    evaluations = {name: Evaluation.fresh(create_rule(name, {})) for name in RULES}
-    for view in views_of(folder / "run"):
-        for evaluation in evaluations.values():
-            evaluation.feed(view)
-    return {n: of.evidence.sentence for n, of in evaluations.items() if of.evidence is not None}
+        return x, labels[:, None] % 2.0 if loss in BINARY else labels
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    train(statistics_hook(folder, model), model, batch, loss, optimizer, steps=NUM_STEPS)
+    evidence = findings(folder, [(name, create_rule(name, {})) for name in RULES])
+    return {name: each.sentence for name, each in evidence.items()}
 
 
 def mlp(*between: nn.Module, outputs: int = 4, after: tuple[nn.Module, ...] = ()) -> nn.Module:

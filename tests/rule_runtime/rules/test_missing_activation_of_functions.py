@@ -12,10 +12,9 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 
-from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig  # noqa: E402
-from rule_runtime.engine.outcome import IssueFound  # noqa: E402
+from rule_runtime.engine.evidence import Evidence  # noqa: E402
 from rule_runtime.rules.missing_activation import MissingActivation  # noqa: E402
-from tests.rule_runtime.test_healthy_runs import views_of  # noqa: E402
+from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train  # noqa: E402
 
 NUM_STEPS = 4
 
@@ -165,31 +164,20 @@ class Cnn(Layers):
         return scores
 
 
-def found(model: nn.Module, folder: Path) -> list[IssueFound]:
+def found(model: nn.Module, folder: Path) -> Evidence | None:
     """Train a model for some steps; return what the rule finds in what its hook saved."""
-    hook = Hook(
-        folder,
-        save_config=SaveConfig(save_interval=1),
-        reduction_config=ReductionConfig(),
-        include_collections=["weights", "biases", "losses"],
-        include_regex=r"_(input|output)_\d+$",
-    )
-    criterion = nn.CrossEntropyLoss()
-    hook.register_module(model)
+    hook, criterion = statistics_hook(folder, model), nn.CrossEntropyLoss()
     hook.register_loss(criterion)
+
+    def loss(outputs: Any, targets: Tensor) -> Tensor:
+        return criterion(outputs[0] if isinstance(outputs, tuple) else outputs, targets)
+
+    def batch() -> tuple[Tensor, Tensor]:
+        return torch.randn(16, 1, 8, 8), torch.randint(0, 10, (16,))
+
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for _ in range(NUM_STEPS):
-        optimizer.zero_grad()
-        outputs: Any = model(torch.randn(16, 1, 8, 8))
-        scores = outputs[0] if isinstance(outputs, tuple) else outputs
-        criterion(scores, torch.randint(0, 10, (16,))).backward()
-        optimizer.step()
-    hook.close()
-    rule = MissingActivation()
-    memory: dict[str, Any] = {}
-    outcomes = [rule.check(view, memory) for view in views_of(folder)]
-    assert len(outcomes) == NUM_STEPS
-    return [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+    train(hook, model, batch, loss, optimizer, steps=NUM_STEPS)
+    return findings(folder, [("rule", MissingActivation())]).get("rule")
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -212,7 +200,7 @@ def test_healthy_models_with_functions_are_left_alone(
     model: Any, seed: int, tmp_path: Path
 ) -> None:
     torch.manual_seed(seed)
-    assert not found(model(), tmp_path / "run")
+    assert found(model(), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -227,6 +215,7 @@ def test_an_activation_that_was_forgotten_among_functions_is_found(
     model: Any, pair: str, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    issues = found(model(), tmp_path / "run")
-    assert len(issues) == NUM_STEPS - 2
-    assert f"{pair} are one linear layer" in issues[0].evidence.sentence
+    evidence = found(model(), tmp_path)
+    assert evidence is not None
+    assert evidence.count == NUM_STEPS - 2
+    assert f"{pair} are one linear layer" in evidence.sentence

@@ -12,7 +12,7 @@ from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.plateaued_loss import PlateauedLoss
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import SavedStep
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, trial_of
 
 
 def saved(
@@ -34,13 +34,6 @@ def saved(
         if step % 50 == 0 and step <= last_values:
             tensors |= {f"{name}_input_0": scores, f"{name}_input_1": classes}
         yield SavedStep(step, tensors, ModeKeys.TRAIN, step)
-
-
-def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
-    trial = TrialBuilder()
-    for step in steps:
-        trial.step(step.step, step.tensors, mode=step.mode, mode_step=step.mode_step)
-    return trial
 
 
 def test_fires_once_there_was_time_to_learn_and_the_first_fall_is_past() -> None:

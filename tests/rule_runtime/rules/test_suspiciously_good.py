@@ -13,7 +13,7 @@ from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.outcomes import evidence_of, first_finding, make_run
-from tests.rule_runtime.rules.runs import LOSS, found_at
+from tests.rule_runtime.rules.runs import LOSS, found_at, trial_of
 from tests.rule_runtime.rules.xgboost_trials import boost, judged
 
 
@@ -29,13 +29,6 @@ def passes(pairs: Iterable[tuple[float, float]], name: str = LOSS) -> list[Saved
                 number[mode] += 1
     steps.append(SavedStep(len(steps), {name: np.float64(training)}, ModeKeys.TRAIN, 10**4))
     return steps
-
-
-def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
-    trial = TrialBuilder()
-    for saved in steps:
-        trial.step(saved.step, saved.tensors, mode=saved.mode, mode_step=saved.mode_step)
-    return trial
 
 
 HEALTHY = [(2.3, 2.2), (1.0, 1.1), (0.5, 0.6), (0.2, 0.4), (0.1, 0.4)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +12,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from hook_layer.format.modes import ModeKeys  # noqa: E402
-from hook_layer.pytorch import Hook  # noqa: E402
-from rule_runtime.cli.evaluation import evaluate_run  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.evidence import Evidence  # noqa: E402
+from tests.rule_runtime.rules.torch_runs import findings, recommended_hook  # noqa: E402
 
 ROWS, HELD_OUT = 256, 100
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -26,19 +24,14 @@ def same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def findings(
+def found_in(
     folder: Path, *, inputs: Change = same, outputs: Change = same, batch: int = 40
 ) -> dict[str, Evidence]:
     """Train, validate with changed inputs or outputs, and return what two rules find."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(folder / "run"), "CollectionConfigurations": collections}
-    (folder / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(folder / "hook.json")
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    loss = nn.CrossEntropyLoss()
-    hook.register_module(model)
+    hook, loss = recommended_hook(folder, model), nn.CrossEntropyLoss()
     hook.register_loss(loss)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     rows = torch.randn(ROWS + HELD_OUT, 8)
@@ -58,10 +51,7 @@ def findings(
     hook.close()
     assert not hook.report().errors
     rules = PACKS["recommended"].rules()
-    names = ("OutputContract", "InputStatistics")
-    states = evaluate_run(str(folder / "run"), [(name, rules[name]) for name in names])
-    assert all(not state.counts.failure for state in states.values())
-    return {name: state.evidence for name, state in states.items() if state.evidence is not None}
+    return findings(folder, [(n, rules[n]) for n in ("OutputContract", "InputStatistics")])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +65,7 @@ def findings(
 def test_validation_that_is_computed_in_another_way_is_found(
     tmp_path: Path, rule: str, changes: dict[str, Change], words: str
 ) -> None:
-    found = findings(tmp_path, **changes)
+    found = found_in(tmp_path, **changes)
     assert set(found) == {rule}
     assert words in found[rule].sentence
     assert (found[rule].mode, found[rule].mode_step) == ("EVAL", 0)
@@ -85,4 +75,4 @@ def test_validation_that_is_computed_in_another_way_is_found(
 def test_validation_that_is_computed_as_in_training_is_not_reported(
     tmp_path: Path, batch: int
 ) -> None:
-    assert not findings(tmp_path, batch=batch)
+    assert not found_in(tmp_path, batch=batch)

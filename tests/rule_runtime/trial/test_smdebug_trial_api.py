@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
 
 import pytest
 
@@ -18,6 +17,7 @@ from rule_runtime.trial.errors import SMDebugNotImplementedError
 from rule_runtime.trial.trial import Trial
 from tests.interop.environment import SMDEBUG_PYTHON
 from tests.rule_runtime.outcomes import make_run
+from tests.rule_runtime.processes import completed
 from tests.rule_runtime.trial import smdebug_trial_api
 from tests.rule_runtime.trial.smdebug_trial_api import (
     ATTRIBUTES,
@@ -64,12 +64,8 @@ def test_step_was_removed_long_ago() -> None:
 
 @pytest.mark.other_environment
 def test_the_table_is_the_originals() -> None:
-    done = subprocess.run(
-        [str(SMDEBUG_PYTHON), "-I", smdebug_trial_api.__file__],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
+    done = completed(
+        [str(SMDEBUG_PYTHON), "-I", smdebug_trial_api.__file__], check=True, timeout=120
     )
     signatures, methods, methods_of_tensor, errors, opening = json.loads(
         done.stdout.splitlines()[-1]

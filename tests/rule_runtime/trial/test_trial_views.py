@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from rule_runtime.trial.tensor_statistics import tensor_statistics
 from rule_runtime.trial.trial import Trial
 from tests.rule_runtime.counting_store import CountingStore
 from tests.rule_runtime.outcomes import make_run
+from tests.rule_runtime.processes import completed
 
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 LABELS = ["step", "mode", "mode_step", "worker", "tensor"]
@@ -334,9 +334,7 @@ def test_damaged_index_files_are_told_of() -> None:
 
 
 def run(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = completed([sys.executable, "-c", code], timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -20,6 +20,7 @@ from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.local import LocalStore
 from rule_runtime.live_page.server import AllowedHosts, is_loopback
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.processes import completed
 
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 
@@ -109,10 +110,7 @@ def test_a_connection_gets_all_parts_at_once(page: int) -> None:
 
 
 def test_other_machines_are_let_in_only_by_word(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(STEPWATCH), "ui", str(tmp_path), "--host", "0.0.0.0"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = completed([str(STEPWATCH), "ui", str(tmp_path), "--host", "0.0.0.0"], timeout=60)
     assert done.returncode == 2
     assert "--expose" in done.stderr
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.5", "gpu-box"))
@@ -131,10 +129,7 @@ def test_an_exposed_page_answers_to_addresses_and_its_own_name() -> None:
 
 
 def test_a_port_that_is_taken_is_said(page: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(STEPWATCH), "ui", str(tmp_path), "--port", str(page)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = completed([str(STEPWATCH), "ui", str(tmp_path), "--port", str(page)], timeout=60)
     assert done.returncode == 2
     assert f"port {page} of 127.0.0.1 is in use" in done.stderr
     assert "--port 0 for any that is free" in done.stderr
