@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from rule_runtime.engine.outcome import (
 )
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.state import Counts, EvaluationState
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.errors import TensorUnavailable, TensorUnavailableForStep
 from rule_runtime.trial.step_index import load_step_files
@@ -202,17 +201,3 @@ def test_any_split_of_the_steps_fails_alike(splits: list[bool], finds_at: int) -
     assert (state.status, state.memory, state.evidence, state.counts, state.ended) == (
         *(whole.status, whole.memory, whole.evidence, whole.counts, whole.ended),
     )
-
-
-def test_other_rules_are_judged_on() -> None:
-    trial = run_of()
-    states = [trial.evaluate(rule) for rule in (Broken(), Broken(fails_at=99))]
-    assert [state.status for state in states] == [RuleStatus.ERROR, RuleStatus.NO_ISSUES_FOUND]
-
-
-def test_a_state_without_the_field_is_read() -> None:
-    data = EvaluationState.initial().to_json()
-    del data["counts"]["failure"]
-    assert EvaluationState.from_json(data) == EvaluationState.initial()
-    counts = replace(Counts(), failure="KeyError: 'x'")
-    assert Counts.from_json(counts.to_json()) == counts

@@ -7,7 +7,6 @@ import pytest
 from rule_runtime.engine.outcome import Evidence, IssueFound, Outcome, Passed, RuleStatus
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 from tests.rule_runtime.engine.followed_run import FollowedRun
@@ -270,11 +269,3 @@ def test_looking_again_reads_other_runs_files_to_a_bound_and_leaves_no_trace() -
     run.write(100)
     run.look(look_again=True)
     assert run.fed == [0, 100]
-
-
-def test_states_of_before_are_read() -> None:
-    run = two_workers(now=None)
-    data = run.state.to_json()
-    del data["counts"]["given_up"]
-    state = EvaluationState.from_json(data)
-    assert state == run.state

@@ -185,15 +185,6 @@ def test_more_waiting_files_of_the_original_than_there_is_room_for(
     assert run.state.counts.evaluated == 60
 
 
-def test_the_state_of_a_long_run_is_as_small_as_that_of_a_short_one() -> None:
-    run = Follower(rule=VanishingGradient(), num_workers=2)
-    sizes = []
-    for step in range(300):
-        run.look(run.write(step, worker=0) + run.write(step, worker=1))
-        sizes.append(len(json.dumps(run.state.to_json())))
-    assert sizes[-1] <= sizes[5] + 20
-
-
 def test_an_unreadable_file_is_reported_and_does_not_hold_up_the_run() -> None:
     run = Follower()
     run.look(run.write(0))

@@ -126,9 +126,8 @@ def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> 
         (XGBOOST, "`evals` (`eval_set` of `fit`)"),
     ],
 )
-@pytest.mark.parametrize("rule", [GeneralisationGap()])
-def test_how_to_validate(rule: Rule, framework: Framework, remedy: str) -> None:
-    for outcome in run_of(framework).outcomes(rule):
+def test_how_to_validate(framework: Framework, remedy: str) -> None:
+    for outcome in run_of(framework).outcomes(GeneralisationGap()):
         assert isinstance(outcome, NotEvaluated)
         assert "no validation loss was saved" in outcome.reason
         assert remedy in outcome.reason[:MOST_SHOWN]

@@ -99,28 +99,6 @@ def test_channels_are_the_units_of_a_convolution() -> None:
     assert isinstance(outcome_of(value), Passed)
 
 
-@pytest.mark.parametrize("axis", [1, 2])
-def test_of_three_axes_either_may_be_that_of_the_units(axis: int) -> None:
-    value = np.moveaxis(np.ones((4, 6, 8), dtype=np.float32), axis, 0)
-    value[: len(value) - 1] = 0
-    assert isinstance(outcome_of(np.moveaxis(value, 0, axis)), IssueFound)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.float32(0),
-        np.zeros(4),
-        np.zeros((1, 8)),
-        np.empty((0, 4)),
-        np.empty((4, 0)),
-        np.array([["a", "b"], ["c", "d"]]),
-    ],
-)
-def test_what_has_no_batch_is_not_judged(value: Any) -> None:
-    assert isinstance(outcome_of(value), NotEvaluated)
-
-
 def test_nan_counts_as_active() -> None:
     assert isinstance(outcome_of(np.full((8, 4), np.nan)), Passed)
 

@@ -20,11 +20,11 @@ AT = np.arange(N)
 Losses = Mapping[str, np.ndarray]
 
 
-def healthy(kind: str, rng: np.random.Generator) -> Losses:
+def healthy(rng: np.random.Generator) -> Mapping[str, Losses]:
     noise = rng.normal(0, 1, N)
     policy = -0.3 * rng.random(N) + 0.001 * (AT == 0)
     kl = np.where(AT < 4, 0.08 + 0.3 * AT, 1.56 + 0.1 * noise)
-    series: dict[str, Losses] = {
+    return {
         "heavy tails": {LOSS: 2.5 * rng.lognormal(0, 1.5, N)},
         "heavy tails, lucky first": {LOSS: np.where(AT == 0, 0.2, rng.lognormal(0, 1.5, N))},
         "batch of one": {LOSS: 2.3 * np.exp(-AT / 40) * rng.lognormal(0, 0.8, N)},
@@ -42,7 +42,6 @@ def healthy(kind: str, rng: np.random.Generator) -> Losses:
             "validation-ndcg@10": np.full(N, 0.97),
         },
     }
-    return series[kind]
 
 
 def faulty(kind: str, rng: np.random.Generator) -> Losses:
@@ -70,27 +69,10 @@ def trial_of(losses: Losses, *, beside: Mapping[int, float] | None = None) -> Tr
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "heavy tails",
-        "heavy tails, lucky first",
-        "batch of one",
-        "converged",
-        "1000 classes",
-        "warm-up",
-        "variational",
-        "adversarial",
-        "policy gradient",
-        "log-likelihood",
-        "boosting",
-    ],
-)
+@pytest.mark.parametrize("kind", healthy(np.random.default_rng(0)))
 def test_a_run_that_learns_has_no_finding(kind: str, seed: int) -> None:
-    trial = trial_of(healthy(kind, np.random.default_rng(seed)))
-    assert {type(rule).__name__: found_at(rule, trial) for rule in RULES} == {
-        type(rule).__name__: [] for rule in RULES
-    }
+    trial = trial_of(healthy(np.random.default_rng(seed))[kind])
+    assert not {type(rule).__name__ for rule in RULES if found_at(rule, trial)}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -132,13 +132,6 @@ def test_extremes_within_the_limits_need_no_values() -> None:
     assert isinstance(outcome_of(np.full((4, 3), 99.0), save_values=False), NotEvaluated)
 
 
-@pytest.mark.parametrize(
-    "value", [np.float32(99), np.full(4, 99.0), np.full((1, 8), 99.0), [["a"]]]
-)
-def test_what_has_no_batch_is_not_judged(value: Any) -> None:
-    assert isinstance(outcome_of(value), NotEvaluated)
-
-
 def test_evaluation_is_not_judged_and_global_is() -> None:
     assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.EVAL), NotEvaluated)
     assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.GLOBAL), IssueFound)

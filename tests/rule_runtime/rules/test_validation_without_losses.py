@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import NotApplicable, Outcome
+from rule_runtime.engine.outcome import NotApplicable
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.outcomes import reason_of
 from tests.rule_runtime.rules.runs import LOSS
 
-RULES = [GeneralisationGap()]
+RULE = GeneralisationGap()
 
 
 def step_of(trial: TrialBuilder, step: int, mode: ModeKeys, loss: float | None) -> None:
@@ -29,27 +29,19 @@ def run_of(losses: dict[ModeKeys, float | None], *, num_steps: int = 20) -> Tria
     return trial
 
 
-def last_outcome(rule: GeneralisationGap, trial: TrialBuilder) -> Outcome:
-    return trial.outcomes(rule)[-1]
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_training_without_a_validation_loss(
-    rule: GeneralisationGap,
-) -> None:
+def test_training_without_a_validation_loss() -> None:
     trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: None})
     for step in range(20, 60):
         step_of(trial, step, ModeKeys.EVAL, None)
-    reason = reason_of(last_outcome(rule, trial))
+    reason = reason_of(trial.outcomes(RULE)[-1])
     assert reason.startswith("no validation loss was saved: call model.eval()")
-    assert reason.startswith(trial.evaluate(rule).counts.main_reason)
+    assert reason.startswith(trial.evaluate(RULE).counts.main_reason)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_pass_without_a_loss_after_passes_with_one(rule: GeneralisationGap) -> None:
+def test_a_pass_without_a_loss_after_passes_with_one() -> None:
     trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: 0.5})
     step_of(trial, 20, ModeKeys.EVAL, None)
-    assert isinstance(last_outcome(rule, trial), NotApplicable)
+    assert isinstance(trial.outcomes(RULE)[-1], NotApplicable)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +53,6 @@ def test_a_pass_without_a_loss_after_passes_with_one(rule: GeneralisationGap) ->
         {ModeKeys.EVAL: 0.5, ModeKeys.TRAIN: None},
     ],
 )
-@pytest.mark.parametrize("rule", RULES)
-def test_steps_without_any_loss(
-    rule: GeneralisationGap, losses: dict[ModeKeys, float | None]
-) -> None:
-    reason = reason_of(last_outcome(rule, run_of(losses)))
+def test_steps_without_any_loss(losses: dict[ModeKeys, float | None]) -> None:
+    reason = reason_of(run_of(losses).outcomes(RULE)[-1])
     assert reason in ("no loss was saved", "no saved loss is finite")

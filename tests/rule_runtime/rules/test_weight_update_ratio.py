@@ -281,33 +281,6 @@ def test_it_finds_what_a_walk_through_all_steps_finds(
         assert (found[step] is IssueFound) == is_issue, step
 
 
-def test_a_tensor_that_changes_once_begins_anew() -> None:
-    steps = [{"a": value} for value in (FIXED, FIXED, FIXED + 1, FIXED + 1, FIXED + 1)]
-    assert kinds(unchanged(steps)) == [
-        NotEvaluated,
-        NotEvaluated,
-        Passed,
-        NotEvaluated,
-        IssueFound,
-    ]
-
-
-@pytest.mark.parametrize(("num_steps", "first"), [(2, 1), (3, 2), (5, 4)])
-def test_the_number_of_steps_is_a_parameter(num_steps: int, first: int) -> None:
-    rule = UnchangedTensor(tensor_regex=("a",), num_steps=num_steps)
-    found = kinds(unchanged([{"a": FIXED}] * 6), rule)
-    assert found == [NotEvaluated] * first + [IssueFound] * (6 - first)
-
-
-@pytest.mark.parametrize(("change", "kind"), [(0.9e-5, IssueFound), (1.1e-5, Passed)])
-def test_the_tolerance_is_that_of_allclose(change: float, kind: type) -> None:
-    steps = [{"a": np.float64([2.0])}, {"a": np.float64([2.0 * (1 + change)])}]
-    rule = UnchangedTensor(tensor_regex=("a",), num_steps=2, atol=0)
-    assert kinds(unchanged(steps), rule)[1] is kind
-    wide = UnchangedTensor(tensor_regex=("a",), num_steps=2, rtol=0, atol=1)
-    assert kinds(unchanged(steps), wide)[1] is IssueFound
-
-
 def test_a_change_that_no_statistic_shows_is_found_in_the_values() -> None:
     steps = [{"a": FIXED}, {"a": FIXED[::-1]}, {"a": FIXED}]
     assert kinds(unchanged(steps)) == [NotEvaluated, Passed, Passed]
@@ -398,14 +371,3 @@ def test_a_damaged_value_is_not_evaluated() -> None:
     key = event_key(2, "worker_0")
     trial.store.put(key, b"\0" * len(trial.store.get(key)))
     assert "events/" in reason_of(trial.outcomes(EVERYTHING)[2])
-
-
-def test_the_memory_is_bounded_however_many_kinds_of_steps_there_are() -> None:
-    rule = UnchangedTensor(tensor_regex=(".*",), num_steps=10)
-    trial = make_run(*({f"t{step % 37}": FIXED, "x": moving(step)} for step in range(400)))
-    evaluation = Evaluation.fresh(rule)
-    sizes = []
-    for view in trial.views():
-        evaluation.feed(view)
-        sizes.append(len(json.dumps(evaluation.memory)))
-    assert max(sizes) < 16 * (9 * 6 + 30)
