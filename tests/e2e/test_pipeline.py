@@ -23,7 +23,7 @@ from rule_runtime.testing.trial_builder import TrialBuilder
 RULES = {"VanishingGradient": {}, "ExplodingTensor": {}}
 NUM_STEPS = 60
 VANISHED_AT = 41
-WAIT_S = 90
+WAIT_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
         job.begin()
         job.write_steps(0, NUM_STEPS)
         job.end()
-        assert kill.killed.wait(30), f"no function called {method}"
+        assert kill.killed.wait(WAIT_S), f"no function called {method}"
     assert messages_in_flight(target) > 0
     target.poller.start()
     target.wait_idle(WAIT_S)

@@ -28,7 +28,7 @@ SENTENCES = {
 """What happens: the first steps throw the loss up, and no unit of the network lives on."""
 NUM_EPOCHS = 20_000  # so many that it cannot end by itself on any machine
 RUN_TIMEOUT_S = 300
-WAIT_S = 90
+WAIT_S = 240
 
 
 @pytest.fixture(scope="module")
