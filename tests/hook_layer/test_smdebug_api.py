@@ -138,7 +138,7 @@ def test_the_module_has_its_names(module: str) -> None:
 
 
 def test_what_is_read_elsewhere_says_where() -> None:
-    with pytest.raises(AttributeError, match=r"from rule_runtime import create_trial"):
+    with pytest.raises(AttributeError, match=r"from stepwatch import create_trial"):
         smd.create_trial  # noqa: B018
     with pytest.raises(AttributeError, match="nothing_of_this_name"):
         smd.nothing_of_this_name  # noqa: B018

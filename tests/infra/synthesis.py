@@ -25,7 +25,7 @@ def assembly_of(settings: Mapping[str, Any]) -> Path:
     Args:
         settings: What `cdk.json` does not set, or sets otherwise.
     """
-    return _assembly(json.dumps(settings, sort_keys=True))
+    return _assembly(json.dumps(settings))
 
 
 def template_of(settings: Mapping[str, Any]) -> dict[str, Any]:

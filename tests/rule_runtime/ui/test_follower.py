@@ -44,14 +44,14 @@ def test_only_what_is_new_is_read() -> None:
     running = Running()
     running.train(0, 300)
     assert running.follower.look()
-    running.store.read.clear()
+    running.store.reset()
     assert not running.follower.look()
-    assert not [key for key in running.store.read if key.startswith("index/")]
+    assert not running.store.gets("index/")
     running.train(300, 303)
     assert running.follower.look()
-    index_files = [key for key in running.store.read if key.startswith("index/")]
+    index_files = running.store.gets("index/")
     assert len(index_files) == 3
-    assert not [key for key in running.store.read if key.startswith("events/")]
+    assert not running.store.gets("events/")
     assert running.follower.numbers().reading.num_steps == 303
 
 
