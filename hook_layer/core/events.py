@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 from weakref import ReferenceType, ref
 
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
@@ -39,7 +39,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens in a training loop."""
+    """Something that happens in a training loop.
+
+    Attributes:
+        reaches_disabled_parts: Whether parts that were disabled after errors get it, too, because
+            they must let go of what they hold.
+    """
+
+    reaches_disabled_parts: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,8 @@ class StepRestarts(Event):
 class SavingPauses(Event):
     """The first step that is not saved: stop watching until the next saved step."""
 
+    reaches_disabled_parts: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class ModelsRelease(Event):
@@ -173,12 +182,15 @@ class ModelsRelease(Event):
         is_final: Whether other models may follow; otherwise, a later call watches them again.
     """
 
+    reaches_disabled_parts: ClassVar[bool] = True
     is_final: bool
 
 
 @dataclass(frozen=True)
 class HookCloses(Event):
     """The hook is closed: release objects of the framework."""
+
+    reaches_disabled_parts: ClassVar[bool] = True
 
 
 _Event = TypeVar("_Event", bound=Event)
@@ -216,7 +228,9 @@ class Events:
         failures = self.failures
         for part, owner, function in self._subscribers.get(type(event), ()):
             subscriber = owner()
-            if subscriber is None or part in failures.off:
+            if subscriber is None:
+                continue
+            if part in failures.off and not event.reaches_disabled_parts:
                 continue
             try:
                 function(subscriber, event)

@@ -355,7 +355,7 @@ class TorchEvents(Part):
 
     def _capture_counts(self, _: StepEnds) -> None:
         record, modes = self._recorder.record, self._loop.modes
-        is_due = OPTIMIZER_STEPS in self._collector.due_key and bool(self._collector.due)
+        is_due = OPTIMIZER_STEPS in self._collector.due_key
         if record is None or not is_due or modes.is_evaluating:
             return
         are_of_others = self._loop.observer.leaves_out(self._registered.models)

@@ -51,7 +51,7 @@ class LossTracer(Part):
         self._functional = FunctionalLosses()
         self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
-        self._asked: dict[tuple[Any, ...], bool] = {}
+        self._needed: dict[tuple[Any, ...], bool] = {}
         self._modules = ModuleHooks(self._on_loss)
         subscribe = self.events.subscribe
         subscribe(ModelCompiles, self._on_compile, "losses")
@@ -206,10 +206,10 @@ class LossTracer(Part):
     def _needs_inputs(self, name: str) -> bool:
         """Return whether any collection contains a loss's inputs, with or without its name."""
         key = (self._collector.due_key, name)
-        if key not in self._asked:
+        if key not in self._needed:
             names = [f"{each}_input_{n}" for each in (name, UNNAMED) for n in range(_MOST_INPUTS)]
-            self._asked[key] = any(
+            self._needed[key] = any(
                 collection.name == LOSS_INPUTS or any(map(collection.matches, names))
                 for collection in self._collector.due
             )
-        return self._asked[key]
+        return self._needed[key]

@@ -1,4 +1,4 @@
-"""What tells the model from other modules: optimizers, stack frames, and compiled parts."""
+"""Distinguishes the model from other modules: by optimizers, stack frames and compiled parts."""
 
 from __future__ import annotations
 

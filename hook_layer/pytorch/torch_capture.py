@@ -10,6 +10,7 @@ from typing import Any, Final
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
+from hook_layer.configuration.collection_manager import CollectionManager, OnMistake
 from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.configuration.layer_collections import may_match, resolve_layers
 from hook_layer.configuration.optimizer_collection import keep_apart
@@ -89,8 +90,7 @@ class TorchCapture(Part):
         subscribe(StepBegins, self._on_step_begins, "steps")
         subscribe(StepBegins, self._on_step_in_closure, "optimizer variables")
         subscribe(StepBegins, self._watch_modules, "modules")
-        subscribe(PassBegins, self._capture_parameters, "parameters")
-        subscribe(PassBegins, self._watch_gradients, "gradients")
+        subscribe(PassBegins, self._on_pass_begins, "steps")
         subscribe(PassBegins, self._watch_functions, "functions")
         subscribe(PassBegins, self._gather_calls, "modules")
         subscribe(PassEnds, self._on_pass_ends, "modules")
@@ -98,7 +98,7 @@ class TorchCapture(Part):
         subscribe(BackwardEnds, self._on_backward_ends, "gradients")
         subscribe(OptimizerBegins, self._capture_gradients_of, "gradients")
         subscribe(OptimizerBegins, self._on_optimizer_begins, "optimizer variables")
-        subscribe(StepEnds, self._on_step_ends, "gradients")
+        subscribe(StepEnds, self._on_step_ends, "steps")
         subscribe(StepRestarts, self._on_step_restarts, "steps")
         subscribe(SavingPauses, self._on_saving_pauses, "modules")
         subscribe(ModelsRelease, self._on_release, "modules")
@@ -106,9 +106,14 @@ class TorchCapture(Part):
     # A step --------------------------------------------------------------------------------------
 
     def _on_collections_resolve(self, event: CollectionsResolve) -> None:
+        self._resolve_collections(event.manager, event.on_mistake)
+
+    def _resolve_collections(
+        self, manager: CollectionManager, on_mistake: OnMistake | None
+    ) -> None:
         """Resolve the collections for the registered models."""
-        keep_apart(event.manager)
-        resolve_layers(event.manager, self._registered.names, event.on_mistake)
+        keep_apart(manager)
+        resolve_layers(manager, self._registered.names, on_mistake)
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._gradients.begin_step()
@@ -153,7 +158,7 @@ class TorchCapture(Part):
         """Keep the hooks of all modules that may become due: torch.compile is about to see them."""
         manager = self._collector.manager
         with suppress(HookConfigurationError):  # raised again when the step begins
-            self._on_collections_resolve(CollectionsResolve(manager, None))
+            self._resolve_collections(manager, None)
         self._modules.keep(self._modules_of(included(manager)))
 
     def _current_modules(self) -> set[nn.Module]:
@@ -205,24 +210,26 @@ class TorchCapture(Part):
 
     # Parameters, gradients and optimizer state ---------------------------------------------------
 
-    def _capture_parameters(self, event: PassBegins) -> None:
-        """Capture a model's parameters, once per step."""
-        if event.model in self._called_models:
-            return
-        with outside_of_transforms():
-            self._adopt_unregistered(event.model)
-            self._recorder.capture(self._parameters.parameters(event.model))
-
-    def _watch_gradients(self, event: PassBegins) -> None:
-        """Watch the gradients of a model's parameters, once per step."""
+    def _on_pass_begins(self, event: PassBegins) -> None:
+        """Capture a model's parameters and watch their gradients, once per step."""
         model = event.model
         if model in self._called_models:
             return
         self._called_models.add(model)
+        with outside_of_transforms():
+            self._adopt_unregistered(model)
+            self._capture_parameters(model)
+            self._watch_gradients(model)
+
+    @guarded("parameters")
+    def _capture_parameters(self, model: nn.Module) -> None:
+        self._recorder.capture(self._parameters.parameters(model))
+
+    @guarded("gradients")
+    def _watch_gradients(self, model: nn.Module) -> None:
         if not self._loop.overridden.captures_gradients:
-            with outside_of_transforms():
-                due = self._parameters.gradients(model)
-                self._gradients.watch({name: parameter for name, (parameter, _) in due.items()})
+            due = self._parameters.gradients(model)
+            self._gradients.watch({name: parameter for name, (parameter, _) in due.items()})
 
     @guarded("parameters")
     def _adopt_unregistered(self, model: nn.Module) -> None:
@@ -286,11 +293,18 @@ class TorchCapture(Part):
     # Models --------------------------------------------------------------------------------------
 
     def _on_models_change(self, _: ModelsChange) -> None:
+        self._forget_due()
+
+    def _forget_due(self) -> None:
+        """Forget the due parts of all models."""
         self._parameters.forget()
         self._called_models.clear()
         self._due_modules.clear()
 
     def _on_saving_pauses(self, _: SavingPauses) -> None:
+        self._stop_watching()
+
+    def _stop_watching(self) -> None:
         self._gradients.unwatch()
         self._activations.stop()
         self._calls.forget()
@@ -300,8 +314,8 @@ class TorchCapture(Part):
         """Release all models, and remove the hooks that torch.compile has not seen."""
         if event.is_final:
             self._modules.stop()
-        self._on_saving_pauses(SavingPauses())
-        self._on_models_change(ModelsChange())
+        self._stop_watching()
+        self._forget_due()
 
     @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:

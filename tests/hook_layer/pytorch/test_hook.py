@@ -642,6 +642,20 @@ def test_a_component_that_fails_is_switched_off_alone(
     assert [trial.names(step) for step in range(3)] == [WEIGHTS | {LOSS}] * 3
 
 
+@pytest.mark.parametrize("part", ["losses", "modules", "gradients", "steps"])
+def test_a_part_that_is_switched_off_lets_go_of_torch(trial: WrittenTrial, part: str) -> None:
+    code = nn.functional.cross_entropy.__code__
+    hook = every_step(trial, include_collections=["relu_output"])
+    training = Training(hook)
+    training.loss()
+    hook.failures.off.add(part)
+    hook.close()
+    assert nn.functional.cross_entropy.__code__ is code
+    for module in [*training.net.modules(), training.criterion]:
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+
+
 def test_mistakes_in_collections_raise_at_the_first_step(trial: WrittenTrial) -> None:
     hook = every_step(trial, include_collections=["mine"])
     hook.get_collection("mine")
