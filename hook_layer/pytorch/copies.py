@@ -64,6 +64,11 @@ class HostCopy:
             self._event.record(torch.cuda.current_stream(value.device))
 
     @classmethod
+    def of(cls, value: Tensor) -> HostCopy:
+        """Return a copy of a new tensor, which nobody else changes: without copying on the CPU."""
+        return cls(value) if value.is_cuda else cls.of_host(value.cpu())
+
+    @classmethod
     def of_host(cls, buffer: Tensor) -> HostCopy:
         """Return a copy that is already in host memory."""
         known = cls.__new__(cls)
@@ -206,7 +211,7 @@ class FlatCopy:
             else:
                 flat = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
         self.nbytes = flat.nbytes
-        self._copy = HostCopy(flat) if flat.is_cuda else HostCopy.of_host(flat.cpu())
+        self._copy = HostCopy.of(flat)
 
     def array(self) -> NDArray[Any]:
         """Return the elements, [size]; waits for the device."""

@@ -57,7 +57,7 @@ class LossRatios:
             # NaN then means 0 / 0, or a value that is NaN itself.
             ratio = whole.nan_to_num(inf, inf, -inf) / part
         coming = self._coming.setdefault(key, [])
-        coming.append(HostCopy(ratio) if ratio.is_cuda else HostCopy.of_host(ratio.cpu()))
+        coming.append(HostCopy.of(ratio))
         while coming and coming[0].has_arrived():
             number = float(coming.pop(0).array())
             if not self._is_of_loss(key, number, is_part=is_part, may_vary=may_vary):

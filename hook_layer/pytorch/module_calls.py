@@ -266,7 +266,7 @@ def _sum(tensor: Tensor) -> Tensor:
 def _is_same(before: Tensor, tensor: Tensor) -> HostCopy:
     """Return whether a tensor still has the given sum; the result arrives from the device later."""
     same = torch.isclose(before, _sum(tensor), rtol=0.0, atol=0.0, equal_nan=True)
-    return HostCopy(same) if same.is_cuda else HostCopy.of_host(same.cpu())
+    return HostCopy.of(same)
 
 
 def _current_stream() -> int:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.configuring_variables import CONFIGURING_VARIABLES
+
 if TYPE_CHECKING:
     from hook_layer.testing.written_trial import WrittenTrial
 
@@ -36,15 +38,7 @@ def trial() -> WrittenTrial:
 @pytest.fixture(autouse=True)
 def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no variable of the machine configure a hook."""
-    for name in (
-        "CHECKPOINT_CONFIG_FILE_PATH",
-        "SMDEBUG_CONFIG_FILE_PATH",
-        "STEPWATCH_CONFIG",
-        "TENSORBOARD_CONFIG_FILE_PATH",
-        "TRAINING_JOB_ARN",
-        "TRAINING_JOB_NAME",
-        "USE_SMDEBUG",
-    ):
+    for name in CONFIGURING_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from hook_layer.current_hook import CurrentHook
 from hook_layer.testing.written_trial import WrittenTrial
+from tests.configuring_variables import CONFIGURING_VARIABLES
 
 _numbers = itertools.count()
 
@@ -33,13 +34,5 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
     temporary = str(tmp_path_factory.mktemp("system"))
     monkeypatch.setattr("tempfile.tempdir", temporary)
     monkeypatch.setenv("TMPDIR", temporary)
-    for name in (
-        "CHECKPOINT_CONFIG_FILE_PATH",
-        "SMDEBUG_CONFIG_FILE_PATH",
-        "STEPWATCH_CONFIG",
-        "TENSORBOARD_CONFIG_FILE_PATH",
-        "TRAINING_JOB_ARN",
-        "TRAINING_JOB_NAME",
-        "USE_SMDEBUG",
-    ):
+    for name in CONFIGURING_VARIABLES:
         monkeypatch.delenv(name, raising=False)

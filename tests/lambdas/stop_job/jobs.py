@@ -22,7 +22,7 @@ LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
 STOP = {"name": "stoptraining"}
 MAIL = {"name": "email", "endpoint": "me@example.com"}
 SHAPES: list[Any] = [None, [], {}, "text", 5, True, 1e300, [[]], {"a": {}}, "\ud800", "x" * 5000]
-"""JSON in place of what an event needs."""
+"""JSON without what an event needs."""
 
 
 def state_change(
