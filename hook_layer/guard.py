@@ -138,7 +138,7 @@ class Guarded(Protocol):
 
 
 def guarded(
-    part: str,
+    part: str, *, after_close: bool = False
 ) -> Callable[[Callable[Concatenate[_Self, _P], _R]], Callable[Concatenate[_Self, _P], _R | None]]:
     """Keep the errors of a method away from training; skipping the method must be harmless.
 
@@ -146,6 +146,7 @@ def guarded(
 
     Args:
         part: The part of the hook to disable after several consecutive errors.
+        after_close: Whether the method also runs in a closed hook.
     """
 
     def decorate(
@@ -154,7 +155,8 @@ def guarded(
         def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
             failures, stopwatch, state = self.failures, self.stopwatch, self.state
             # As `is_active`, but without a call: this runs several times a step.
-            is_active = state.is_enabled and not state.is_closed and this_process.pid == state.pid
+            is_open = after_close or not state.is_closed
+            is_active = state.is_enabled and is_open and this_process.pid == state.pid
             if part in failures.off or not is_active:
                 return None
             started = 0.0

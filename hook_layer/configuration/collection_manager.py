@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hook_layer.capture.reductions import Reduction, ReductionConfig
 from hook_layer.configuration.collection_set import CollectionSet
@@ -15,9 +15,8 @@ from hook_layer.configuration.collections import (
     SCALARS,
     Collection,
     CollectionKeys,
-    save_config_changes,
 )
-from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode, save_config_changes
 from hook_layer.errors import (
     HookConfigurationError,
     InvalidCollectionConfigurationError,
@@ -103,6 +102,7 @@ class CollectionManager(CollectionSet):
         num_workers: Number of workers that write.
         statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
         version: Increases whenever changed collections are detected.
+        counted: Containers whose number of elements shows a change of when anything is saved.
     """
 
     collections: dict[str, Collection] = field(default_factory=dict)
@@ -117,10 +117,16 @@ class CollectionManager(CollectionSet):
     num_workers: int = 1
     statistics_only: bool = False
     version: int = 0
+    counted: tuple[Sized, ...] = ()
     _prepared_for: list[int] | None = None
     _saved: list[Collection] = field(default_factory=list)
-    _configured_for: tuple[int, int, int] | None = None
+    _configured_for: tuple[int, ...] | None = None
     _save_configs: dict[ModeKeys, tuple[SaveConfigMode, ...]] = field(default_factory=dict)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, and count a change of when anything is saved."""
+        object.__setattr__(self, name, value)
+        save_config_changes.number += name in {"collections", "include", "save_config"}
 
     def fill_known(self) -> None:
         """Give the known collections their tensors if they are saved and otherwise empty."""
@@ -160,14 +166,14 @@ class CollectionManager(CollectionSet):
         default = self.save_config.mode_save_configs[mode]
         if default is None or default.should_save_step(mode_step):
             return False
-        if self._configured_for != self._configuration():
+        if self._configured_for != self.configuration():
             return False
         return not any(c.should_save_step(mode_step) for c in self._save_configs[mode])
 
     def next_saved_step(self, mode: ModeKeys, mode_step: int) -> float:
         """Return the next step of a mode that may be saved, unless the configuration changes."""
         default = self.save_config.mode_save_configs[mode]
-        if default is None or self._configured_for != self._configuration():
+        if default is None or self._configured_for != self.configuration():
             return mode_step + 1
         configs = (default, *self._save_configs[mode])
         return min(config.next_step(mode_step) for config in configs)
@@ -253,21 +259,29 @@ class CollectionManager(CollectionSet):
             self.create_collection(name)
             self.built_in |= {name}
 
-    def _configuration(self) -> tuple[int, int, int]:
-        return save_config_changes.number, len(self.include), len(self.collections)
+    def configuration(self) -> tuple[int, ...]:
+        """Return numbers that change with any setting of when anything is saved."""
+        return save_config_changes.number, *map(len, self.counted)
 
     def _note_save_configs(self) -> None:
         """Cache the save configurations of included collections, for `is_unsaved`."""
-        if self._configured_for == self._configuration():
+        if self._configured_for == self.configuration():
             return
-        self._configured_for = self._configuration()
         everything = CollectionKeys.ALL in self.include
         own = [
-            c.save_config for n, c in self.collections.items() if everything or n in self.include
+            c.save_config.mode_save_configs
+            for name, c in self.collections.items()
+            if (everything or name in self.include) and c.save_config is not None
         ]
         for mode in ModeKeys:
-            configs = {c.mode_save_configs[mode] for c in own if c is not None}
+            configs = {of_mode[mode] for of_mode in own}
             self._save_configs[mode] = tuple(c for c in configs if c is not None)
+        all_configs = (
+            c for each in (self.save_config.mode_save_configs, *own) for c in each.values()
+        )
+        steps = {id(c.save_steps): c.save_steps for c in all_configs if c is not None}
+        self.counted = (self.include, self.collections, *steps.values())
+        self._configured_for = self.configuration()
 
     def _mistakes(self) -> Iterator[HookConfigurationError]:
         valid = self.built_in | KNOWN_COLLECTIONS.keys()

@@ -9,7 +9,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from hook_layer.configuration.collections import Collection, save_config_changes
+from hook_layer.configuration.collections import Collection
+from hook_layer.configuration.save_config import save_config_changes
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.collections_file import CollectionsFile, parse_collections
 from hook_layer.format.errors import FormatError

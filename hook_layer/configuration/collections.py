@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.json_values import as_object, as_text, load_json, refuse
-from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
+from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode, save_config_changes
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 
@@ -23,20 +22,10 @@ __all__ = [
     "Collection",
     "CollectionKeys",
     "checked_pattern",
-    "save_config_changes",
 ]
 
 _MAX_REMEMBERED: Final = 1 << 14
 """Number of cached matches of patterns and a name; a large model has some thousand."""
-
-
-@dataclass
-class _Changes:
-    number: int = 0
-
-
-save_config_changes: Final = _Changes()
-"""Counts added collections and changes of save configurations in this process."""
 
 
 class CollectionKeys:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hook_layer.configuration.json_values import as_integer, as_object, known_keys, load_json
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
 
-__all__ = ["DEFAULT_SAVE_INTERVAL", "SaveConfig", "SaveConfigMode"]
+__all__ = ["DEFAULT_SAVE_INTERVAL", "SaveConfig", "SaveConfigMode", "save_config_changes"]
 
 DEFAULT_SAVE_INTERVAL: Final = 500
 _FIELDS: Final = ("save_interval", "save_steps", "start_step", "end_step")
+
+
+@dataclass
+class _Changes:
+    number: int = 0
+
+
+save_config_changes: Final = _Changes()
+"""Counts added collections and changes of save configurations in this process."""
 
 
 class SaveConfigMode:
@@ -64,15 +75,16 @@ class SaveConfigMode:
                 f"save_steps={save_steps!r} must be a list of integers, e.g. [0, 10]"
             )
         self.save_steps = [as_integer("save_steps", step, minimum=0) for step in save_steps or ()]
-        self._listed = (self.save_steps, 0, frozenset[int]())  # a long list takes long to search
+        self._listed: tuple[list[int], tuple[int, ...]] = (self.save_steps, ())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, and count the change."""
+        object.__setattr__(self, name, value)
+        save_config_changes.number += name in _FIELDS
 
     def should_save_step(self, step_num: int) -> bool:
         """Return whether step `step_num` of this mode is saved."""
-        steps, num_steps, listed = self._listed
-        if steps is not self.save_steps or num_steps != len(self.save_steps):  # it was changed
-            listed = frozenset(self.save_steps)
-            self._listed = (self.save_steps, len(self.save_steps), listed)
-        if step_num in listed:
+        if self._next_listed(step_num) == step_num:
             return True
         if step_num < self.start_step or (self.end_step is not None and step_num >= self.end_step):
             return False
@@ -84,8 +96,17 @@ class SaveConfigMode:
         after = max(self.start_step, step_num + 1)
         regular = -(-after // interval) * interval
         is_over = self.end_step is not None and regular >= self.end_step
-        listed = (step for step in self.save_steps if step > step_num)
-        return min(listed, default=math.inf) if is_over else min(regular, *listed, math.inf)
+        listed = self._next_listed(step_num + 1)
+        return listed if is_over else min(regular, listed)
+
+    def _next_listed(self, step_num: int) -> float:
+        """Return the first of `save_steps` from `step_num` on; infinity if there is none."""
+        steps, in_order = self._listed  # a long list takes long to search
+        if steps is not self.save_steps or len(in_order) != len(steps):  # it was changed
+            in_order = (*sorted(self.save_steps),)
+            self._listed = self.save_steps, in_order
+        place = bisect_left(in_order, step_num)
+        return in_order[place] if place < len(in_order) else math.inf
 
     def to_json_dict(self) -> dict[str, Any]:
         """Return the fields in the format of the collections file."""
@@ -181,6 +202,7 @@ class SaveConfig:
                 f"save_config_mode={save_config_mode!r} must be a SaveConfigMode"
             )
         self.mode_save_configs[mode] = save_config_mode
+        save_config_changes.number += 1
 
     def should_save_step(self, mode: ModeKeys, step_num: int) -> bool:
         """Return whether step `step_num`, counted in `mode`, is saved."""

@@ -24,11 +24,11 @@ from hook_layer.capture.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES
 from hook_layer.configuration.collections import (
     Collection,
     CollectionKeys,
-    save_config_changes,
 )
 from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.configuration.hook_setup import FrameworkDefaults, HookSetup
 from hook_layer.configuration.job import hook_enabled
+from hook_layer.configuration.save_config import save_config_changes
 from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import AlsoDue, Collector
 from hook_layer.core.earlier_hooks import EarlierHooks
@@ -113,7 +113,8 @@ class BaseHook(Part):
         self.interruption = Interruption(self.session, self.recorder, self.clock)
         self._earlier = EarlierHooks()
         self._close_s = 0.0
-        self._next_due = self._configuration = -1.0
+        self._next_due = -1.0
+        self._configuration: tuple[int, ...] = ()
         self._process_end = ProcessEnd(self) if state.is_enabled else None
 
     @classmethod
@@ -172,7 +173,9 @@ class BaseHook(Part):
     def count_unsaved_step(self) -> bool:
         """Count a step in which nothing is due but counting; return False for any other step."""
         clock, state, trial = self.clock, self.state, self.session.trial
-        if clock.step + 1 >= self._next_due or self._configuration != save_config_changes.number:
+        # Without calls, because this runs in every step.
+        configuration = (save_config_changes.number, *map(len, self.collection_manager.counted))
+        if clock.step + 1 >= self._next_due or configuration != self._configuration:
             return False
         is_active = not state.is_closed and this_process.pid == state.pid
         is_stopped = trial is None or trial.stop_signal.requested is not None
@@ -191,7 +194,7 @@ class BaseHook(Part):
             return
         in_mode = self.collector.next_step(clock.mode, clock.mode_step)
         self._next_due = clock.step + in_mode - clock.mode_step
-        self._configuration = save_config_changes.number
+        self._configuration = self.collection_manager.configuration()
 
     def begin_step(self) -> None:
         """Begin a step, and end the previous one if it is still open.

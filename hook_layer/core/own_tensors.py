@@ -13,6 +13,7 @@ from hook_layer.core.late_values import LateValues
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import TensorSource
+from hook_layer.guard import guarded
 
 __all__ = ["OwnTensors"]
 
@@ -110,12 +111,9 @@ class OwnTensors(Part):
         if any(length != 1 for length in shape) or dtype.startswith(("str", "object", "bytes")):
             raise TypeError(f"{name} must be one number, not {dtype} of shape {shape}")
 
+    @guarded("own tensors", after_close=True)
     def _save(self, name: str, value: Any, plan: TensorPlan, timestamp: float | None) -> None:
-        if not self.is_active or not self._may_write():
-            return
-        capture = self._recorder.capture_own if self.late is None else self.late.capture
-        try:
+        if self.is_active and self._may_write():
             self._manager.note(name)
+            capture = self._recorder.capture_own if self.late is None else self.late.capture
             capture({name: (value, plan)}, timestamp)
-        except Exception as error:  # noqa: BLE001 - training continues after any error
-            self.failures.failed("own tensors", error)

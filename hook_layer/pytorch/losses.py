@@ -14,6 +14,7 @@ from hook_layer.core.events import (
     ModelsRelease,
     OptimizerBegins,
     PassBegins,
+    SavingPauses,
     StepBegins,
 )
 from hook_layer.core.hook import BaseHook
@@ -60,6 +61,7 @@ class LossTracer(Part):
         subscribe(PassBegins, self._on_pass_begins, "losses")
         subscribe(BackwardBegins, self._on_backward_begins, "losses")
         subscribe(OptimizerBegins, self._on_optimizer_begins, "losses")
+        subscribe(SavingPauses, self._on_saving_pauses, "losses")
         subscribe(ModelsRelease, self._on_release, "losses")
 
     # Events --------------------------------------------------------------------------------------
@@ -86,6 +88,9 @@ class LossTracer(Part):
 
     def _on_optimizer_begins(self, _: OptimizerBegins) -> None:
         self._functional.forget()  # this step has no further loss
+
+    def _on_saving_pauses(self, _: SavingPauses) -> None:
+        self._functional.forget()  # calls without a backward pass
 
     def _on_release(self, event: ModelsRelease) -> None:
         self._functional.forget_all()

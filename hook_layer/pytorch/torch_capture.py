@@ -86,7 +86,7 @@ class TorchCapture(Part):
         subscribe(ModelsChange, self._on_models_change, "modules")
         subscribe(FirstPassBegins, self._on_first_pass, "modules")
         subscribe(ModelCompiles, self._on_compile, "modules")
-        subscribe(CollectionsResolve, self._on_collections_resolve, "collections")
+        subscribe(CollectionsResolve, self._on_collections_resolve, "modules of collections")
         subscribe(StepBegins, self._on_step_begins, "steps")
         subscribe(StepBegins, self._on_step_in_closure, "optimizer variables")
         subscribe(StepBegins, self._watch_modules, "modules")

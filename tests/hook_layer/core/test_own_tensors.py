@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from hook_layer.core.late_values import LateValues
@@ -27,6 +29,26 @@ def test_a_rank_that_does_not_write_keeps_nothing(trial: WrittenTrial) -> None:
     assert hook.recorder.pending_names == ["scalar/before"]
     hook.close()
     assert not list(trial.store.list())
+
+
+def test_saving_that_keeps_failing_is_switched_off(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = make_hook(trial)
+    attempts: list[str] = []
+
+    def fail(name: str) -> None:
+        attempts.append(name)
+        if name != "scalar/fine":
+            raise MemoryError
+
+    monkeypatch.setattr(hook.own_tensors, "_manager", SimpleNamespace(note=fail))
+    for name in ("a", "b", "fine", "c", "d", "e", "f"):
+        hook.save_scalar(name, 1)
+    assert attempts == [f"scalar/{name}" for name in ("a", "b", "fine", "c", "d", "e")]
+    assert hook.report().errors == {"own tensors": 5}
+    assert hook.report().training_s > 0
+    hook.close()
 
 
 # After the end ------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ NUMBERS = torch.linspace(0, 1, 12).view(4, 3)
 Graph = Callable[[torch.Tensor], torch.Tensor]
 
 
-def make_hook(trial: WrittenTrial, regex: str = "[Ll]oss_input_[0-9]+$") -> smd.Hook:
-    hook = smd.Hook(
-        trial.uri, save_config=smd.SaveConfig(save_interval=1), include_collections=["inputs"]
-    )
+def make_hook(
+    trial: WrittenTrial, regex: str = "[Ll]oss_input_[0-9]+$", save_interval: int = 1
+) -> smd.Hook:
+    save_config = smd.SaveConfig(save_interval=save_interval)
+    hook = smd.Hook(trial.uri, save_config=save_config, include_collections=["inputs"])
     hook.get_collection("inputs").include(regex)
     return hook
 

@@ -497,6 +497,51 @@ def test_nothing_is_hooked_in_steps_that_are_not_due(trial: WrittenTrial) -> Non
     assert list(trial.indexes()) == [0, 3]
 
 
+def set_on_the_hook(hook: smd.Hook) -> None:
+    hook.collection_manager.save_config = smd.SaveConfig(save_interval=4)
+
+
+def set_on_a_mode(hook: smd.Hook) -> None:
+    config = smd.SaveConfigMode(save_interval=4)
+    hook.collection_manager.save_config.set_save_config(hook.mode, config)
+
+
+def set_in_place(hook: smd.Hook) -> None:
+    hook.collection_manager.save_config.get_save_config(hook.mode).save_interval = 4
+
+
+def listed(hook: smd.Hook) -> None:
+    hook.collection_manager.save_config.get_save_config(hook.mode).save_steps.append(4)
+
+
+def set_on_a_collection(hook: smd.Hook) -> None:
+    config = hook.get_collection("biases").save_config
+    assert config is not None
+    config.get_save_config(hook.mode).save_interval = 4
+
+
+def included(hook: smd.Hook) -> None:
+    hook.get_collection("gradients").save_config = smd.SaveConfig(save_interval=4)
+    hook.collection_manager.include.add("gradients")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [set_on_the_hook, set_on_a_mode, set_in_place, listed, set_on_a_collection, included],
+)
+def test_a_change_of_when_to_save_applies_at_once(trial: WrittenTrial, change: Any) -> None:
+    config = smd.SaveConfig(save_interval=10)
+    hook = smd.Hook(trial.uri, include_collections=["weights", "biases"], save_config=config)
+    hook.get_collection("biases").save_config = smd.SaveConfig(save_interval=20)
+    training = Training(hook)
+    for step in range(6):
+        if step == 3:
+            change(hook)
+        training.step()
+    hook.close()
+    assert list(trial.indexes()) == [0, 4]
+
+
 def test_a_stop_request_ends_the_loop_with_a_reason(trial: WrittenTrial) -> None:
     hook = every_step(trial, stop_poll_s=1000)
     training = Training(hook)
@@ -654,6 +699,26 @@ def test_a_part_that_is_switched_off_lets_go_of_torch(trial: WrittenTrial, part:
     for module in [*training.net.modules(), training.criterion]:
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
+
+
+def test_a_collections_file_that_cannot_be_written_does_not_switch_off_collections(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = every_step(trial, include_collections=["mine"])
+    training = Training(hook)
+    hook.get_collection("mine").add_module_tensors(training.net.fc)
+
+    def refuse() -> None:
+        raise OSError("no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hook.session, "write_collections", refuse)
+        for _ in range(3):
+            hook.export_collections()
+    assert hook.report().errors == {"collections": 3}
+    training.step()
+    hook.close()
+    assert "fc_output_0" in trial.names(0)
 
 
 def test_mistakes_in_collections_raise_at_the_first_step(trial: WrittenTrial) -> None:

@@ -71,6 +71,19 @@ def test_the_memory_of_what_was_compared_is_given_back(trial: WrittenTrial, end:
     hook.close()
 
 
+def test_a_loss_without_backward_pass_is_kept_until_the_next_step(trial: WrittenTrial) -> None:
+    hook = make_hook(trial, save_interval=100)
+    net = make_net(hook)
+    targets, alive = shared_targets()
+    F.mse_loss(net(X), targets)
+    del targets
+    for _ in range(2):
+        net(X)
+    gc.collect()
+    assert alive() is None
+    hook.close()
+
+
 def test_nothing_is_kept_that_nobody_asks_for(trial: WrittenTrial) -> None:
     hook = make_hook(trial, "^nothing$")
     net = make_net(hook)
