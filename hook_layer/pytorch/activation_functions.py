@@ -7,7 +7,6 @@ without gradients, and for attention layers in evaluation, because it would chan
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,11 +16,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
 
-from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.collections import is_layer
+from hook_layer.pytorch.function_mode import ObservedCalls, has_compiled_anything
 from hook_layer.pytorch.wrappers import is_a_key
 from hook_layer.weak_method import WeakMethod
 
@@ -45,33 +43,10 @@ _KINDS: Final[Mapping[int, str]] = {
     **{id(function): "tanh" for function in _TANH},
 }
 _ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-_CACHE: Final = "cached_backends"
 _FIRST_PASSES: Final = 2
 """Number of saved passes that are watched completely at first."""
 _EVERY_PASSES: Final = 20
 """Interval of further complete looks, in saved passes: a model may change."""
-
-
-class _Mode(TorchFunctionMode):
-    """Reports activations until it `is_over`."""
-
-    def __init__(self, report: Callable[[str, Tensor | None, Tensor], None]) -> None:
-        super().__init__()
-        self._report = report
-        self.is_over = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            result = func(*args, **(kwargs or {}))
-        except BaseException as error:
-            hide_frame(error)
-            raise
-        kind = None if self.is_over or torch.compiler.is_compiling() else _KINDS.get(id(func))
-        if kind is not None and isinstance(result, Tensor):
-            given = args[0] if args else (kwargs or {}).get("input")
-            is_kept = isinstance(given, Tensor) and given is not result
-            self._report(kind, given if is_kept else None, result)
-        return result
 
 
 class _Callers:
@@ -98,7 +73,7 @@ class ActivationFunctions:
         self._callback = WeakMethod(callback)
         self._callers: WeakKeyDictionary[nn.Module, _Callers] = WeakKeyDictionary()
         self._known = _Callers()  # of the model that is called
-        self._mode: _Mode | None = None
+        self._observed = ObservedCalls(self._on_call)
         self._entrances: list[Any] = []
         self._handles: tuple[Any, ...] = ()
         self._called: list[nn.Module] = []
@@ -107,14 +82,14 @@ class ActivationFunctions:
     @property
     def is_looking(self) -> bool:
         """Whether this pass is watched."""
-        return bool(self._entrances) or self._mode is not None
+        return bool(self._entrances) or self._observed.is_on
 
     def look(self, model: nn.Module) -> None:
         """Watch this thread's calls until the forward pass of a model ends."""
         self.stop()
-        if self._mode is not None or not torch.is_grad_enabled():
+        if self._observed.is_on or not torch.is_grad_enabled():
             return
-        if _has_compiled() or _has_fast_attention(model):
+        if has_compiled_anything() or _has_fast_attention(model):
             return
         self._thread = threading.get_ident()
         self._known = self._callers.setdefault(model, _Callers())
@@ -134,15 +109,14 @@ class ActivationFunctions:
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         """Watch the calls of a module."""
-        if self._called or threading.get_ident() != self._thread or self._mode is not None:
+        if self._called or threading.get_ident() != self._thread or self._observed.is_on:
             return
         self._called = [module]
         self._handles = (
             own_hooks.register(register_module_forward_pre_hook, self._begins),
             own_hooks.register(register_module_forward_hook, self._ends, always_call=True),
         )
-        self._mode = _Mode(self._report)
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._observed.begin()
 
     def _leave(self, *, has_failed: bool = False) -> None:
         self._called = []
@@ -150,13 +124,16 @@ class ActivationFunctions:
             for handle in self._handles:
                 handle.remove()
             self._handles = ()
-        if self._mode is None:
-            return
-        self._mode.is_over = True
-        # Keep the mode in another thread, or under a newer mode of the script.
-        if self._thread == threading.get_ident() and _is_innermost(self._mode):
-            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self._mode = None
+        self._observed.end()
+
+    def _on_call(
+        self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
+    ) -> None:
+        kind = _KINDS.get(id(function))
+        if kind is not None and isinstance(result, Tensor):
+            given = args[0] if args else keywords.get("input")
+            is_kept = isinstance(given, Tensor) and given is not result
+            self._report(kind, given if is_kept else None, result)
 
     def _report(self, kind: str, given: Tensor | None, result: Tensor) -> None:
         callback = self._callback()
@@ -180,17 +157,6 @@ class ActivationFunctions:
             self._leave(has_failed=outputs is None)
 
 
-def _has_compiled() -> bool:
-    """Return whether torch.compile was used, ignoring functions that it must skip."""
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
-
-
 def _has_fast_attention(model: nn.Module) -> bool:
     """Return whether attention layers may use their fast path, which a mode disables."""
     return any(isinstance(m, _ATTENTION) and not m.training for m in model.modules())
-
-
-def _is_innermost(mode: TorchFunctionMode) -> bool:
-    depth = torch._C._len_torch_function_stack()  # noqa: SLF001 - no public way
-    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode  # noqa: SLF001

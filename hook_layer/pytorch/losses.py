@@ -14,8 +14,10 @@ from hook_layer.core.events import (
     ModelsRelease,
     OptimizerBegins,
     PassBegins,
+    PassEnds,
     SavingPauses,
     StepBegins,
+    StepEnds,
 )
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
@@ -24,11 +26,14 @@ from hook_layer.pytorch.calls import ModuleHooks, tensors_in
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
 from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS, WatchedLoss
+from hook_layer.pytorch.loss_operations import LossOperations, standard_losses
 from hook_layer.pytorch.steps import is_recomputing
 
 __all__ = ["LossTracer"]
 
 _MOST_INPUTS: Final = 4
+_STANDARD: Final = f"{UNNAMED}_standard/"
+"""Usual losses of what an unknown loss compares, such as `Loss_standard/MSELoss`."""
 _MANY_LOSSES: Final = 64
 """Number of losses in a step from which on each loss checks the step's size."""
 
@@ -50,6 +55,7 @@ class LossTracer(Part):
         self._registered = loop.registered
         self._own_tensors = hook.own_tensors
         self._functional = FunctionalLosses()
+        self._operations = LossOperations()
         self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
         self._needed: dict[tuple[Any, ...], bool] = {}
@@ -59,8 +65,10 @@ class LossTracer(Part):
         subscribe(StepBegins, self._on_step_begins, "losses")
         subscribe(ListeningChanges, self._on_listening, "losses")
         subscribe(PassBegins, self._on_pass_begins, "losses")
+        subscribe(PassEnds, self._on_pass_ends, "losses")
         subscribe(BackwardBegins, self._on_backward_begins, "losses")
         subscribe(OptimizerBegins, self._on_optimizer_begins, "losses")
+        subscribe(StepEnds, self._on_step_ends, "losses")
         subscribe(SavingPauses, self._on_saving_pauses, "losses")
         subscribe(ModelsRelease, self._on_release, "losses")
 
@@ -80,20 +88,33 @@ class LossTracer(Part):
     def _on_pass_begins(self, _: PassBegins) -> None:
         """Forget earlier calls; the following losses use a model's outputs."""
         self._functional.pass_begins()
+        self._operations.pause()
+
+    def _on_pass_ends(self, event: PassEnds) -> None:
+        if self._operations.is_wanted and self._modes.is_training:
+            self._operations.pass_ends(event.outputs)
 
     def _on_backward_begins(self, event: BackwardBegins) -> None:
         """Capture the tensor that a backward pass starts from, unless it has a name already."""
+        self._operations.pause()
         self._capture_roots(event.roots[:1])
+        self._operations.forget()
         self._loop.scaling.backward_began()
 
     def _on_optimizer_begins(self, _: OptimizerBegins) -> None:
         self._functional.forget()  # this step has no further loss
+        self._operations.forget()
+
+    def _on_step_ends(self, _: StepEnds) -> None:
+        self._operations.forget()
 
     def _on_saving_pauses(self, _: SavingPauses) -> None:
         self._functional.forget()  # calls without a backward pass
+        self._operations.forget()
 
     def _on_release(self, event: ModelsRelease) -> None:
         self._functional.forget_all()
+        self._operations.forget()
         self._stop_listening()
         if event.is_final:
             self._modules.stop()
@@ -199,7 +220,25 @@ class LossTracer(Part):
             self._capture_named(call.name, call.inputs, call.value)
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
-            self._capture_named(UNNAMED, inputs, unscaled)
+            self._capture_named(UNNAMED, inputs or self._compared(loss), unscaled)
+
+    def _compared(self, loss: Tensor) -> tuple[Tensor, ...]:
+        """Return what an unknown loss compares, and capture usual losses of that.
+
+        Nothing is known of the first one: it makes later saved steps be observed.
+        """
+        if not self._needs_inputs(UNNAMED):
+            return ()
+        if not self._operations.is_observing:
+            self._operations.want()
+            return ()
+        compared = self._operations.compared(loss)
+        if compared is None:
+            return ()
+        standard = standard_losses(compared)
+        named = {f"{_STANDARD}{name}": value for name, value in standard.items()}
+        self._tensors.capture(named, member_of=(LOSS_INPUTS,))
+        return compared
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         in_order = outputs_first(name, tensors_in(inputs))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.detectors.curves import FEWEST, is_falling
 from rule_runtime.numerics.label_tally import MIN_CLASSES
 from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
 
-__all__ = ["WRONG_LOSSES", "Formula", "recognise"]
+__all__ = ["WRONG_LOSSES", "Formula", "is_opposite", "negated", "recognise"]
 
 _Values = Iterator[tuple[str, float]]
 
@@ -20,6 +21,8 @@ _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: logarithms contain constants of about 1e-7."""
 _MIN_STEPS: Final = 2
 """Minimum saved steps at which a formula must match; one match may be chance."""
+_OPPOSITE: Final = -0.9
+"""Rank correlation of a loss and a distance below which they cannot have the same optimum."""
 
 
 class Formula(NamedTuple):
@@ -85,6 +88,37 @@ def recognise(
     expected = min((value for _, value in right), key=lambda of: abs(of - loss), default=0.0)
     message = state["wrong"][0]
     return wrong[message][0]._replace(message=message), expected
+
+
+def is_opposite(history: list[list[float]], loss: float, standard: Mapping[str, float]) -> bool:
+    """Return whether a loss falls while all usual losses of its outputs and targets rise.
+
+    For example, the script minimises a score that it should maximise.
+
+    Args:
+        history: The loss and the usual losses of the latest steps, changed in place.
+        loss: The loss.
+        standard: Usual losses of its outputs and targets, by name.
+    """
+    numbers = [loss, *(standard[name] for name in sorted(standard))]
+    if not np.isfinite(numbers).all():
+        return False
+    if history and len(history[0]) != len(numbers):
+        history.clear()
+    history[:] = [*history[1 - FEWEST :], numbers]
+    if len(history) < FEWEST or not is_falling(np.array(history)[:, 0]):
+        return False
+    ranks = np.argsort(np.argsort(np.array(history), axis=0), axis=0)
+    correlations = np.atleast_2d(np.corrcoef(ranks, rowvar=False))[0, 1:]
+    return bool((correlations < _OPPOSITE).all())
+
+
+def negated(loss: float, standard: Mapping[str, float]) -> str:
+    """Return the usual loss whose negative a loss is; "" if there is none."""
+    for name, value in standard.items():
+        if value > _ROUNDING and math.isclose(loss, -value, rel_tol=TOLERANCE):
+            return name
+    return ""
 
 
 def _is_near(value: float, loss: float, pair: LossPair) -> bool:

@@ -1,16 +1,19 @@
 """The losses of a step: their kinds, outputs, targets and possible values.
 
 A loss module or function of torch `X` has an output `X_output_0`, model outputs `X_input_0` and
-targets `X_input_1`. A loss computed by the script is `Loss_output_0`. Losses of Keras have similar
-names, `MeanSquaredErrorLoss_output_0`, next to `loss`, the mean of the epoch so far.
+targets `X_input_1`. A loss computed by the script is `Loss_output_0`. If the hook observed its
+computation, `Loss_standard/X` is the value that X has for the same outputs and targets, which shows
+the formula. Losses of Keras have similar names, `MeanSquaredErrorLoss_output_0`, next to `loss`,
+the mean of the epoch so far.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
@@ -21,7 +24,7 @@ from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_LABELS
-from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM
+from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM, TOLERANCE
 from rule_runtime.numerics.series_memory import Series
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -46,6 +49,7 @@ INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
+_STANDARD: Final = "Loss_standard/"
 _TARGETS: Final = "_input_1"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
@@ -146,6 +150,9 @@ class Loss(NamedTuple):
         targets: Statistics of the targets; None if they were not saved.
         num_classes: Number of classes; None without classes or saved scores.
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
+        formula: Class name of the usual loss with its value; "" if it has a name of its own, or
+            none of them has its value.
+        standard: Values of usual losses of its outputs and targets, by class name.
     """
 
     name: str
@@ -157,6 +164,8 @@ class Loss(NamedTuple):
     targets: Input | None
     num_classes: int | None
     is_of_keras: bool = False
+    formula: str = ""
+    standard: Mapping[str, float] = MappingProxyType({})
 
     @property
     def key(self) -> str:
@@ -180,11 +189,12 @@ class Loss(NamedTuple):
     @property
     def takes(self) -> Takes:
         """The form of model outputs that it expects."""
-        if self.owner == "NLLLoss":
+        name = self.formula or self.owner
+        if name == "NLLLoss":
             return Takes.LOG_PROBABILITIES
         if self.kind not in (LossKind.CLASSES, LossKind.BINARY):
             return Takes.ANY
-        is_of_logits = "WithLogits" in self.owner or self.owner == "CrossEntropyLoss"
+        is_of_logits = "WithLogits" in name or name == "CrossEntropyLoss"
         return Takes.LOGITS if is_of_logits else Takes.PROBABILITIES
 
     @property
@@ -221,7 +231,7 @@ class Loss(NamedTuple):
             largest = -math.log(max(least, math.exp(LOWEST_LOGARITHM)))
         elif self.kind is LossKind.BINARY:
             largest = max(abs(outputs.low), abs(outputs.high)) + math.log(2)
-        elif self.owner == "NLLLoss":
+        elif self.takes is Takes.LOG_PROBABILITIES:
             largest = -outputs.low
         elif self.kind.is_of_classes:
             largest = outputs.high - outputs.low + math.log(max(self.num_classes or 2, 2))
@@ -254,10 +264,19 @@ class Losses:
         self._places = {p: r for r, p in enumerate(self.rows.pairs)}
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
+        self._standard = self._standard_losses()
         if _FUNCTION in self.rows.names:
             self._add_outputs_of_models()
         self._known: dict[tuple[str, str], Loss] = {}
         self.losses = tuple(self.find(*pair) for pair in sorted(self._places))
+
+    def _standard_losses(self) -> dict[str, dict[str, float]]:
+        """Return usual losses of what the script's loss compares, by worker and class name."""
+        rows = self._step.tensors(regex=(f"^{_STANDARD}",))
+        found: dict[str, dict[str, float]] = {}
+        for (name, worker), value in zip(rows.pairs, finite_means(rows).tolist(), strict=True):
+            found.setdefault(worker, {})[name.removeprefix(_STANDARD)] = value
+        return found
 
     def _add_outputs_of_models(self) -> None:
         """Use the outputs of a worker's only model as the outputs of the script's loss.
@@ -329,7 +348,9 @@ class Losses:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
-        return Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
+        loss = Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
+        standard = self._standard.get(worker) if name == _FUNCTION else None
+        return loss if standard is None else _with_formula(loss, standard)
 
     def values(self, loss: Loss) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
         """Return the values of a loss's outputs and targets [B, ...]; None if either lacks values.
@@ -343,6 +364,23 @@ class Losses:
             return None
         values = self._step.values(names, loss.worker)
         return None if len(values) < len(names) else (values[names[0]], values[names[1]])
+
+
+def _with_formula(loss: Loss, standard: Mapping[str, float]) -> Loss:
+    """Return a loss with the usual loss that has its value, as a mean or a sum."""
+    of = loss.outputs
+    factors = {1.0} if of is None or not of.shape else {1.0, float(of.shape[0]), of.size}
+    formula = next(
+        (
+            name
+            for name, value in standard.items()
+            if any(math.isclose(loss.value, n * value, rel_tol=TOLERANCE) for n in factors)
+        ),
+        "",
+    )
+    named = _BY_NAME.match(f"{formula}{_OUTPUT}")
+    kind = LossKind.UNKNOWN if named is None else LossKind[str(named.lastgroup).upper()]
+    return loss._replace(kind=kind, formula=formula, standard=standard)
 
 
 def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:

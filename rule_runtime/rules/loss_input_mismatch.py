@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, TypeAlias
+
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, recognise
+from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, is_opposite, negated, recognise
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
@@ -24,6 +27,11 @@ __all__ = ["LossInputMismatch"]
 
 _OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 """Metrics of XGBoost that are distances."""
+_OTHER_SIGN: Final = "Change the sign of the loss: minimise 1 - score, not a score."
+Measured: TypeAlias = tuple[str, float, float]
+"""Name of a measure, its value and its threshold."""
+Values: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""Outputs and targets."""
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
 )
@@ -35,6 +43,8 @@ class LossInputMismatch(Rule):
     How it decides:
         The rule reports:
         * a loss that equals a wrong formula, such as the mean over all pairs, and no right one;
+        * a loss of the script's own that falls over 20 saved steps while the usual losses of its
+          outputs and targets rise, or that is minus one of them;
         * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
           `patience` saved training steps in a row.
 
@@ -86,14 +96,9 @@ class LossInputMismatch(Rule):
                 measured = ("classes", float(num_classes or 0), 2.0)
                 found.append((loss, measured, message, remedy))
             values = losses.values(loss)
-            is_judged |= values is not None
-            if values is None or losses.rows.workers.count(loss.worker) > 1:
-                continue
-            match = recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
-            if match is not None:
-                formula, expected = match
-                measured = (formula.name, loss.value, expected)
-                found.append((loss, measured, formula.message, formula.remedy))
+            is_judged |= values is not None or bool(loss.standard)
+            is_alone = losses.rows.workers.count(loss.worker) == 1
+            found += _wrong_formulas(loss, values if is_alone else None, state)
         if not is_judged:
             raise Missing(
                 "no values of outputs and targets were saved", how_to_save_loss_inputs(step)
@@ -102,6 +107,31 @@ class LossInputMismatch(Rule):
             return Passed()
         loss, measured, message, remedy = found[0]
         return finding(self, step, (losses.rows, loss.row), measured, message, remedy=remedy)
+
+
+def _wrong_formulas(
+    loss: Loss, values: Values | None, state: dict[str, Any]
+) -> Iterator[tuple[Loss, Measured, str, str]]:
+    """Yield the mistakes in the formula of a loss, with measure, finding and remedy.
+
+    Args:
+        loss: The loss.
+        values: Values of its outputs and targets; None if they are not known to be those.
+        state: JSON state of this loss, changed in place.
+    """
+    match = values and recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
+    if match:
+        formula, expected = match
+        yield loss, (formula.name, loss.value, expected), formula.message, formula.remedy
+    if not loss.standard:
+        return
+    name = negated(loss.value, loss.standard)
+    if streak(state, is_bad=bool(name), name="negated") > 1:
+        message = f"is minus {name}, so training makes the outputs worse"
+        yield loss, ("sign", loss.value, -loss.value), message, _OTHER_SIGN
+    if is_opposite(state.setdefault("directions", []), loss.value, loss.standard):
+        message = "falls while the outputs move away from the targets: its sign is wrong"
+        yield loss, ("direction", loss.value, 0.0), message, _OTHER_SIGN
 
 
 def _distances_to_classes(

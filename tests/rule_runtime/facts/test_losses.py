@@ -93,3 +93,25 @@ def test_targets_that_a_script_makes_up(targets: Any, *, is_made_up: bool) -> No
     (view,) = trial.views()
     pairs = [("MSELoss_output_0", "worker_0"), ("total_loss", "worker_0")]
     assert with_constant_targets(view, pairs) == frozenset(pairs if is_made_up else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "formula", "kind"),
+    [
+        (2.0, "MSELoss", LossKind.SQUARES),
+        (2.0 * SCORES.size, "MSELoss", LossKind.SQUARES),
+        (3.0 * len(SCORES), "BCEWithLogitsLoss", LossKind.BINARY),
+        (2.1, "", LossKind.UNKNOWN),
+    ],
+)
+def test_the_formula_of_a_loss_is_that_of_the_usual_loss_with_its_value(
+    value: float, formula: str, kind: LossKind
+) -> None:
+    trial = TrialBuilder()
+    tensors = {"Loss_input_0": SCORES, "Loss_input_1": SCORES + 1, "Loss_output_0": value}
+    standard = {"Loss_standard/MSELoss": 2.0, "Loss_standard/BCEWithLogitsLoss": 3.0}
+    trial.step(0, {name: np.asarray(of) for name, of in (tensors | standard).items()})
+    (view,) = trial.views()
+    (loss,) = view.fact(Losses).losses
+    assert (loss.formula, loss.kind) == (formula, kind)
+    assert loss.standard == {"MSELoss": 2.0, "BCEWithLogitsLoss": 3.0}

@@ -123,3 +123,42 @@ def test_beside_another_loss_means_may_be_compared() -> None:
     assert found_at(LossInputMismatch(), run_of_values(loss))
     both = run_of_values(loss, MSELoss_output_0=np.float64(1))
     assert not found_at(LossInputMismatch(), both)
+
+
+# Losses that the hook observed -------------------------------------------------------------------
+
+
+def observed(loss: Callable[[float], float], **standard: Callable[[float], float]) -> TrialBuilder:
+    """Return a run whose loss and usual losses are functions of the share of the run that is over.
+
+    Outputs and targets are the same in all steps, and their values are not saved.
+    """
+    trial = TrialBuilder()
+    for step in range(30):
+        tensors = {"Loss_input_0": OUTPUTS, "Loss_input_1": OUTPUTS + 1}
+        tensors |= {
+            f"Loss_standard/{name}": np.float64(of(step / 30)) for name, of in standard.items()
+        }
+        trial.step(step, {**tensors, "Loss_output_0": np.float64(loss(step / 30))}, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("loss", "squares", "sizes", "sentence"),
+    [
+        (lambda x: 1 - x, lambda x: 1 - x * x, lambda x: 2 - x, ""),
+        (lambda x: 1 - x, lambda x: 1 + x * x, lambda x: 2 - x, ""),
+        (lambda x: 1 + x, lambda x: 1 - x * x, lambda x: 2 - x, ""),
+        (lambda x: 1 - x, lambda x: 1 + x * x, lambda x: 2 + x, "its sign is wrong"),
+        (lambda x: -1 - x, lambda x: 1 + x, lambda x: 2 + x, "is minus MSELoss"),
+        (lambda x: x - 1, lambda x: 1 - x, lambda x: 2 - x, "is minus MSELoss"),
+    ],
+)
+def test_a_loss_that_grows_with_better_outputs_has_the_wrong_sign(
+    loss: Any, squares: Any, sizes: Any, sentence: str
+) -> None:
+    trial = observed(loss, MSELoss=squares, L1Loss=sizes)
+    found = found_at(LossInputMismatch(), trial)
+    assert bool(found) is bool(sentence)
+    if sentence:
+        assert sentence in first_finding(trial).evidence.sentence

@@ -1,0 +1,200 @@
+"""Losses that no known function returns: what they compare is found by observing the script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+import hook_layer.pytorch as smd
+from hook_layer.pytorch.loss_operations import LossOperations
+from hook_layer.testing.written_trial import WrittenTrial
+
+ROWS = 16
+X = torch.linspace(-2, 2, ROWS * 6).reshape(ROWS, 6).sin()
+NUMBERS = torch.linspace(-1, 1, ROWS)
+CLASSES = torch.arange(ROWS) % 3
+SHARES = (torch.arange(ROWS * 3).reshape(ROWS, 3) % 2).float()
+LOGARITHMS = torch.log(SHARES + 1e-3)
+EVERY = torch.arange(ROWS)
+
+Loss = Callable[[Tensor], Tensor]
+
+
+class Dice(nn.Module):
+    def forward(self, outputs: Tensor, masks: Tensor) -> Tensor:
+        return 1 - (2 * (outputs * masks).sum() + 1) / (outputs.sum() + masks.sum() + 1)
+
+
+def binary(p: Tensor, t: Tensor) -> Tensor:
+    return -(t * torch.log(p) + (1 - t) * torch.log(1 - p)).mean()
+
+
+LOSSES: dict[str, tuple[Loss, Tensor, str]] = {
+    "squares": (lambda o: ((o[:, 0] - NUMBERS) ** 2).mean(), NUMBERS, "MSELoss"),
+    "sum of squares": (lambda o: (o[:, 0] - NUMBERS).pow(2).sum(), NUMBERS, "MSELoss"),
+    "sizes": (lambda o: (NUMBERS - o[:, 0]).abs().mean(), NUMBERS, "L1Loss"),
+    "with a penalty": (
+        lambda o: ((o[:, 0] - NUMBERS) ** 2).mean() + 100 * o.square().mean(),
+        NUMBERS,
+        "",
+    ),
+    "root": (lambda o: ((o[:, 0] - NUMBERS) ** 2).mean().sqrt(), NUMBERS, ""),
+    "cross entropy": (
+        lambda o: -F.log_softmax(o, 1)[EVERY, CLASSES].mean(),
+        CLASSES,
+        "CrossEntropyLoss",
+    ),
+    "gathered": (
+        lambda o: -o.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
+        CLASSES[:, None],
+        "CrossEntropyLoss",
+    ),
+    "of probabilities": (
+        lambda o: -(F.one_hot(CLASSES, 3) * o.softmax(1).log()).sum(1).mean(),
+        F.one_hot(CLASSES, 3),
+        "CategoricalCrossentropyLoss",
+    ),
+    "binary": (lambda o: binary(o.sigmoid(), SHARES), SHARES, "BCELoss"),
+    "binary of logits": (
+        lambda o: (torch.logaddexp(o, torch.zeros(())) - o * SHARES).mean(),
+        SHARES,
+        "BCEWithLogitsLoss",
+    ),
+    "Dice": (lambda o: Dice()(o.sigmoid(), SHARES), SHARES, ""),
+    "divergence": (
+        lambda o: (SHARES * (LOGARITHMS - F.log_softmax(o, 1))).sum(1).mean(),
+        LOGARITHMS,
+        "",
+    ),
+}
+
+
+def train(hook: smd.Hook | None, loss: Loss, num_steps: int = 4) -> list[Any]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    if hook is not None:
+        hook.register_module(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(num_steps):
+        value = loss(net(X))
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return [*net.parameters()]
+
+
+def make_hook(trial: WrittenTrial, interval: int = 1, **options: Any) -> smd.Hook:
+    return smd.Hook(
+        trial.uri,
+        save_config=smd.SaveConfig(save_interval=interval),
+        include_collections=["losses", "loss_inputs"],
+        **options,
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_outputs_targets_and_formula_of_a_loss_by_hand(trial: WrittenTrial, name: str) -> None:
+    loss, targets, formula = LOSSES[name]
+    hook = make_hook(trial)
+    watched = train(hook, loss)
+    hook.close()
+    assert hook.report().errors == {}
+    for own, plain in zip(watched, train(None, loss), strict=True):
+        assert torch.equal(own, plain)
+    assert not [saved for saved in trial.names(0) if "input" in saved]
+    values = trial.values(2)
+    np.testing.assert_array_equal(values["Loss_input_1"], targets.numpy())
+    assert len(values["Loss_input_0"]) == ROWS
+    of_value = {
+        saved.removeprefix("Loss_standard/")
+        for saved, value in values.items()
+        if saved.startswith("Loss_standard/")
+        and any(np.isclose(values["Loss_output_0"], n * value) for n in (1, ROWS))
+    }
+    assert of_value == ({formula} if formula else set())
+
+
+def test_known_losses_and_steps_that_are_not_saved_are_not_observed(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed: list[object] = []
+    monkeypatch.setattr(LossOperations, "pass_ends", lambda _, outputs: observed.append(outputs))
+    hook = make_hook(trial, interval=2)
+    train(hook, lambda o: F.mse_loss(o[:, 0], NUMBERS), 6)
+    hook.close()
+    assert not observed
+    hook = make_hook(trial, interval=2)
+    train(hook, LOSSES["squares"][0], 6)
+    hook.close()
+    assert len(observed) == 2  # steps 2 and 4
+
+
+def test_what_cannot_be_explained_is_observed_three_times(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed: list[object] = []
+    pass_ends = LossOperations.pass_ends
+
+    def counted(self: LossOperations, outputs: Any) -> None:
+        observed.append(outputs)
+        pass_ends(self, outputs)
+
+    monkeypatch.setattr(LossOperations, "pass_ends", counted)
+    hook = make_hook(trial)
+    train(hook, lambda o: o.square().mean(), 9)
+    hook.close()
+    assert len(observed) == 3
+    assert not [name for name in trial.names(5) if "input" in name]
+
+
+def many_operations(outputs: Tensor) -> Tensor:
+    for _ in range(1000):
+        outputs = outputs * 1.0001
+    return ((outputs[:, 0] - NUMBERS) ** 2).mean()
+
+
+def of_sparse(outputs: Tensor) -> Tensor:
+    return torch.sparse.mm(torch.eye(ROWS).to_sparse(), outputs).mean()
+
+
+def of_complex(outputs: Tensor) -> Tensor:
+    return (torch.complex(outputs, outputs) - torch.complex(SHARES, SHARES)).abs().mean()
+
+
+class Squares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor) -> Tensor:
+        ctx.save_for_backward(outputs)
+        return outputs.square().mean()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (outputs,) = ctx.saved_tensors
+        return gradient * 2 * outputs / outputs.numel()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        many_operations,
+        of_sparse,
+        of_complex,
+        Squares.apply,
+        lambda o: (o[:, 0] - NUMBERS).mul_(1).square_().mean(),
+        lambda o: torch.stack([((o - 1) ** 2).mean(), o.mean()]).sum(),
+        lambda o: ((o.double() - SHARES.double()) ** 2).mean(),
+    ],
+)
+def test_unusual_losses_change_nothing(trial: WrittenTrial, loss: Any) -> None:
+    hook = make_hook(trial)
+    watched = train(hook, loss)
+    hook.close()
+    assert hook.report().errors == {}
+    for own, plain in zip(watched, train(None, loss), strict=True):
+        assert torch.equal(own, plain)
