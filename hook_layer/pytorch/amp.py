@@ -11,9 +11,11 @@ A scaler leaves no trace in the model, the loss or the optimizer. So this module
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
+import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
@@ -21,19 +23,28 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hook_layer.capture.watched_functions import Listening
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.tensor_elements import readable_if_possible
+from hook_layer.pytorch.tensor_elements import (
+    UnreadableTensorError,
+    readable,
+    readable_if_possible,
+)
 from hook_layer.pytorch.watched_functions import SCALER_SCALE
 
-__all__ = ["LossScaling", "parameters_of", "unscaled"]
+__all__ = ["LossScaling", "dense_gradients", "parameters_of", "unscaled"]
 
 
 class LossScaling:
-    """Detects scaled losses and their scale."""
+    """Detects scaled losses and their scale.
+
+    Attributes:
+        scale: The scale of the newest scaled loss; None without one.
+    """
 
     def __init__(self) -> None:
         self._scalers: WeakSet[GradScaler] = WeakSet()
         self._scales: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
         self._newest_scale: Tensor | None = None
+        self.scale: Tensor | None = None
 
     def listen(self) -> Listening:
         """Detect scaled losses until the returned listener is removed."""
@@ -75,7 +86,7 @@ class LossScaling:
         scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
         if not isinstance(scale, Tensor):
             return
-        self._newest_scale = scale
+        self._newest_scale = self.scale = scale
         for tensor in tensors_in(result):
             self._scales[tensor] = scale
 
@@ -100,3 +111,18 @@ def parameters_of(optimizer: Optimizer) -> Iterator[nn.Parameter]:
     """Return the parameters that an optimizer trains."""
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
+    """Yield the readable gradients of an optimizer; for sharded ones, this rank's part.
+
+    Operations on a whole DTensor would wait for other ranks.
+    """
+    for parameter in parameters_of(optimizer):
+        gradient = parameter.grad
+        if gradient is None:
+            continue
+        with suppress(UnreadableTensorError):
+            part = readable(gradient)
+            if part.layout is torch.strided:
+                yield part.detach()

@@ -340,6 +340,7 @@ class TorchEvents(Part):
 
     def _begin_capture(self, optimizer: Optimizer | None = None) -> None:
         self._loop.counts.recording_begins()
+        self._loop.norms.begin_step()
         self._loop.size.begin_step()
         self.events.emit(StepBegins(optimizer))
 
@@ -359,7 +360,7 @@ class TorchEvents(Part):
         if record is None or not is_due or modes.is_evaluating:
             return
         are_of_others = self._loop.observer.leaves_out(self._registered.models)
-        facts = self._loop.counts.facts(are_all_of_others=are_of_others)
+        facts = self._loop.counts.facts(are_all_of_others=are_of_others) | self._loop.norms.facts()
         # Counts always arrive at the end, so they need not keep steps open.
         self._recorder.capture(self._collector.planned(facts), is_late=False)
 
@@ -391,6 +392,8 @@ class TorchEvents(Part):
             return
         gradients = self._loop.gradients
         gradients.backward_ends()
+        if OPTIMIZER_STEPS in self._collector.due_key:
+            self._loop.norms.backward_ends()
         if not gradients.have_arrived:
             return
         if self._has_optimizer:  # the optimizer's step follows
@@ -421,6 +424,8 @@ class TorchEvents(Part):
         if not has_closure:
             self._recorder.is_captured = False  # even if other optimizers have stepped
         if self._collector.due:
+            if OPTIMIZER_STEPS in self._collector.due_key:
+                self._loop.norms.step_begins(optimizer, self._loop.scaling.scale)
             self.events.emit(OptimizerBegins(optimizer, has_closure))
 
     @guarded("steps")

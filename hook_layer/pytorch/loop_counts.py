@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
@@ -11,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
+from hook_layer.pytorch.amp import dense_gradients, parameters_of
 
 __all__ = ["MANY_WITHOUT_EFFECT", "LoopCounts", "has_gradient"]
 
@@ -79,7 +76,7 @@ class LoopCounts:
         One parameter is enough. The result stays on the device, so that nothing waits for it.
         """
         optimizer = None if self._last is None else self._last()
-        gradients = () if optimizer is None else _dense_gradients(optimizer)
+        gradients = () if optimizer is None else dense_gradients(optimizer)
         first = next(iter(gradients), None)
         is_left = torch.tensor(data=False) if first is None else first.ne(0).any()
         # If a step has several backward passes, gradients may be cleared before any of them.
@@ -194,18 +191,3 @@ def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
     # Comparing tensors would make the host wait for the device.
     numbers = (float(rate) for rate in rates if isinstance(rate, (int, float)))
     return tensors[0] if tensors else max(numbers, default=None)
-
-
-def _dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:
-    """Yield the readable gradients of an optimizer; for sharded ones, this rank's part.
-
-    Operations on a whole DTensor would wait for other ranks.
-    """
-    for parameter in parameters_of(optimizer):
-        gradient = parameter.grad
-        if gradient is None:
-            continue
-        with suppress(UnreadableTensorError):
-            part = readable(gradient)
-            if part.layout is torch.strided:
-                yield part.detach()

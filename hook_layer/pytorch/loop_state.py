@@ -9,6 +9,7 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch.amp import LossScaling
+from hook_layer.pytorch.gradient_norms import GradientNorms
 from hook_layer.pytorch.loop_counts import LoopCounts
 from hook_layer.pytorch.module_calls import StepTensors
 from hook_layer.pytorch.modules import RegisteredModules
@@ -45,6 +46,7 @@ class LoopState:
         counts: Counts faults of the loop.
         ownership: Decides which losses belong to these models.
         gradients: The gradients of the step.
+        norms: Norms of gradients, before and after they are clipped.
         scaling: Which losses are scaled, and their scale.
         size: Ends steps that hold too much.
         tensors: Names and captures the tensors of the step.
@@ -65,6 +67,7 @@ class LoopState:
         self.counts = LoopCounts()
         self.ownership = LossOwnership(registered, self.modes, hook.recorder)
         self.gradients = GradientReader()
+        self.norms = GradientNorms()
         self.scaling = LossScaling()
         self.size = StepSize(hook.recorder, hook.collector, queue_bytes)
         self.tensors = StepTensors(hook.collector, hook.recorder)

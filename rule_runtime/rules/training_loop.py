@@ -34,10 +34,12 @@ class _Sign(NamedTuple):
     threshold: float
     message: str
     remedy: str
+    is_bad_below: bool = False
 
     @property
     def is_bad(self) -> bool:
-        return self.value >= self.threshold
+        is_above = self.value >= self.threshold
+        return self.value < self.threshold if self.is_bad_below else is_above
 
 
 class TrainingLoop(Rule):
@@ -49,11 +51,13 @@ class TrainingLoop(Rule):
         * `idle_passes` backward passes ran without an optimizer step.
         * Two batches of validation had a loss in training mode.
         * The learning rate is 0 after it was larger.
+        * Gradients are shrunk below `least_share` between `backward()` and `step()`.
         * All ranks of data-parallel training got the same inputs.
 
     Parameters:
         patience: Saved steps in a row.
         idle_passes: Backward passes without an optimizer step.
+        least_share: Smallest share of the gradients' norm that clipping leaves.
 
     What to try:
         Follow the remedy of the finding: it depends on the mistake.
@@ -61,6 +65,7 @@ class TrainingLoop(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
     idle_passes: Annotated[int, AtLeast(1), Unit("backward passes")] = 50
+    least_share: Annotated[float, AtLeast(0), Unit("share of the norm")] = 0.001
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
 
@@ -127,11 +132,25 @@ class TrainingLoop(Rule):
             remedy = "Fit the number of steps of the scheduler to that of the training."
             is_zero = float(rate == 0 < highest)
             yield _Sign("learning_rate", is_zero, 1, message, remedy)
+        norm = largest_count(step, "gradient_norm")
+        if norm is not None and norm > 0:
+            share = (largest_count(step, "gradient_norm_at_step") or 0.0) / norm
+            yield _clipped(norm, share, self.least_share, largest_count(step, "loss_scale"))
         name = _same_on_all_ranks(step)
         if name is not None:
             message = f"{name} is the same on all {len(step.workers)} ranks: they get one batch"
             remedy = "Give each rank its own rows: DistributedSampler, or a seed that has the rank."
             yield _Sign("same_inputs", float(bool(name)), 1, message, remedy)
+
+
+def _clipped(norm: float, share: float, least: float, scale: float | None) -> _Sign:
+    """Return the sign of gradients that are clipped to almost nothing."""
+    message = f"the optimizer gets {share:.2g} of the gradients' norm, which was {norm:.3g}"
+    remedy = "Raise the limit of gradient clipping above the usual norm."
+    if scale is not None and scale > 1:
+        message += f": they are clipped while the loss scaler has multiplied them by {scale:,.0f}"
+        remedy = "Call scaler.unscale_(optimizer) before clipping."
+    return _Sign("clipped", share, least, message, remedy, is_bad_below=True)
 
 
 def _same_on_all_ranks(step: StepView) -> str | None:

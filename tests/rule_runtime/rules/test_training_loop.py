@@ -140,3 +140,24 @@ def test_one_batch_on_all_ranks_is_found(
 def test_without_counts_the_reason_names_the_collection() -> None:
     trial = make_run({"loss": np.float32(1)})
     assert "optimizer_steps" in reason_of(*trial.outcomes(TrainingLoop()))
+
+
+@pytest.mark.parametrize(
+    ("at_step", "scale", "sentence"),
+    [
+        (2.0, 1.0, ""),
+        (0.01, 1.0, ""),
+        (1e-5, 65536.0, "scaler has multiplied them by 65,536"),
+        (1e-5, 65536.0, "scaler.unscale_"),
+        (1e-5, 1.0, "Raise the limit"),
+        (0.0, 1.0, "the optimizer gets 0 of the gradients' norm"),
+    ],
+)
+def test_gradients_that_are_clipped_to_nothing_are_found(
+    at_step: float, scale: float, sentence: str
+) -> None:
+    norms = {"gradient_norm": 2.0, "gradient_norm_at_step": at_step, "loss_scale": scale}
+    trial = run_of(lambda step: norms if step else {})
+    assert bool(found_at(TrainingLoop(), trial)) is bool(sentence)
+    if sentence:
+        assert sentence in sentence_of(trial)
