@@ -55,6 +55,7 @@ from hook_layer.pytorch.ranks import PIPELINE_MODULE, TorchRanks, is_inferring_s
 from hook_layer.pytorch.steps import (
     MANY_OTHERS,
     WITHOUT_TRAINING,
+    FollowedSteps,
     Pass,
     StepBounds,
     graph_task_id,
@@ -158,6 +159,12 @@ class TorchEvents(Part):
             STEP_BEGINS.listen(self._on_optimizer_step),
             STEP_ENDED.listen(self._on_optimizer_step_ended),
         ]
+
+    def expect(self, optimizers: Iterable[Optimizer]) -> None:
+        """Complete the first step when all of these have stepped that train the models."""
+        steps = self._loop.modes.steps
+        if isinstance(steps, FollowedSteps):
+            steps.expect(filter(self._has_parameters_of, optimizers))
 
     def start_over(self) -> bool:
         """Forget the models and the first step, if that step is still open and passes define steps.
@@ -458,6 +465,8 @@ class TorchEvents(Part):
     def _end_optimizer_step(self, optimizer: Optimizer, *, is_ours: bool) -> None:
         self._stepping = None
         steps, recorder = self._loop.modes.steps, self._recorder
+        if is_ours and len(self._registered.models) > 1 and self._collector.due:
+            self._loop.gradients.have_been_used(parameters_of(optimizer))
         if not is_ours and not steps.knows_optimizers:
             steps.others_stepped()
             self._others_stepped(optimizer)
@@ -503,6 +512,8 @@ class TorchEvents(Part):
             # Keyed by id, because optimizers of scripts may not be hashable.
             known = ref(optimizer), self._has_parameters_of(optimizer)
             self._is_ours[id(optimizer)] = known
+            if not known[1]:
+                self._loop.observer.on_other_optimizer(optimizer)
         return known
 
     def _has_parameters_of(self, optimizer: Optimizer) -> bool:

@@ -48,7 +48,8 @@ class LoopCounts:
         self._done: set[int] = set()  # optimizers that stepped since the last call of their scaler
         self._skipped: dict[int, int | Tensor] = {}
         self._last: ReferenceType[Optimizer] | None = None
-        self._own: set[int] = set()  # optimizers of the watched model that have stepped
+        self._own: set[int] = set()  # optimizers of the watched models that have stepped
+        self._idle: dict[int, int] = {}  # their consecutive steps without a gradient
         self._are_left: Tensor | None = None  # whether earlier gradients remain
         self._scale: Tensor | None = None
         self._rate: float | Tensor | None = None
@@ -119,6 +120,8 @@ class LoopCounts:
         if is_ours:
             self._last = ref(optimizer)
             self._own.add(id(optimizer))
+            idle = self._idle.get(id(optimizer), 0) + 1
+            self._idle[id(optimizer)] = idle if is_without_effect else 0
         if is_ours and is_recorded:
             self._rate = _largest_rate(optimizer)
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
@@ -150,7 +153,7 @@ class LoopCounts:
             are_all_of_others: Whether no optimizer of the script holds parameters of the model.
         """
         counts: dict[str, float | Tensor] = {
-            "without_gradient": self.without_gradient,
+            "without_gradient": max(self.without_gradient, *self._idle.values(), 0),
             "of_other_parameters": self._of_others if are_all_of_others else 0,
             "skipped": max(map(int, self._skipped.values()), default=0),
             "validation_passes_in_training_mode": self._in_training_mode,

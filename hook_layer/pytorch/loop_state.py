@@ -27,6 +27,9 @@ class LoopObserver:
         """Return whether the script's optimizers hold no parameters of any of these models."""
         return False
 
+    def on_other_optimizer(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer steps that trains none of the models."""
+
     def on_steps_without_effect(self) -> None:
         """Handle several consecutive steps without a gradient, or without a call of the model."""
 

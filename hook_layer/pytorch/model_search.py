@@ -25,6 +25,7 @@ from hook_layer.pytorch.wrappers import is_a_key, is_wrapper
 __all__ = [
     "MadeOptimizers",
     "UnwatchedModels",
+    "call_when_it_returns",
     "has_compiled_parts",
     "is_around",
     "is_being_made",
@@ -61,10 +62,14 @@ class MadeOptimizers:
         self._beside.clear()
         self._first = lambda: None
 
+    def all_made(self) -> list[Optimizer]:
+        """Return the optimizers that still exist."""
+        made = (known() for known in self._made)
+        return [optimizer for optimizer in made if optimizer is not None]
+
     def parameters(self) -> list[nn.Parameter]:
         """Return the parameters that they train."""
-        made = (known() for known in self._made)
-        return [p for one in made if one is not None for p in parameters_of(one)]
+        return [p for one in self.all_made() for p in parameters_of(one)]
 
     def exclude(self, module: nn.Module) -> bool:
         """Return whether a module is not the model, judged before its call.
@@ -104,21 +109,14 @@ class MadeOptimizers:
 
     def _trained(self) -> Iterator[set[int]]:
         """Yield each optimizer's parameter ids; weak references would prevent swapping in torch."""
-        for known in self._made:
-            optimizer = known()
-            if optimizer is not None:
-                yield set(map(id, parameters_of(optimizer)))
+        for optimizer in self.all_made():
+            yield set(map(id, parameters_of(optimizer)))
 
 
 class UnwatchedModels:
-    """Reports models that are not watched, and why nothing of a script is captured.
-
-    Attributes:
-        has_other_model: Whether another model than the watched one was or may be reported.
-    """
+    """Reports models that are not watched, and why nothing of a script is captured."""
 
     def __init__(self, optimizers: MadeOptimizers) -> None:
-        self.has_other_model = False
         self._optimizers = optimizers
         self._scripted_class = ""
         self._num_steps = self._num_backward = 0
@@ -134,24 +132,6 @@ class UnwatchedModels:
                 "that it was made from",
                 self._scripted_class,
             )
-
-    def report_other_model(self, module: nn.Module, model: nn.Module | None) -> None:
-        """Report another model, unless its next call returns a number: then it is a loss."""
-        self.has_other_model = True  # do not report its parts
-        watched = type(model).__name__
-
-        def report(module: nn.Module, _: Any, outputs: Any) -> None:
-            handle.remove()
-            values = tensors_in(outputs)
-            self.has_other_model = not values or any(value.numel() != 1 for value in values)
-            if self.has_other_model:
-                logger.warning(
-                    "a %s is watched; the other model, a %s, is not",
-                    watched,
-                    type(module).__name__,
-                )
-
-        handle = own_hooks.register(module.register_forward_hook, report)
 
     def report_missing(self, is_missing: Callable[[], bool]) -> None:
         """Report the reason once if no model is found after many steps, or until the process ends.
@@ -227,6 +207,18 @@ def is_trained(module: nn.Module) -> bool:
     if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
         return False
     return any(parameter.requires_grad for parameter in module.parameters())
+
+
+def call_when_it_returns(module: nn.Module, callback: Callable[[nn.Module], None]) -> None:
+    """Call back once a module returns, unless it returns single numbers: then it is a loss."""
+
+    def on_return(module: nn.Module, _: Any, outputs: Any) -> None:
+        handle.remove()
+        values = tensors_in(outputs)
+        if not values or any(value.numel() != 1 for value in values):
+            callback(module)
+
+    handle = own_hooks.register(module.register_forward_hook, on_return)
 
 
 def without_wrapper(module: nn.Module) -> nn.Module:

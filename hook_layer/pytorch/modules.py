@@ -7,7 +7,7 @@ FullyShardedDataParallel and activation checkpointing add no part to a name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -32,7 +32,9 @@ _OWN_ATTRIBUTES: Final = frozenset(vars(nn.Module()))
 class RegisteredModules:
     """Registered models and losses, without the wrappers of torch.compile.
 
-    They are referenced weakly: a script may train many models in turn.
+    They are referenced weakly: a script may train many models in turn. The second model of a class
+    `Net` is called `Net2`. If a module of a further model would have the name of another module,
+    the names of all modules of that model begin with the model's, such as `Net2_fc`.
 
     Attributes:
         models: Names of the models.
@@ -73,11 +75,22 @@ class RegisteredModules:
                     "and each forward pass would count as two steps; register only the "
                     f"{name}"
                 )
+        name = self._free_name(name)
         parts = ((path, part) for path, part in model.named_modules() if is_a_key(part))
-        self.names.update({part: unwrapped_path(model, path) or name for path, part in parts})
+        paths = {part: unwrapped_path(model, path) for path, part in parts}
+        own = {part: path for part, path in paths.items() if part not in self.names}
+        is_taken = not set(filter(None, own.values())).isdisjoint(self.names.values())
+        prefix = f"{name}_" if is_taken else ""
+        self.names.update({part: f"{prefix}{path}" if path else name for part, path in own.items()})
         self.find_flat_parts()
         self.names[model] = self.names[module] = self.models[model] = name
         return model
+
+    def _free_name(self, name: str) -> str:
+        """Return the name of a further model of a class."""
+        taken = {*self.models.values()}
+        numbered = (f"{name}{number}" for number in count(2))
+        return name if name not in taken else next(n for n in numbered if n not in taken)
 
     def has_model(self, module: nn.Module) -> bool:
         """Return whether a model was added, with or without its wrapper."""

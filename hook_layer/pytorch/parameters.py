@@ -204,6 +204,16 @@ class GradientReader:
                 found[name] = gradient
         return found
 
+    def have_been_used(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Note that an optimizer has stepped: later gradients of this step are no use to it.
+
+        The loss of another model may reach its parameters, as that of a generator.
+        """
+        used = {id(parameter) for parameter in parameters}
+        names = {name for name, parameter in self._watched.items() if id(parameter) in used}
+        self._found |= names
+        self._announced |= names
+
     def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
         """Return and remove new gradients by name, optionally `only` those of some parameters."""
         arrived, self._arrived = self._arrived, {}

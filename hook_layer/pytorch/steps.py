@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 from weakref import ReferenceType, WeakSet, ref
@@ -315,6 +315,10 @@ class FollowedSteps(StepBounds):
         self._num_since += 1
         self.by_optimizer &= self._num_since <= _LOST_AFTER * self._longest
         return Pass.CONTINUES if self.is_open and self.by_optimizer else Pass.BEGINS
+
+    def expect(self, optimizers: Iterable[Optimizer]) -> None:
+        """Let the first step be complete when all of these have stepped."""
+        self._stepped_before.update((id(optimizer), ref(optimizer)) for optimizer in optimizers)
 
     def step_begins(self) -> None:
         """Note that a step began."""

@@ -31,6 +31,7 @@ from hook_layer.pytorch.loop_state import LoopObserver
 from hook_layer.pytorch.model_search import (
     MadeOptimizers,
     UnwatchedModels,
+    call_when_it_returns,
     has_compiled_parts,
     is_around,
     is_being_made,
@@ -119,6 +120,7 @@ class Trainings:
         """
         self._source = source
         self._newest.end()
+        self._newest.is_newest = False
         watching = [search for search in self._searches if search.is_watching]
         self._searches = [*watching, self._search(earlier)]
         self._newest.begin()
@@ -167,6 +169,7 @@ class _Search(LoopObserver):
 
     Attributes:
         hook: The hook of the training; None before the model was found.
+        is_newest: Whether no other training has begun since.
 
     Args:
         source: Creates the hook.
@@ -187,6 +190,8 @@ class _Search(LoopObserver):
         self._on_others_train = on_others_train
         self._earlier = earlier
         self._parts: WeakSet[nn.Module] = WeakSet()
+        self._others: WeakSet[nn.Module] = WeakSet()  # of further models
+        self.is_newest = True
         self.hook: Hook | None = None
         self._spare: Hook | None = None  # hook of a rejected model
         self._tried: Any = None  # a listener, while the model may still be rejected
@@ -275,6 +280,13 @@ class _Search(LoopObserver):
         """Return whether the script's optimizers hold no parameters of any of these models."""
         return all(map(self._optimizers.leave_out, list(models)))
 
+    def on_other_optimizer(self, optimizer: Optimizer) -> None:
+        """Search for the model of an optimizer that trains none of the watched ones."""
+        is_made = any(optimizer is made for made in self._optimizers.all_made())
+        if is_made and self.is_newest and self.is_watching and self._handle is None:
+            self._num_passes = self._num_calls = 0
+            self._listen()
+
     def on_others_train(self, optimizer: Optimizer) -> None:
         """Handle an optimizer of another model that steps while this model is not called."""
         self._on_others_train(optimizer)
@@ -326,7 +338,8 @@ class _Search(LoopObserver):
         elif self.hook is not None and type(module).__name__.endswith("Loss"):
             self.hook.register_loss(module)
         elif self._is_another(module):
-            self._unwatched.report_other_model(module, self._model())
+            self._others.update(part for part in module.modules() if is_a_key(part))
+            call_when_it_returns(module, _guarded(self._watch_other))
 
     def _is_open_to(self, module: nn.Module) -> bool:
         """Return whether a module may be the model: none is found, or a part may be rejected."""
@@ -401,8 +414,7 @@ class _Search(LoopObserver):
         if self._step_handle is not None:
             self._step_handle.remove()
             self._step_handle = None
-        self._parts.update(part for part in model.modules() if is_a_key(part))
-        hook.watch_model(model)
+        self._watch_calls(hook, model)
         if model is not entrance:
             call = ModuleCall(entrance, self._on_entrance)
             own_hooks.register(
@@ -421,6 +433,21 @@ class _Search(LoopObserver):
             self.end()  # keep this hook out of the compiled graphs
         elif not self._optimizers:
             self._tried = BACKWARD.listen(self._settle, is_before_call=True)
+
+    def _watch_calls(self, hook: Hook, model: nn.Module) -> None:
+        self._parts.update(part for part in model.modules() if is_a_key(part))
+        hook.watch_model(model)
+
+    def _watch_other(self, module: nn.Module) -> None:
+        """Watch a further model that the script's optimizers train."""
+        hook, other = self.hook, without_wrapper(module)
+        parts = [part for part in other.modules() if is_a_key(part)]
+        if hook is None or not hook.is_active or any(part in self._parts for part in parts):
+            return
+        self._watch_calls(hook, other)
+        logger.info("a %s is watched, too", type(other).__name__)
+        if hook.step <= 0 and self.source.decides_steps:
+            hook.loop.expect(self._optimizers.all_made())
 
     def begins_another_training(self, optimizer: Optimizer) -> bool:
         """Add a new optimizer; return whether another training begins with it."""
@@ -456,10 +483,9 @@ class _Search(LoopObserver):
             hook.forward_pre_hook(model, inputs)
 
     def _is_another(self, module: nn.Module) -> bool:
-        """Return whether another model is trained that was not reported yet."""
+        """Return whether another model is trained that is not known yet."""
         is_settled = self.hook is not None and self._tried is None
-        should_report = is_settled and not self._unwatched.has_other_model
-        if not should_report or isinstance(module, torch.jit.ScriptModule):
+        if not is_settled or module in self._others or isinstance(module, torch.jit.ScriptModule):
             return False
         return self._is_other_model(module) and not self._optimizers.leave_out(module)
 

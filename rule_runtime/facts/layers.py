@@ -110,10 +110,11 @@ class Layers:
     def _module_of(self, parameter: str, worker: str) -> str | None:
         """Return the module of a parameter `{model}_{module}.weight`; both may have a `_`.
 
-        The longest name wins, because both `x` and `my_x` may exist.
+        The longest name wins, because both `x` and `my_x` may exist. Modules of a further model may
+        be called `{model}_{module}`.
         """
         owner = parameter.rpartition(".")[0]
-        names = (owner[at + 1 :] for at, letter in enumerate(owner) if letter == "_")
+        names = (owner[at:] for at in (0, *(n + 1 for n, of in enumerate(owner) if of == "_")))
         called = (name for name in names if self._signals.at(name, "output", worker) is not None)
         return next(called, None)
 
