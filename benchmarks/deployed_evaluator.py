@@ -11,17 +11,17 @@ import os
 import resource
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cost.deployment import Evaluator
-from benchmarks.cost.functions import BUCKET, Functions, queue_url
+from benchmarks.cost.functions import BUCKET, Functions, object_created, queue_url
 from benchmarks.cost.in_memory_aws import InMemoryAws, counted_requests
-from benchmarks.cost.jobs import Jobs, object_created
+from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.workload import Workload
 from benchmarks.measuring import Scale, seconds
 from benchmarks.result import Measured, Result
+from hook_layer.storage.memory import MemoryStore
 from lambdas.contracts import environment
 
 __all__ = ["RECORDS", "batches", "main"]
@@ -68,7 +68,7 @@ def main() -> None:
     )
     bodies = [object_created(key) for key in keys]
     parts = [bodies[first : first + records] for first in range(0, len(bodies), records)]
-    aws = _FolderAws(folder=folder)
+    aws = InMemoryAws(_FolderStore(folder))
     functions = Functions({RULE: queue_url(0)})
     evaluator = _evaluator(records)
 
@@ -92,16 +92,19 @@ def _peak_memory_kb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-@dataclass
-class _FolderAws(InMemoryAws):
-    """Objects that lie in a folder, so that they take none of the memory that is measured."""
+class _FolderStore(MemoryStore):
+    """Reads objects from a folder first: they take none of the memory that is measured."""
 
-    folder: Path = Path()
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
 
-    def content(self, name: str) -> bytes | None:
-        """Return an object's content, None if there is none."""
-        path = self.folder / name.removeprefix(f"{BUCKET}/")
-        return path.read_bytes() if path.exists() else super().content(name)
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return at most `length` of the object's bytes, from `start`."""
+        path = self._folder / key.removeprefix(f"{BUCKET}/")
+        if not path.exists():
+            return super().get(key, start, length)
+        return path.read_bytes()[start : None if length is None else start + length]
 
 
 def _evaluator(records: int) -> Evaluator:
@@ -113,14 +116,8 @@ def _evaluator(records: int) -> Evaluator:
 
 
 def _in_a_process(folder: Path, records: int, rounds: int) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.deployed_evaluator",
-        str(folder),
-        str(records),
-        str(rounds),
-    ]
+    command = [sys.executable, "-m", "benchmarks.deployed_evaluator"]
+    command += [str(folder), str(records), str(rounds)]
     done = subprocess.run(
         command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
     )

@@ -10,19 +10,31 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from benchmarks.cost.deployment import Evaluator
 from lambdas.contracts import environment
 
-__all__ = ["BUCKET", "REGION", "SURROUNDINGS", "TABLE", "Functions", "queue_url", "record_of"]
+__all__ = [
+    "BUCKET",
+    "REGION",
+    "SURROUNDINGS",
+    "TABLE",
+    "Functions",
+    "now_text",
+    "object_created",
+    "queue_url",
+]
 
 BUCKET: Final = "tensors"
 TABLE: Final = "states"
 REGION: Final = "us-east-1"
 _LAMBDAS: Final = Path(__file__).resolve().parents[2] / "lambdas"
+_TEST_EVENT: Final = _LAMBDAS / "contracts" / "test_events" / "evaluate_rule.json"
+_RECORD: Final[dict[str, Any]] = json.loads(_TEST_EVENT.read_text())["Records"][0]
 SURROUNDINGS: Final = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
@@ -31,20 +43,13 @@ SURROUNDINGS: Final = {
     environment.TENSOR_BUCKET_NAMES: BUCKET,
 }
 """Environment variables that all functions have here."""
-
-
-@dataclass
-class _Context:
-    """The context that Lambda passes to a function."""
-
-    function_name: str = "function"
-    memory_limit_in_mb: int = 512
-    invoked_function_arn: str = f"arn:aws:lambda:{REGION}:123456789012:function:function"
-    aws_request_id: str = "52fdfc07-2182-154f-163f-5f0f9a621d72"
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return that there is time."""
-        return 60_000
+_CONTEXT: Final = SimpleNamespace(
+    function_name="function",
+    memory_limit_in_mb=512,
+    invoked_function_arn=f"arn:aws:lambda:{REGION}:123456789012:function:function",
+    aws_request_id="52fdfc07-2182-154f-163f-5f0f9a621d72",
+    get_remaining_time_in_millis=lambda: 60_000,
+)
 
 
 @dataclass
@@ -76,7 +81,11 @@ class Functions:
         """
         variables = dict(evaluator.variables)
         variables[environment.QUEUE_URL] = self.queue_urls[evaluator.name]
-        event = {"Records": [record_of(body, str(n)) for n, body in enumerate(bodies)]}
+        event = {
+            "Records": [
+                {**_RECORD, "messageId": str(n), "body": body} for n, body in enumerate(bodies)
+            ]
+        }
         answer = self._call(("evaluate_rule", evaluator.name, process), variables, event)
         if answer["batchItemFailures"]:
             raise RuntimeError(f"{evaluator.name} could not evaluate {answer['batchItemFailures']}")
@@ -105,7 +114,7 @@ class Functions:
         os.environ.update(SURROUNDINGS | dict(variables))
         try:
             with redirect_stdout(self._lines):
-                answer = self._module(process).__dict__["lambda_handler"](event, _Context())
+                answer = self._module(process).__dict__["lambda_handler"](event, _CONTEXT)
         finally:
             os.environ.clear()
             os.environ.update(before)
@@ -148,16 +157,15 @@ def queue_url(number: int) -> str:
     return f"https://sqs.{REGION}.amazonaws.com/123456789012/queue-{number}"
 
 
-def record_of(body: str, message_id: str) -> dict[str, Any]:
-    """Return a record of a batch, as Lambda's poller hands it over."""
-    return {
-        "messageId": message_id,
-        "receiptHandle": "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a",
-        "body": body,
-        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1795168800000"},
-        "messageAttributes": {},
-        "md5OfBody": "e4e68fb7bd0e697a0ae8f1bb342846b3",
-        "eventSource": "aws:sqs",
-        "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:evaluator",
-        "awsRegion": REGION,
-    }
+def now_text() -> str:
+    """Return the time, ISO 8601."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def object_created(key: str) -> str:
+    """Return the body of the message that an event of S3 becomes."""
+    event = json.loads(_RECORD["body"])
+    event |= {"time": now_text(), "region": REGION, "resources": [f"arn:aws:s3:::{BUCKET}"]}
+    event["detail"]["bucket"]["name"] = BUCKET
+    event["detail"]["object"]["key"] = key
+    return json.dumps(event)

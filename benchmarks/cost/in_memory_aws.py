@@ -7,7 +7,6 @@ it would go out. So the counted requests are those that AWS would get.
 from __future__ import annotations
 
 import io
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from itertools import islice
 from typing import Any, Final
 
 from benchmarks.cost.in_memory_table import InMemoryTable, RefusedWriteError
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.memory import MemoryStore
 from lambdas.shared import clients
 
 __all__ = ["InMemoryAws", "Requests", "counted_requests"]
@@ -31,32 +32,17 @@ class _Http:
     status_code: int = 200
 
 
-class _AbsentError(Exception):
-    """No object has the key."""
-
-
 @dataclass
 class InMemoryAws:
     """A bucket's objects, the state table, the event bus, and queues that take anything.
 
     Attributes:
-        objects: Contents by bucket and key, "<bucket>/<key>"; see `store`.
+        objects: Objects by bucket and key, "<bucket>/<key>".
         table: The state table.
     """
 
-    objects: dict[str, bytes] = field(default_factory=dict)
+    objects: Store = field(default_factory=MemoryStore)
     table: InMemoryTable = field(default_factory=InMemoryTable)
-    _names: list[str] = field(default_factory=list)
-
-    def store(self, name: str, content: bytes) -> None:
-        """Store an object."""
-        if name not in self.objects:
-            insort(self._names, name)
-        self.objects[name] = content
-
-    def content(self, name: str) -> bytes | None:
-        """Return an object's content, None if there is none."""
-        return self.objects.get(name)
 
     def answer(self, operation: str, request: Mapping[str, Any]) -> tuple[_Http, dict[str, Any]]:
         """Return what botocore takes for the answer to a request.
@@ -80,8 +66,8 @@ class InMemoryAws:
             raise NotImplementedError(f"{operation} is not answered in memory")
         try:
             return _Http(), answers[operation](request)
-        except _AbsentError as error:
-            absent = {"Code": "NoSuchKey", "Message": f"{error} does not exist"}
+        except ObjectNotFoundError as error:
+            absent = {"Code": "NoSuchKey", "Message": str(error)}
             return _Http(404), {"Error": absent}
         except RefusedWriteError as error:
             refused: dict[str, Any] = {
@@ -92,33 +78,24 @@ class InMemoryAws:
             return _Http(400), refused
 
     def _get_object(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        content = self.content(_name(request))
-        if content is None:
-            raise _AbsentError(_name(request))
-        if "Range" in request:
-            first, _, last = request["Range"].removeprefix("bytes=").partition("-")
-            content = content[int(first) : int(last) + 1 if last else None]
-        return {"Body": io.BytesIO(content)}
+        first, _, last = request.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        length = int(last) + 1 - int(first) if last else None
+        return {"Body": io.BytesIO(self.objects.get(_name(request), int(first), length))}
 
     def _put_object(self, request: Mapping[str, Any]) -> dict[str, Any]:
         body = request["Body"]
-        self.store(_name(request), body if isinstance(body, bytes) else body.read())
+        self.objects.put(_name(request), body if isinstance(body, bytes) else body.read())
         return {}
 
     def _delete_object(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        if self.objects.pop(_name(request), None) is not None:
-            self._names.remove(_name(request))
+        self.objects.delete(_name(request))
         return {}
 
     def _list_objects(self, request: Mapping[str, Any]) -> dict[str, Any]:
         bucket = f"{request['Bucket']}/"
-        prefix = bucket + request["Prefix"]
         after = request.get("ContinuationToken") or bucket + request.get("StartAfter", "")
-        first = max(bisect_left(self._names, prefix), bisect_right(self._names, after))
-        begins = (name.startswith(prefix) for name in islice(self._names, first, None))
-        num_found = next((n for n, is_found in enumerate(begins) if not is_found), None)
-        end = len(self._names) if num_found is None else first + num_found
-        names = self._names[first : min(end, first + _PAGE_KEYS + 1)]
+        found = self.objects.list(bucket + request["Prefix"], after)
+        names = list(islice(found, _PAGE_KEYS + 1))
         page = [{"Key": name.removeprefix(bucket)} for name in names[:_PAGE_KEYS]]
         is_cut = len(names) > _PAGE_KEYS
         answer: dict[str, Any] = {"Contents": page, "IsTruncated": is_cut}

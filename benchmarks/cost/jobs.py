@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.cost.functions import BUCKET, REGION
+from benchmarks.cost.functions import REGION, now_text, object_created
 from benchmarks.cost.workload import Workload
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, JOB_FILE
@@ -20,7 +18,7 @@ from hook_layer.storage.memory import MemoryStore
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE
 from rule_runtime.testing import TrialBuilder
 
-__all__ = ["LOSS", "Jobs", "object_created"]
+__all__ = ["LOSS", "Jobs"]
 
 LOSS: Final = "CrossEntropyLoss_output_0"
 _RUN: Final = "01JD0000000000000000000001"
@@ -90,7 +88,7 @@ class Jobs:
                 "detail-type": STATUS_DETAIL_TYPE,
                 "account": "123456789012",
                 "region": REGION,
-                "time": _now(),
+                "time": now_text(),
                 "detail": detail,
             }
 
@@ -138,29 +136,4 @@ def _key(job: int, key: str) -> str:
 
 def _job_file(job: int) -> bytes:
     arn = f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{_name(job)}"
-    return JobFile(_name(job), _RUN, "sagemaker", _now(), training_job_arn=arn).encode()
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def object_created(key: str) -> str:
-    """Return the body of the message that an event of S3 becomes."""
-    event = {
-        "version": "0",
-        "id": "17793124-05d4-b198-2fde-7ededc63b103",
-        "detail-type": "Object Created",
-        "source": "aws.s3",
-        "account": "123456789012",
-        "time": _now(),
-        "region": REGION,
-        "resources": [f"arn:aws:s3:::{BUCKET}"],
-        "detail": {
-            "version": "0",
-            "bucket": {"name": BUCKET},
-            "object": {"key": key, "size": 5, "etag": "b57f9512", "sequencer": "00617F08299329D1"},
-            "reason": "PutObject",
-        },
-    }
-    return json.dumps(event)
+    return JobFile(_name(job), _RUN, "sagemaker", now_text(), training_job_arn=arn).encode()

@@ -59,7 +59,7 @@ def simulate(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
     aws = InMemoryAws()
 
     def store(key: str, content: bytes) -> None:
-        aws.store(f"{BUCKET}/{key}", content)
+        aws.objects.put(f"{BUCKET}/{key}", content)
 
     counting = counted_requests(aws)
     counted = run_jobs(deployment, jobs, timing, counting=counting, store=store, aws=aws)
