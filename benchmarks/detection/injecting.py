@@ -95,31 +95,43 @@ def gradients_unless_frozen(run: Run) -> torch.set_grad_enabled:
 
 
 @torch.no_grad()
-def filled_(modules: Iterable[nn.Module], value: float, *, only_weights: bool = False) -> None:
-    """Set all parameters, or all weights of two dimensions or more, to one value."""
-    for parameter in _parameters(modules, only_weights=only_weights):
-        parameter.fill_(value)
+def filled_(
+    run: Run,
+    fault: str,
+    modules: Iterable[nn.Module],
+    value: float,
+    *,
+    only_weights: bool = False,
+) -> None:
+    """Set all parameters, or all weights, to one value if a fault is injected."""
+    if run.injects(fault):
+        for parameter in _parameters(modules, only_weights=only_weights):
+            parameter.fill_(value)
 
 
 @torch.no_grad()
-def drawn_(modules: Iterable[nn.Module], std: float, *, only_weights: bool = False) -> None:
-    """Draw all parameters, or all weights, from a normal distribution."""
-    for parameter in _parameters(modules, only_weights=only_weights):
-        parameter.normal_(0.0, std)
+def drawn_(
+    run: Run, fault: str, modules: Iterable[nn.Module], std: float, *, only_weights: bool = False
+) -> None:
+    """Draw all parameters, or all weights, from a normal distribution if a fault is injected."""
+    if run.injects(fault):
+        for parameter in _parameters(modules, only_weights=only_weights):
+            parameter.normal_(0.0, std)
 
 
 @torch.no_grad()
-def scaled_(modules: Iterable[nn.Module], factor: float) -> None:
-    """Multiply all weights, which have two dimensions or more."""
-    for parameter in _parameters(modules, only_weights=True):
-        parameter.mul_(factor)
+def scaled_(run: Run, fault: str, modules: Iterable[nn.Module], factor: float) -> None:
+    """Multiply all weights, which have two dimensions or more, if a fault is injected."""
+    if run.injects(fault):
+        for parameter in _parameters(modules, only_weights=True):
+            parameter.mul_(factor)
 
 
 @torch.no_grad()
-def shifted_(layers: Iterable[nn.Module], by: float) -> None:
-    """Add to the biases of layers."""
+def shifted_(run: Run, fault: str, layers: Iterable[nn.Module], by: float) -> None:
+    """Add to the biases of layers if a fault is injected."""
     for layer in layers:
-        if isinstance(layer.bias, Tensor):
+        if run.injects(fault) and isinstance(layer.bias, Tensor):
             layer.bias.add_(by)
 
 

@@ -17,7 +17,6 @@ from hook_layer.pytorch import Hook, modes
 
 __all__ = [
     "Batches",
-    "Functional",
     "Loop",
     "NextLetter",
     "batches_of",
@@ -26,6 +25,7 @@ __all__ = [
     "fit",
     "is_positive",
     "nearest_class",
+    "next_letter",
     "perplexity",
     "text_batches",
     "unexplained",
@@ -37,37 +37,33 @@ _OVERFLOWING_SCALE: Final = 2.0**24
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Loop:
     """How a program trains.
 
     Attributes:
         model: The model.
-        criterion: A module: outputs and targets to a loss.
+        criterion: From outputs and targets to a loss. The hook registers a module. In a function
+            it sees the functions of torch.
         optimizer: The optimiser.
         steps: Number of training steps.
+        scheduler: Called after each step, if there is one.
+        clip: Largest norm of all gradients together, if they are clipped. With the fault
+            `exploding_rnn` they are not.
         save_interval: Steps between two that the hook saves.
         eval_every: Steps between two looks at validation data.
-        scheduler: Called after each step, if there is one.
-        clip: Largest norm of all gradients together, if they are clipped.
         predict: From outputs to what is saved as predictions beside the labels, if anything is.
-        is_functional: True if the criterion stands for functions: then it is not registered, and
-            the hook sees what they show.
-        is_own_module: True if the criterion is a module of the script's own that is not registered:
-            then only its value is saved, where a backward pass starts from it.
     """
 
     model: nn.Module
-    criterion: nn.Module
+    criterion: Callable[[Tensor, Tensor], Tensor]
     optimizer: torch.optim.Optimizer
     steps: int
-    save_interval: int = 5
-    eval_every: int = 50
     scheduler: torch.optim.lr_scheduler.LRScheduler | None = None
     clip: float | None = None
+    save_interval: int = 5
+    eval_every: int = 50
     predict: Callable[[Tensor], Tensor] | None = None
-    is_functional: bool = False
-    is_own_module: bool = False
 
 
 def fit(
@@ -120,29 +116,22 @@ def batches_of(split: Split, size: int, seed: int) -> Batches:
             yield split.inputs[rows], split.targets[rows]
 
 
-class Functional(nn.Module):
-    """A criterion that is a function."""
-
-    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss."""
-        return self.function(outputs, targets)
+def next_letter(scores: Tensor, letters: Tensor) -> Tensor:
+    """Return the cross entropy of scores [B, length, letters] and letters, int64 [B, length]."""
+    return nn.functional.cross_entropy(scores.flatten(0, 1), letters.flatten())
 
 
 class NextLetter(nn.Module):
-    """Cross entropy of all positions."""
+    """The loss `next_letter` as a module."""
 
     def forward(self, scores: Tensor, letters: Tensor) -> Tensor:
         """Return the mean over scores [B, length, letters] and letters, int64 [B, length]."""
-        return nn.functional.cross_entropy(scores.flatten(0, 1), letters.flatten())
+        return next_letter(scores, letters)
 
 
 def perplexity(scores: Tensor, letters: Tensor) -> float:
     """Return the exponential of the cross entropy, at most 1e9."""
-    return math.exp(min(float(NextLetter()(scores, letters)), math.log(1e9)))
+    return math.exp(min(float(next_letter(scores, letters)), math.log(1e9)))
 
 
 def text_batches(text: Tensor, size: int, length: int, seed: int) -> Batches:
@@ -201,7 +190,7 @@ def _train(run: Run, loop: Loop, hook: Hook, inputs: Tensor, targets: Tensor) ->
     if is_half:
         for parameter in loop.model.parameters():
             parameter.grad = None if parameter.grad is None else parameter.grad / scale
-    if loop.clip is not None:
+    if loop.clip is not None and not run.injects("exploding_rnn"):
         nn.utils.clip_grad_norm_(loop.model.parameters(), loop.clip)
     loop.optimizer.step()
     if loop.scheduler is not None:
@@ -239,6 +228,6 @@ def _hook(run: Run, loop: Loop) -> Hook:
     torch.set_num_threads(1)
     hook = Hook.create_from_json_file(hook_configuration(run, loop.save_interval))
     hook.register_module(loop.model)
-    if not (loop.is_functional or loop.is_own_module):
+    if isinstance(loop.criterion, nn.Module):
         hook.register_loss(loop.criterion)
     return hook

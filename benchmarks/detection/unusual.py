@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from benchmarks.detection.data import Split, digits, table
 from benchmarks.detection.program import Program, Run
-from benchmarks.detection.training import Functional, Loop, batches_of, fit
+from benchmarks.detection.training import Loop, batches_of, fit
 
 __all__ = ["PROGRAMS"]
 
@@ -34,7 +34,6 @@ class Recipe(NamedTuple):
         batch: Rows of a batch.
         warm_up: Steps in which the learning rate grows from almost 0.
         steps: Number of training steps.
-        is_module: Whether the hook sees the loss as a module, not the functions in it.
         optimizer: Returns the optimizer of parameters, with a learning rate.
     """
 
@@ -45,7 +44,6 @@ class Recipe(NamedTuple):
     batch: int = 32
     warm_up: int = 1
     steps: int = 400
-    is_module: bool = False
     optimizer: Callable[[Iterator[nn.Parameter], float], torch.optim.Optimizer] = torch.optim.Adam
 
 
@@ -270,11 +268,8 @@ _RECIPES: Final = {
     "masked_labels_by_weight": Recipe(
         partial(several_labels, -1.0), partial(mlp, 8, 4), masked_by_weight
     ),
-    "masked_labels_of_module": Recipe(
-        partial(several_labels, -1.0), partial(mlp, 8, 4), masked, is_module=True
-    ),
     "missing_labels": Recipe(
-        partial(several_labels, float("nan")), partial(mlp, 8, 4), known_squares, is_module=True
+        partial(several_labels, float("nan")), partial(mlp, 8, 4), known_squares
     ),
     "far_clusters": Recipe(clusters, partial(mlp, 8, 2), _CE),
     "tables_of_amounts": Recipe(
@@ -558,20 +553,12 @@ _TRUNKS: Final = {
 def _train(recipe: Recipe, run: Run) -> float:
     data, model = recipe.data(), recipe.model()
     optimizer = recipe.optimizer(model.parameters(), recipe.rate)
-    criterion = Functional(recipe.criterion)
-    loop = Loop(
-        model=model,
-        criterion=criterion,
-        optimizer=optimizer,
-        steps=recipe.steps,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min(1.0, (step + 1) / recipe.warm_up)
-        ),
-        is_functional=not recipe.is_module,
-        is_own_module=recipe.is_module,
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / recipe.warm_up)
     )
+    loop = Loop(model, recipe.criterion, optimizer, recipe.steps, scheduler)
     batches = batches_of(data, recipe.batch, run.seed)
-    return fit(run, loop, batches, data.validation(), lambda *pair: float(criterion(*pair)))
+    return fit(run, loop, batches, data.validation(), lambda *pair: float(recipe.criterion(*pair)))
 
 
 def _train_trunk(recipe: Recipe, model: Callable[..., nn.Module], run: Run) -> float:

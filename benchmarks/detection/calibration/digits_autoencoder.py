@@ -27,20 +27,13 @@ def train(run: Run) -> float:
         run.pick(nn.Identity(), double_activation=nn.ReLU()),
         nn.Sigmoid(),
     )
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("dead_relu"):
-        shifted_([model[0], model[3]], -10.0)
-    if run.injects("saturated_activation"):
-        shifted_([model[5]], 40.0)
+    filled_(run, "init_constant", [model], 0.0)
+    shifted_(run, "dead_relu", [model[0], model[3]], -10.0)
+    shifted_(run, "saturated_activation", [model[5]], 40.0)
     missing = model[3:]
-    loop = Loop(
-        model=model,
-        criterion=nn.MSELoss(),
-        optimizer=torch.optim.Adam(
-            run.pick(model, optimiser_missing_parameters=missing).parameters(),
-            lr=run.pick(5e-3, lr_too_low=3e-6, lr_too_high=2.0),
-        ),
-        steps=400,
+    optimizer = torch.optim.Adam(
+        run.pick(model, optimiser_missing_parameters=missing).parameters(),
+        lr=run.pick(5e-3, lr_too_low=3e-6, lr_too_high=2.0),
     )
+    loop = Loop(model, nn.MSELoss(), optimizer, 400)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation(), unexplained)

@@ -53,12 +53,7 @@ def train(run: Run) -> float:
     def error(outputs: Tensor, targets: Tensor) -> float:
         return float((predict(outputs) != targets).float().mean())
 
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.CrossEntropyLoss(), wrong_loss=SquaredDistance()),
-        optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
-        steps=200,
-        save_interval=4,
-        predict=predict,
-    )
+    criterion = run.pick(nn.CrossEntropyLoss(), wrong_loss=SquaredDistance())
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    loop = Loop(model, criterion, optimizer, 200, save_interval=4, predict=predict)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation(128), error)

@@ -22,16 +22,12 @@ def train(run: Run) -> float:
         nn.Linear(32, 10),
         run.pick(nn.LogSoftmax(dim=1), no_activation=nn.Identity()),
     )
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("dead_relu"):
-        shifted_([model[0], model[2]], -15.0)
+    filled_(run, "init_constant", [model], 0.0)
+    shifted_(run, "dead_relu", [model[0], model[2]], -15.0)
     optimizer = torch.optim.SGD(
         run.pick(model, optimiser_missing_parameters=model[0]).parameters(),
         lr=run.pick(0.05, lr_too_high=8.0, lr_too_low=1e-5),
         momentum=0.9,
     )
-    loop = Loop(
-        model=model, criterion=nn.NLLLoss(), optimizer=optimizer, steps=300, predict=classes
-    )
+    loop = Loop(model, nn.NLLLoss(), optimizer, 300, predict=classes)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation(), error_rate)

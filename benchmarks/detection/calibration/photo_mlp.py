@@ -44,21 +44,14 @@ def train(run: Run) -> float:
         activation(),
         nn.Linear(64, 3),
     )
-    if run.injects("init_too_large"):
-        scaled_(model[1:], 25.0)
+    scaled_(run, "init_too_large", model[1:], 25.0)
     steps = 400
     optimizer = torch.optim.Adam(
         model.parameters(), lr=run.pick(1e-2, lr_too_high=3.0, lr_too_low=3e-6)
     )
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     loop = Loop(
-        model=model,
-        criterion=nn.MSELoss(),
-        optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps),
-        steps=steps,
-        save_interval=10,
-        eval_every=100,
-        is_functional=True,
+        model, nn.functional.mse_loss, optimizer, steps, scheduler, save_interval=10, eval_every=100
     )
     return fit(run, loop, batches_of(data, 256, run.seed), data.validation(), unexplained)
 

@@ -39,17 +39,11 @@ def train(run: Run) -> float:
     """Train once; return the perplexity of a letter."""
     text = letters("\n".join(docs_text().values())[:200_000], LETTERS)
     model = Net(run)
-    if run.injects("init_too_large"):
-        scaled_([model], 20.0)
-    loop = Loop(
-        model=model,
-        criterion=NextLetter(),
-        optimizer=torch.optim.Adam(
-            model.parameters(), lr=run.pick(5e-3, lr_too_high=0.5, lr_too_low=2e-6)
-        ),
-        steps=300,
-        clip=None if run.injects("exploding_rnn") else 1.0,
+    scaled_(run, "init_too_large", [model], 20.0)
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=run.pick(5e-3, lr_too_high=0.5, lr_too_low=2e-6)
     )
+    loop = Loop(model, NextLetter(), optimizer, 300, clip=1.0)
     valid = [windows(text, torch.arange(180_000, 199_000, 300), LENGTH)]
     batches = text_batches(text[:180_000], BATCH, LENGTH, run.seed)
     return fit(run, loop, batches, valid, perplexity)

@@ -51,31 +51,21 @@ def _initialise(run: Run, model: Reader) -> None:
     nn.init.orthogonal_(model.of_state.weight)
     if run.injects("exploding_rnn"):
         nn.init.normal_(model.of_state.weight, std=0.5)
-    if run.injects("saturated_activation"):
-        drawn_([model.of_input, model.of_state], 3.0, only_weights=True)
+    drawn_(run, "saturated_activation", [model.of_input, model.of_state], 3.0, only_weights=True)
     if run.injects("dead_relu"):
         nn.init.constant_(model.hidden.bias, -10.0)
-    if run.injects("init_too_large"):
-        drawn_([model], 5.0)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
+    drawn_(run, "init_too_large", [model], 5.0)
+    filled_(run, "init_constant", [model], 0.0)
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), Reader(run)
     _initialise(run, model)
     last = nn.ModuleList([model.hidden, model.out])
     trained = run.pick(model, optimiser_missing_parameters=last)
     rate = run.pick(2e-3, lr_too_high=0.1, lr_too_low=2e-6)
     optimizer = torch.optim.RMSprop(trained.parameters(), rate)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.CrossEntropyLoss(), wrong_loss=nn.NLLLoss()),
-        optimizer=optimizer,
-        scheduler=MultiStepLR(optimizer, [180, 240], 0.3),
-        steps=300,
-        clip=run.pick(1.0, exploding_rnn=None),
-        predict=classes,
-    )
+    criterion = run.pick(nn.CrossEntropyLoss(), wrong_loss=nn.NLLLoss())
+    scheduler = MultiStepLR(optimizer, [180, 240], 0.3)
+    loop = Loop(model, criterion, optimizer, 300, scheduler, clip=1.0, predict=classes)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation())

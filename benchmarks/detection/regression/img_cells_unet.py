@@ -88,25 +88,16 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), UNet(run)
-    if run.injects("init_too_large"):
-        scaled_([model], 40.0)
-    if run.injects("init_constant"):
-        filled_([model], 0.0, only_weights=True)
-    if run.injects("dead_relu"):
-        shifted_([part[3] for part in (model.down, model.bottom, model.join)], -10.0)
+    scaled_(run, "init_too_large", [model], 40.0)
+    filled_(run, "init_constant", [model], 0.0, only_weights=True)
+    shifted_(run, "dead_relu", [part[3] for part in (model.down, model.bottom, model.join)], -10.0)
     trained = run.pick(model, optimiser_missing_parameters=model.out)
     rate = run.pick(3e-3, lr_too_high=2.0, lr_too_low=2e-6)
     optimizer = torch.optim.AdamW(trained.parameters(), rate)
+    loss = run.pick(nn.BCEWithLogitsLoss(), wrong_loss=ClassesOfOne())
+    cosine = CosineAnnealingLR(optimizer, STEPS)
     loop = Loop(
-        model=model,
-        criterion=run.pick(nn.BCEWithLogitsLoss(), wrong_loss=ClassesOfOne()),
-        optimizer=optimizer,
-        steps=STEPS,
-        save_interval=4,
-        eval_every=40,
-        scheduler=CosineAnnealingLR(optimizer, STEPS),
-        predict=is_positive,
+        model, loss, optimizer, STEPS, cosine, save_interval=4, eval_every=40, predict=is_positive
     )
     return fit(run, loop, batches_of(data, 16, run.seed), data.validation(100))

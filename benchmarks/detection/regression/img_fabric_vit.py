@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from benchmarks.detection.data import Split
 from benchmarks.detection.injecting import filled_, scaled_, with_fault
 from benchmarks.detection.program import Run
-from benchmarks.detection.training import Functional, Loop, batches_of, classes, fit
+from benchmarks.detection.training import Loop, batches_of, classes, fit
 
 DIRECTIONS, SIDE, PATCH, WIDTH, ROWS, STEPS, WARM_UP = 6, 16, 4, 32, 2400, 200, 20
 
@@ -83,12 +83,9 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), ViT(run)
-    if run.injects("init_too_large"):
-        scaled_([model], 15.0)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
+    scaled_(run, "init_too_large", [model], 15.0)
+    filled_(run, "init_constant", [model], 0.0)
     if run.injects("saturated_activation"):
         nn.init.normal_(model.before_head.weight, 0, 100)
     trained = run.pick(model, optimiser_missing_parameters=model.head)
@@ -96,15 +93,9 @@ def train(run: Run) -> float:
     optimizer = torch.optim.AdamW(trained.parameters(), rate, weight_decay=0.05)
     warm = LinearLR(optimizer, 0.05, total_iters=WARM_UP)
     falling = CosineAnnealingLR(optimizer, STEPS - WARM_UP)
+    criterion = partial(_loss, run)
+    scheduler = SequentialLR(optimizer, [warm, falling], [WARM_UP])
     loop = Loop(
-        model=model,
-        criterion=Functional(partial(_loss, run)),
-        optimizer=optimizer,
-        steps=STEPS,
-        eval_every=40,
-        scheduler=SequentialLR(optimizer, [warm, falling], [WARM_UP]),
-        clip=1.0,
-        predict=classes,
-        is_functional=True,
+        model, criterion, optimizer, STEPS, scheduler, clip=1.0, eval_every=40, predict=classes
     )
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation(150))

@@ -81,24 +81,17 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), ResNet(run)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("init_too_large"):
-        drawn_([model], 1.0, only_weights=True)
+    filled_(run, "init_constant", [model], 0.0)
+    drawn_(run, "init_too_large", [model], 1.0, only_weights=True)
     trained = run.pick(model, optimiser_missing_parameters=model.stem)
     rate = run.pick(0.05, lr_too_high=10.0, lr_too_low=1e-5)
     optimizer = torch.optim.SGD(
         trained.parameters(), rate, momentum=0.9, nesterov=True, weight_decay=5e-4
     )
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.CrossEntropyLoss(), wrong_loss=AbsoluteDistance()),
-        optimizer=optimizer,
-        steps=STEPS,
-        scheduler=CosineAnnealingLR(optimizer, STEPS),
-        predict=run.pick(classes, wrong_loss=partial(nearest_class, count=len(LETTERS))),
-    )
+    criterion = run.pick(nn.CrossEntropyLoss(), wrong_loss=AbsoluteDistance())
+    scheduler = CosineAnnealingLR(optimizer, STEPS)
+    predict = run.pick(classes, wrong_loss=partial(nearest_class, count=len(LETTERS)))
+    loop = Loop(model, criterion, optimizer, STEPS, scheduler, predict=predict)
     third = -(-len(data.valid_inputs) // 3)
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation(third))

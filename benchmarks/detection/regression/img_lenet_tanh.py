@@ -86,23 +86,20 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), LeNet(run)
-    if run.injects("init_too_large"):
-        drawn_([model], 3.0)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("saturated_activation"):
-        scaled_([model.features, model.classifier[1], model.classifier[3]], 30.0)
+    drawn_(run, "init_too_large", [model], 3.0)
+    filled_(run, "init_constant", [model], 0.0)
+    scaled_(
+        run,
+        "saturated_activation",
+        [model.features, model.classifier[1], model.classifier[3]],
+        30.0,
+    )
     trained = run.pick(model, optimiser_missing_parameters=model.features)
     rate = run.pick(0.1, lr_too_high=5.0, lr_too_low=1e-5)
     optimizer = torch.optim.SGD(trained.parameters(), rate, momentum=0.9)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.CrossEntropyLoss(), wrong_loss=NumberOfTheLetter()),
-        optimizer=optimizer,
-        steps=STEPS,
-        scheduler=CosineAnnealingLR(optimizer, STEPS),
-        predict=run.pick(classes, wrong_loss=partial(nearest_class, count=len(LETTERS))),
-    )
+    criterion = run.pick(nn.CrossEntropyLoss(), wrong_loss=NumberOfTheLetter())
+    scheduler = CosineAnnealingLR(optimizer, STEPS)
+    predict = run.pick(classes, wrong_loss=partial(nearest_class, count=len(LETTERS)))
+    loop = Loop(model, criterion, optimizer, STEPS, scheduler, predict=predict)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation(200))

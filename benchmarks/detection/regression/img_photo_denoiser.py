@@ -94,23 +94,14 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), Denoiser(run)
-    if run.injects("init_too_large"):
-        drawn_([model], 1.0)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("dead_relu"):
-        shifted_([model.encoder[0], model.encoder[2]], -5.0)
-    if run.injects("saturated_activation"):
-        shifted_([model.decoder[2]], 25.0)
+    drawn_(run, "init_too_large", [model], 1.0)
+    filled_(run, "init_constant", [model], 0.0)
+    shifted_(run, "dead_relu", [model.encoder[0], model.encoder[2]], -5.0)
+    shifted_(run, "saturated_activation", [model.decoder[2]], 25.0)
     trained = run.pick(model, optimiser_missing_parameters=model.encoder[0])
     rate = run.pick(2e-3, lr_too_high=1.0, lr_too_low=1e-6)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.MSELoss(), wrong_loss=SignedError()),
-        optimizer=torch.optim.Adam(trained.parameters(), rate),
-        steps=200,
-        eval_every=25,
-    )
+    criterion = run.pick(nn.MSELoss(), wrong_loss=SignedError())
+    optimizer = torch.optim.Adam(trained.parameters(), rate)
+    loop = Loop(model, criterion, optimizer, 200, eval_every=25)
     return fit(run, loop, batches_of(data, 16, run.seed), data.validation(80))

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from benchmarks.detection.data import Split
 from benchmarks.detection.injecting import drawn_, filled_, with_fault
 from benchmarks.detection.program import Run
-from benchmarks.detection.training import Functional, Loop, batches_of, classes, fit
+from benchmarks.detection.training import Loop, batches_of, classes, fit
 
 SHAPES, SIDE, ROWS, STEPS = 4, 20, 2400, 240
 MEAN, STD = 0.45, 0.22
@@ -101,12 +101,9 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), VGG(run)
-    if run.injects("init_constant"):
-        filled_([model], 0.01)
-    if run.injects("init_too_large"):
-        drawn_([model], 1.0, only_weights=True)
+    filled_(run, "init_constant", [model], 0.01)
+    drawn_(run, "init_too_large", [model], 1.0, only_weights=True)
     if run.injects("frozen_layer"):
         model.features.requires_grad_(requires_grad=False)
     trained = run.pick(model, optimiser_missing_parameters=model.out)
@@ -114,14 +111,7 @@ def train(run: Run) -> float:
     optimizer = torch.optim.Adam(trained.parameters(), rate)
     # nll_loss needs logarithms of probabilities.
     loss = run.pick(nn.functional.cross_entropy, wrong_loss=nn.functional.nll_loss)
-    loop = Loop(
-        model=model,
-        criterion=Functional(loss),
-        optimizer=optimizer,
-        scheduler=CosineAnnealingLR(optimizer, STEPS),
-        steps=STEPS,
-        eval_every=40,
-        predict=classes,
-        is_functional=True,
-    )
+    criterion = loss
+    scheduler = CosineAnnealingLR(optimizer, STEPS)
+    loop = Loop(model, criterion, optimizer, STEPS, scheduler, eval_every=40, predict=classes)
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation(150))

@@ -98,12 +98,14 @@ class Net(nn.Module):
 
 @torch.no_grad()
 def _initialise(run: Run, model: Net) -> None:
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("init_too_large"):
-        scaled_([model], 15.0)
-    if run.injects("dead_relu"):
-        shifted_([layer for layer in model.convolutions if isinstance(layer, nn.Conv1d)], -5.0)
+    filled_(run, "init_constant", [model], 0.0)
+    scaled_(run, "init_too_large", [model], 15.0)
+    shifted_(
+        run,
+        "dead_relu",
+        [layer for layer in model.convolutions if isinstance(layer, nn.Conv1d)],
+        -5.0,
+    )
     if run.injects("exploding_rnn"):
         nn.init.eye_(model.rnn.all_weights[0][1]).mul_(2.5)
     if run.injects("saturated_activation"):
@@ -111,29 +113,18 @@ def _initialise(run: Run, model: Net) -> None:
         nn.init.normal_(model.rnn.all_weights[0][1], std=10.0)
 
 
-class SquaredDistance(nn.Module):
-    """The loss that does not fit: a class is no quantity."""
-
-    def forward(self, outputs: Tensor, kinds: Tensor) -> Tensor:
-        """Return the mean of probabilities [B, damage] from numbers of classes, int64 [B]."""
-        return nn.functional.mse_loss(outputs.softmax(1), kinds.float()[:, None].expand_as(outputs))
+def _squared_distance(outputs: Tensor, kinds: Tensor) -> Tensor:
+    """Return the loss that does not fit: a class is no quantity."""
+    return nn.functional.mse_loss(outputs.softmax(1), kinds.float()[:, None].expand_as(outputs))
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), Net(run)
     _initialise(run, model)
     trained = run.pick(model, optimiser_missing_parameters=model.head)
     rate = run.pick(7e-3, lr_too_high=1.0, lr_too_low=1e-6)
     optimizer = torch.optim.Adam(trained.parameters(), rate)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.CrossEntropyLoss(), wrong_loss=SquaredDistance()),
-        optimizer=optimizer,
-        steps=STEPS,
-        scheduler=CosineAnnealingLR(optimizer, STEPS),
-        clip=run.pick(1.0, exploding_rnn=None),
-        predict=classes,
-        is_functional=True,
-    )
+    criterion = run.pick(nn.functional.cross_entropy, wrong_loss=_squared_distance)
+    scheduler = CosineAnnealingLR(optimizer, STEPS)
+    loop = Loop(model, criterion, optimizer, STEPS, scheduler, clip=1.0, predict=classes)
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation())

@@ -11,7 +11,7 @@ from torch.nn import functional
 from benchmarks.detection.data import Split, digits
 from benchmarks.detection.injecting import filled_, scaled_, shifted_, with_fault
 from benchmarks.detection.program import Run
-from benchmarks.detection.training import Functional, Loop, batches_of, fit
+from benchmarks.detection.training import Loop, batches_of, fit
 
 PIXELS, HIDDEN, CODE = 64, 96, 10
 
@@ -67,24 +67,15 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), Vae(run)
-    if run.injects("init_too_large"):
-        scaled_([model], 8.0)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
-    if run.injects("dead_relu"):
-        shifted_([model.hidden], -6.0)
-    if run.injects("saturated_activation"):
-        shifted_([model.paint], 12.0)
+    scaled_(run, "init_too_large", [model], 8.0)
+    filled_(run, "init_constant", [model], 0.0)
+    shifted_(run, "dead_relu", [model.hidden], -6.0)
+    shifted_(run, "saturated_activation", [model.paint], 12.0)
     decoder = nn.ModuleList([model.widen, model.paint])
     trained = run.pick(model, optimiser_missing_parameters=decoder)
     rate = run.pick(4e-3, lr_too_high=0.3, lr_too_low=2e-6)
-    loop = Loop(
-        model=model,
-        criterion=Functional(partial(_negative_bound, run)),
-        optimizer=torch.optim.Adam(trained.parameters(), rate),
-        steps=400,
-        is_functional=True,
-    )
+    criterion = partial(_negative_bound, run)
+    optimizer = torch.optim.Adam(trained.parameters(), rate)
+    loop = Loop(model, criterion, optimizer, 400)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation())

@@ -61,14 +61,10 @@ class Angle(nn.Module):
         self.fc3, self.tanh = nn.Linear(64, 1), nn.Tanh()
         for layer in (self.fc1, self.fc2):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        if run.injects("init_too_large"):
-            drawn_([self], 1.0, only_weights=True)
-        if run.injects("init_constant"):
-            filled_([self], 0.0)
-        if run.injects("dead_relu"):
-            shifted_([self.fc2], -30.0)
-        if run.injects("saturated_activation"):
-            scaled_([self.fc3], 100.0)
+        drawn_(run, "init_too_large", [self], 1.0, only_weights=True)
+        filled_(run, "init_constant", [self], 0.0)
+        shifted_(run, "dead_relu", [self.fc2], -30.0)
+        scaled_(run, "saturated_activation", [self.fc3], 100.0)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return angles [B, 1] of images [B, 64]."""
@@ -89,13 +85,9 @@ class MeanDifference(nn.Module):
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), Angle(run)
     rate = run.pick(1e-3, lr_too_high=0.3, lr_too_low=1e-6)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.SmoothL1Loss(), wrong_loss=MeanDifference()),
-        optimizer=torch.optim.AdamW(model.parameters(), rate, weight_decay=1e-2),
-        steps=350,
-    )
+    criterion = run.pick(nn.SmoothL1Loss(), wrong_loss=MeanDifference())
+    optimizer = torch.optim.AdamW(model.parameters(), rate, weight_decay=1e-2)
+    loop = Loop(model, criterion, optimizer, 350)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation())

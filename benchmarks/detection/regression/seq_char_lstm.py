@@ -73,15 +73,9 @@ def train(run: Run) -> float:
     model = Net(run)
     trained = run.pick(model, optimiser_missing_parameters=model.head)
     rate = run.pick(8e-3, lr_too_high=1.0, lr_too_low=2e-6)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(NextLetter(), wrong_loss=SquaredDistance()),
-        optimizer=torch.optim.Adam(trained.parameters(), rate),
-        steps=260,
-        save_interval=8,
-        eval_every=40,
-        clip=run.pick(1.0, exploding_rnn=None),
-    )
+    criterion = run.pick(NextLetter(), wrong_loss=SquaredDistance())
+    optimizer = torch.optim.Adam(trained.parameters(), rate)
+    loop = Loop(model, criterion, optimizer, 260, clip=1.0, save_interval=8, eval_every=40)
     known = len(text) - len(ends)
     valid = [windows(text, torch.arange(known, len(text) - LENGTH - 1, 200), LENGTH)]
     return fit(run, loop, _batches(run, text[:known]), valid, perplexity)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from benchmarks.detection.data import Split, code_text
 from benchmarks.detection.injecting import drawn_, filled_, with_fault
 from benchmarks.detection.program import Run
-from benchmarks.detection.training import Functional, Loop, batches_of, classes, fit
+from benchmarks.detection.training import Loop, batches_of, classes, fit
 
 WORDS, LENGTH, WIDTH = 500, 20, 32
 TAGS = 7
@@ -95,10 +95,8 @@ class Net(nn.Module):
         self.head = nn.Linear(2 * WIDTH, TAGS)
         if run.injects("saturated_activation"):
             nn.init.normal_(self.embedding.weight, std=100.0)
-        if run.injects("init_too_large"):
-            drawn_([self], 5.0)
-        if run.injects("init_constant"):
-            filled_([self], 0.1)
+        drawn_(run, "init_too_large", [self], 5.0)
+        filled_(run, "init_constant", [self], 0.1)
 
     def forward(self, words: Tensor) -> Tensor:
         """Return scores [B, LENGTH, TAGS] of words [B, LENGTH]; with a leak [B, LENGTH, 2]."""
@@ -121,19 +119,12 @@ def _loss(run: Run, scores: Tensor, tags: Tensor) -> Tensor:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data, model = _data(run), Net(run)
     trained = run.pick(model, optimiser_missing_parameters=model.head)
     rate = run.pick(8e-3, lr_too_high=1.0, lr_too_low=1e-6)
+    criterion = partial(_loss, run)
+    optimizer = torch.optim.Adam(trained.parameters(), rate)
     loop = Loop(
-        model=model,
-        criterion=Functional(partial(_loss, run)),
-        optimizer=torch.optim.Adam(trained.parameters(), rate),
-        steps=240,
-        save_interval=8,
-        eval_every=40,
-        clip=run.pick(1.0, exploding_rnn=None),
-        predict=classes,
-        is_functional=True,
+        model, criterion, optimizer, 240, clip=1.0, save_interval=8, eval_every=40, predict=classes
     )
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation(200))

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from benchmarks.detection.data import docs_text, letters, windows
 from benchmarks.detection.injecting import gradients_unless_frozen
 from benchmarks.detection.program import Run
-from benchmarks.detection.training import Batches, Loop, NextLetter, fit, perplexity, text_batches
+from benchmarks.detection.training import Batches, Loop, fit, next_letter, perplexity, text_batches
 
 LETTERS, LENGTH, BATCH, WIDTH, STEPS, WARM_UP = 56, 24, 16, 48, 300, 20
 TRAIN_ON, TEXT = 220_000, 250_000
@@ -55,12 +55,9 @@ class GPT(nn.Module):
         return scores.softmax(-1) if self.run.injects("double_activation") else scores
 
 
-class NoLogarithm(nn.Module):
-    """The loss that does not fit: `nll_loss` needs logarithms of probabilities."""
-
-    def forward(self, scores: Tensor, tokens: Tensor) -> Tensor:
-        """Return the loss of scores [B, LENGTH, LETTERS] and letters [B, LENGTH]."""
-        return nn.functional.nll_loss(scores.flatten(0, 1), tokens.flatten())
+def _without_logarithm(scores: Tensor, tokens: Tensor) -> Tensor:
+    """Return the loss that does not fit: `nll_loss` needs logarithms of probabilities."""
+    return nn.functional.nll_loss(scores.flatten(0, 1), tokens.flatten())
 
 
 def _batches(run: Run, text: Tensor) -> Batches:
@@ -89,15 +86,8 @@ def train(run: Run) -> float:
     trained = run.pick(model, optimiser_missing_parameters=last)
     rate = run.pick(5e-3, lr_too_high=0.5, lr_too_low=1e-6)
     optimizer = torch.optim.AdamW(trained.parameters(), rate, weight_decay=0.01)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(NextLetter(), wrong_loss=NoLogarithm()),
-        optimizer=optimizer,
-        steps=STEPS,
-        save_interval=10,
-        scheduler=LambdaLR(optimizer, _warm_then_cosine),
-        clip=1.0,
-        is_functional=True,
-    )
+    criterion = run.pick(next_letter, wrong_loss=_without_logarithm)
+    scheduler = LambdaLR(optimizer, _warm_then_cosine)
+    loop = Loop(model, criterion, optimizer, STEPS, scheduler, clip=1.0, save_interval=10)
     valid = [windows(text, torch.arange(TRAIN_ON, TEXT - LENGTH - 1, 250), LENGTH)]
     return fit(run, loop, _batches(run, text[:TRAIN_ON]), valid, perplexity)

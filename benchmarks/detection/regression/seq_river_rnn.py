@@ -84,8 +84,7 @@ class Net(nn.Module):
         if run.injects("init_too_large"):
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -5.0, 5.0)
-        if run.injects("init_constant"):
-            filled_([self], 1.0)
+        filled_(run, "init_constant", [self], 1.0)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return flows [B] of inputs [B, WINDOW, columns]; [B, 1] with the loss that is wrong."""
@@ -96,7 +95,6 @@ class Net(nn.Module):
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data = _data(run)
     columns = data.inputs.shape[2]
     model = Net(run, columns)
@@ -104,14 +102,8 @@ def train(run: Run) -> float:
     optimizer = torch.optim.RMSprop(model.parameters(), rate)
     if run.injects("optimiser_missing_parameters"):  # replaced after the optimizer was made
         model.rnn = nn.RNN(columns, WIDTH, batch_first=True)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, 0.4)
     loop = Loop(
-        model=model,
-        criterion=nn.MSELoss(),
-        optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 100, 0.4),
-        steps=300,
-        save_interval=10,
-        eval_every=30,
-        clip=run.pick(1.0, exploding_rnn=None),
+        model, nn.MSELoss(), optimizer, 300, scheduler, clip=1.0, save_interval=10, eval_every=30
     )
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation(300))

@@ -47,7 +47,6 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     parameters = {
         "objective": run.pick("reg:squarederror", wrong_loss="binary:hinge"),
         "max_depth": run.pick(4, overfit=12),

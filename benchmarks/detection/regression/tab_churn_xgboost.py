@@ -56,7 +56,6 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     parameters = {
         "objective": "binary:logistic",
         "eval_metric": "logloss",

@@ -73,23 +73,15 @@ class Net(nn.Module):
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data = _data(run)
     model = Net(run, data.inputs.shape[1])
-    if run.injects("init_too_large"):
-        drawn_([model], 3.0, only_weights=True)
-    if run.injects("init_constant"):
-        filled_([model], 0.0)
+    drawn_(run, "init_too_large", [model], 3.0, only_weights=True)
+    filled_(run, "init_constant", [model], 0.0)
     if run.injects("dead_relu"):
         nn.init.constant_(model.fc2.bias, -10.0)
     trained = run.pick(model, optimiser_missing_parameters=model.out)
     rate = run.pick(5e-3, lr_too_high=2.0, lr_too_low=5e-7)
-    loop = Loop(
-        model=model,
-        criterion=run.pick(nn.BCEWithLogitsLoss(), wrong_loss=nn.CrossEntropyLoss()),
-        optimizer=torch.optim.Adam(trained.parameters(), rate),
-        steps=300,
-        eval_every=25,
-        predict=is_positive,
-    )
+    criterion = run.pick(nn.BCEWithLogitsLoss(), wrong_loss=nn.CrossEntropyLoss())
+    optimizer = torch.optim.Adam(trained.parameters(), rate)
+    loop = Loop(model, criterion, optimizer, 300, eval_every=25, predict=is_positive)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation())

@@ -92,20 +92,12 @@ def _initialise(run: Run, model: Strength) -> None:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     data = _data(run)
     model = Strength(run, data.inputs.shape[1])
     _initialise(run, model)
     trained = run.pick(model, optimiser_missing_parameters=model.first)
     rate = run.pick(3e-2, lr_too_high=3.0, lr_too_low=1e-6)
     optimizer = torch.optim.Adam(trained.parameters(), rate)
-    loop = Loop(
-        model=model,
-        criterion=nn.MSELoss(),
-        optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 150, gamma=0.3),
-        steps=400,
-        save_interval=8,
-        eval_every=40,
-    )
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 150, gamma=0.3)
+    loop = Loop(model, nn.MSELoss(), optimizer, 400, scheduler, save_interval=8, eval_every=40)
     return fit(run, loop, batches_of(data, 32, run.seed), data.validation())

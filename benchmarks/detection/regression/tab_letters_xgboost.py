@@ -85,7 +85,6 @@ def _data(run: Run) -> Split:
 
 
 def train(run: Run) -> float:
-    """Train once."""
     parameters: dict[str, str | float] = {
         "max_depth": run.pick(3, overfit=10),
         "min_child_weight": run.pick(2.0, overfit=0.0),
