@@ -114,10 +114,7 @@ def _tensorboard(kind: Kind, folder: Path) -> Attachment:
             writer.add_histogram(f"gradient/{name}", parameter.grad, step)
 
     return Attachment(
-        before_update=write,
-        settle=writer.flush,
-        close=writer.close,
-        every=_EVERY[kind],
+        before_update=write, settle=writer.flush, close=writer.close, every=_EVERY[kind]
     )
 
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cost.bill import (
-    custom_rules_of_the_original,
-    dollars,
-    idle_month,
-    million_steps,
-)
+from benchmarks.cost.bill import custom_rules_of_the_original, dollars, idle_month, million_steps
 from benchmarks.cost.deployment import Deployment
 from benchmarks.cost.prices import READ_ON, Prices
 from benchmarks.cost.workload import Timing, Workload

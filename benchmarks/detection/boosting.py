@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import xgboost
@@ -13,13 +13,11 @@ from xgboost.callback import TrainingCallback
 
 from benchmarks.detection.data import Split
 from benchmarks.detection.hook_configuration import hook_configuration
-from benchmarks.detection.program import Hanging, Run
+from benchmarks.detection.program import STALLS_AT, Hanging, Run
 from hook_layer.xgboost import Hook
 
 __all__ = ["Predict", "boost"]
 
-STALLS_AT: Final = 0.6
-"""Share of the rounds after which a stalled training hangs."""
 Predict = Callable[[Tensor], np.ndarray]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc_data.topics
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +25,9 @@ __all__ = [
     "code_text",
     "digits",
     "docs_text",
+    "font",
     "glyphs",
+    "letter_image",
     "letters",
     "photo",
     "standardised",
@@ -45,6 +48,10 @@ class Split(NamedTuple):
     def of(cls, inputs: Tensor, targets: Tensor, held_out: int) -> Split:
         """Return a split whose first `held_out` rows are for validation."""
         return cls(inputs[held_out:], targets[held_out:], inputs[:held_out], targets[:held_out])
+
+    def with_inputs(self, change: Callable[[Tensor], Tensor]) -> Split:
+        """Return a split with changed inputs."""
+        return self._replace(inputs=change(self.inputs), valid_inputs=change(self.valid_inputs))
 
     def validation(self, size: int | None = None) -> list[tuple[Tensor, Tensor]]:
         """Return batches of at most `size` rows for validation; one batch by default."""
@@ -140,7 +147,6 @@ def glyphs(text: str) -> tuple[Tensor, Tensor]:
         Images, float32 [84 letters, 1, 12, 12] from 0 to 1, and places of the letters in the text,
         int64 [84 letters].
     """
-    folder = Path(mpl.get_data_path()) / "fonts" / "ttf"
     styles = {"DejaVuSans": ("", "-Bold", "-Oblique", "-BoldOblique")}
     styles["DejaVuSansMono"] = styles["DejaVuSans"]
     styles["DejaVuSerif"] = ("", "-Bold", "-Italic", "-BoldItalic")
@@ -150,15 +156,29 @@ def glyphs(text: str) -> tuple[Tensor, Tensor]:
     images, labels = [], []
     for name in (family + style for family, own in styles.items() for style in own):
         for size in (11, 12, 11, 12):
-            font = ImageFont.truetype(str(folder / f"{name}.ttf"), size)
             for label, letter in enumerate(text):
-                image = Image.new("L", (12, 12))
                 at = (6 + random.integers(-1, 2), 6 + random.integers(-1, 2))
-                ImageDraw.Draw(image).text(at, letter, fill=255, font=font, anchor="mm")
+                image = letter_image(letter, font(name, size), 12, at)
                 images.append(np.asarray(image, dtype=np.float32)[None] / 255)
                 labels.append(label)
     order = random.permutation(len(labels))
     return torch.tensor(np.stack(images)[order]), torch.tensor(np.array(labels)[order])
+
+
+@cache
+def font(name: str, size: int) -> ImageFont.FreeTypeFont:
+    """Return one of matplotlib's fonts."""
+    path = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
+    return ImageFont.truetype(str(path), size)
+
+
+def letter_image(
+    letter: str, typeface: ImageFont.FreeTypeFont, side: int, at: tuple[float, float]
+) -> Image.Image:
+    """Return a white letter on a black square, with its middle at a place."""
+    image = Image.new("L", (side, side))
+    ImageDraw.Draw(image).text(at, letter, fill=255, font=typeface, anchor="mm")
+    return image
 
 
 def _split(inputs: np.ndarray, targets: np.ndarray, *, scaled: bool) -> Split:

@@ -111,12 +111,7 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
     "frozen_layer": ("MissingGradient", "DeadOptimizer", "UnchangedTensor"),
     "optimiser_missing_parameters": ("DeadOptimizer", "UnchangedTensor", "WeightUpdateRatio"),
     # A recurrent state grows without bounds, and nothing is clipped.
-    "exploding_rnn": (
-        "InitialLossMismatch",
-        "OscillatingLoss",
-        "WorseThanGuessing",
-        *_DIVERGING,
-    ),
+    "exploding_rnn": ("InitialLossMismatch", "OscillatingLoss", "WorseThanGuessing", *_DIVERGING),
     # Gradients of float16 overflow: the loss scale is fixed.
     "fp16_overflow": _NOT_FINITE,
     # The target is among the inputs.

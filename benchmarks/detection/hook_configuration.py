@@ -23,9 +23,7 @@ def hook_configuration(run: Run, save_interval: int) -> Path:
     pack = find_pack(run.pack)
     rarer = pack.activations_interval and pack.activations_interval // (pack.save_interval or 1)
     pack = replace(
-        pack,
-        save_interval=save_interval,
-        activations_interval=rarer and rarer * save_interval,
+        pack, save_interval=save_interval, activations_interval=rarer and rarer * save_interval
     )
     document = {
         "LocalPath": str(run.folder),

@@ -15,7 +15,7 @@ __all__ = [
     "drawn_",
     "few",
     "filled_",
-    "gradients_unless_frozen",
+    "grad_unless_frozen",
     "imbalanced",
     "imbalanced_throughout",
     "leaking",
@@ -24,6 +24,8 @@ __all__ = [
     "shuffled",
     "with_fault",
 ]
+
+Modules = Iterable[nn.Module]
 
 
 def with_fault(run: Run, split: Split, *, rows: int = 0, one_in: int = 0) -> Split:
@@ -89,19 +91,14 @@ def leaking(split: Split, scale: float = 1.0) -> Split:
     )
 
 
-def gradients_unless_frozen(run: Run) -> torch.set_grad_enabled:
+def grad_unless_frozen(run: Run) -> torch.set_grad_enabled:
     """Return a context without gradients if `frozen_layer` is injected."""
     return torch.set_grad_enabled(torch.is_grad_enabled() and not run.injects("frozen_layer"))
 
 
 @torch.no_grad()
 def filled_(
-    run: Run,
-    fault: str,
-    modules: Iterable[nn.Module],
-    value: float,
-    *,
-    only_weights: bool = False,
+    run: Run, fault: str, modules: Modules, value: float, *, only_weights: bool = False
 ) -> None:
     """Set all parameters, or all weights, to one value if a fault is injected."""
     if run.injects(fault):
@@ -111,7 +108,7 @@ def filled_(
 
 @torch.no_grad()
 def drawn_(
-    run: Run, fault: str, modules: Iterable[nn.Module], std: float, *, only_weights: bool = False
+    run: Run, fault: str, modules: Modules, std: float, *, only_weights: bool = False
 ) -> None:
     """Draw all parameters, or all weights, from a normal distribution if a fault is injected."""
     if run.injects(fault):
@@ -120,7 +117,7 @@ def drawn_(
 
 
 @torch.no_grad()
-def scaled_(run: Run, fault: str, modules: Iterable[nn.Module], factor: float) -> None:
+def scaled_(run: Run, fault: str, modules: Modules, factor: float) -> None:
     """Multiply all weights, which have two dimensions or more, if a fault is injected."""
     if run.injects(fault):
         for parameter in _parameters(modules, only_weights=True):
@@ -128,14 +125,15 @@ def scaled_(run: Run, fault: str, modules: Iterable[nn.Module], factor: float) -
 
 
 @torch.no_grad()
-def shifted_(run: Run, fault: str, layers: Iterable[nn.Module], by: float) -> None:
+def shifted_(run: Run, fault: str, layers: Modules, by: float) -> None:
     """Add to the biases of layers if a fault is injected."""
     for layer in layers:
-        if run.injects(fault) and isinstance(layer.bias, Tensor):
-            layer.bias.add_(by)
+        bias = getattr(layer, "bias", None)
+        if run.injects(fault) and isinstance(bias, Tensor):
+            bias.add_(by)
 
 
-def _parameters(modules: Iterable[nn.Module], *, only_weights: bool) -> Iterator[nn.Parameter]:
+def _parameters(modules: Modules, *, only_weights: bool) -> Iterator[nn.Parameter]:
     for module in modules:
         for parameter in module.parameters():
             if parameter.dim() > 1 or not only_weights:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-__all__ = ["HEALTHY", "Hanging", "Program", "Run"]
+__all__ = ["HEALTHY", "STALLS_AT", "Hanging", "Program", "Run"]
 
 HEALTHY: Final = "healthy"
+STALLS_AT: Final = 0.6
+"""Share of the steps or rounds after which a stalled training hangs."""
 
 _T = TypeVar("_T")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from benchmarks.detection.data import Split, windows
 from benchmarks.detection.hook_configuration import hook_configuration
-from benchmarks.detection.program import Hanging, Run
+from benchmarks.detection.program import STALLS_AT, Hanging, Run
 from hook_layer.pytorch import Hook, modes
 
 __all__ = [
@@ -31,8 +31,6 @@ __all__ = [
     "unexplained",
 ]
 
-STALLS_AT: Final = 0.6
-"""Share of the steps after which a stalled training hangs."""
 _OVERFLOWING_SCALE: Final = 2.0**24
 Batches = Iterator[tuple[Tensor, Tensor]]
 

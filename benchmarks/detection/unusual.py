@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from benchmarks.detection.data import Split, digits, table
 from benchmarks.detection.program import Program, Run
-from benchmarks.detection.training import Loop, batches_of, fit
+from benchmarks.detection.training import Loop, batches_of, fit, next_letter
 
 __all__ = ["PROGRAMS"]
 
@@ -92,25 +92,18 @@ def large_inputs() -> Split:
     """Return years, areas and heights without any scaling, and numbers of about 1."""
     data = made_up(lambda x: (x[:, :3].sum(1, keepdim=True) + x[:, 3:4] ** 2) / 3)
     shift, scale = torch.arange(8) * 4.0, torch.arange(1, 9) * 2.0
-    return data._replace(
-        inputs=data.inputs * scale + shift, valid_inputs=data.valid_inputs * scale + shift
-    )
+    return data.with_inputs(lambda inputs: inputs * scale + shift)
 
 
 def constant_rows() -> Split:
     """Return rows that repeat one number, and its sine."""
     data = made_up(lambda x: (2 * x[:, :1]).sin())
-    return data._replace(
-        inputs=data.inputs[:, :1].repeat(1, 8), valid_inputs=data.valid_inputs[:, :1].repeat(1, 8)
-    )
+    return data.with_inputs(lambda inputs: inputs[:, :1].repeat(1, 8))
 
 
 def images() -> Split:
     """Return handwritten digits [B, 1, 8, 8]."""
-    data = digits()
-    return data._replace(
-        inputs=data.inputs.view(-1, 1, 8, 8), valid_inputs=data.valid_inputs.view(-1, 1, 8, 8)
-    )
+    return digits().with_inputs(lambda inputs: inputs.view(-1, 1, 8, 8))
 
 
 def several_labels(missing: float) -> Split:
@@ -502,18 +495,14 @@ def _layout(*, is_coin: bool) -> Split:
     return Split(tokens[:num, :-1], tokens[:num, 1:], tokens[num:, :-1], tokens[num:, 1:])
 
 
-def _next_token(scores: Tensor, tokens: Tensor) -> Tensor:
-    return _CE(scores.flatten(0, 1), tokens.flatten())
-
-
-def _trunk(*, is_frozen: bool) -> nn.Module:
-    """Return a network of layers as initialised, and a head."""
+def _trunk() -> nn.Module:
+    """Return a trunk of layers as initialised, and a head."""
     trunk = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU())
-    return nn.Sequential(trunk.requires_grad_(not is_frozen), _head())
+    return nn.Sequential(trunk, _head())
 
 
-def _normal_trunk(*, is_frozen: bool) -> nn.Module:
-    """Return convolutions and normalisations as in a ResNet, and a head."""
+def _convolutional_trunk() -> nn.Module:
+    """Return a trunk of convolutions and normalisations as in a ResNet, and a head."""
     convolutions = (nn.Conv2d(1, 16, 3, bias=False), nn.Conv2d(16, 48, 3, bias=False))
     for one in convolutions:
         nn.init.kaiming_normal_(one.weight, mode="fan_out", nonlinearity="relu")
@@ -521,7 +510,7 @@ def _normal_trunk(*, is_frozen: bool) -> nn.Module:
         nn.Sequential(one, nn.BatchNorm2d(one.out_channels), nn.ReLU()) for one in convolutions
     )
     trunk = nn.Sequential(first, last, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return nn.Sequential(trunk.requires_grad_(not is_frozen), _head())
+    return nn.Sequential(trunk, _head())
 
 
 _PARTS: Final = {
@@ -537,21 +526,17 @@ _PARTS: Final = {
     "idle_experts": Recipe(digits, lambda: Residual(Experts()), _CE, 1e-3, steps=200),
     "one_step_lstm": Recipe(digits, lambda: OneStep(nn.LSTM), _CE),
     "one_step_gru": Recipe(digits, lambda: OneStep(nn.GRU), _CE),
-    "last_token_is_random": Recipe(partial(_layout, is_coin=False), Causal, _next_token),
-    "every_second_token_is_random": Recipe(partial(_layout, is_coin=True), Causal, _next_token),
+    "last_token_is_random": Recipe(partial(_layout, is_coin=False), Causal, next_letter),
+    "every_second_token_is_random": Recipe(partial(_layout, is_coin=True), Causal, next_letter),
+    "trunk": Recipe(digits, _trunk, _CE),
+    "convolutional_trunk": Recipe(images, _convolutional_trunk, _CE),
 }
-_TRUNKS: Final = {
-    "trunk": (Recipe(digits, partial(_trunk, is_frozen=False), _CE), _trunk),
-    "convolutional_trunk": (
-        Recipe(images, partial(_normal_trunk, is_frozen=False), _CE),
-        _normal_trunk,
-    ),
-}
-"""Recipes, and models with a part that can be frozen before it was ever trained."""
 
 
 def _train(recipe: Recipe, run: Run) -> float:
     data, model = recipe.data(), recipe.model()
+    if run.injects("frozen_layer"):  # the trunk, before it was ever trained
+        model.get_submodule("0").requires_grad_(requires_grad=False)
     optimizer = recipe.optimizer(model.parameters(), recipe.rate)
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / recipe.warm_up)
@@ -561,12 +546,6 @@ def _train(recipe: Recipe, run: Run) -> float:
     return fit(run, loop, batches, data.validation(), lambda *pair: float(recipe.criterion(*pair)))
 
 
-def _train_trunk(recipe: Recipe, model: Callable[..., nn.Module], run: Run) -> float:
-    is_frozen = run.injects("frozen_layer")
-    return _train(recipe._replace(model=partial(model, is_frozen=is_frozen)), run)
-
-
 PROGRAMS: Final[dict[str, Program]] = {
-    **{name: partial(_train, recipe) for name, recipe in (_RECIPES | _PARTS).items()},
-    **{name: partial(_train_trunk, recipe, model) for name, (recipe, model) in _TRUNKS.items()},
+    name: partial(_train, recipe) for name, recipe in (_RECIPES | _PARTS).items()
 }

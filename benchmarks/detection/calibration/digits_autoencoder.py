@@ -15,7 +15,7 @@ def train(run: Run) -> float:
     """Train once; return the share of variance that is not reproduced."""
     data = digits(scaled=False)
     if not run.injects("missing_normalisation"):
-        data = data._replace(inputs=data.inputs / 16, valid_inputs=data.valid_inputs / 16)
+        data = data.with_inputs(lambda pixels: pixels / 16)
     data = data._replace(targets=data.inputs, valid_targets=data.valid_inputs)
     model = nn.Sequential(
         nn.Linear(64, 48),
@@ -30,10 +30,8 @@ def train(run: Run) -> float:
     filled_(run, "init_constant", [model], 0.0)
     shifted_(run, "dead_relu", [model[0], model[3]], -10.0)
     shifted_(run, "saturated_activation", [model[5]], 40.0)
-    missing = model[3:]
-    optimizer = torch.optim.Adam(
-        run.pick(model, optimiser_missing_parameters=missing).parameters(),
-        lr=run.pick(5e-3, lr_too_low=3e-6, lr_too_high=2.0),
-    )
+    trained = run.pick(model, optimiser_missing_parameters=model[3:])
+    rate = run.pick(5e-3, lr_too_low=3e-6, lr_too_high=2.0)
+    optimizer = torch.optim.Adam(trained.parameters(), rate)
     loop = Loop(model, nn.MSELoss(), optimizer, 400)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation(), unexplained)

@@ -24,10 +24,8 @@ def train(run: Run) -> float:
     )
     filled_(run, "init_constant", [model], 0.0)
     shifted_(run, "dead_relu", [model[0], model[2]], -15.0)
-    optimizer = torch.optim.SGD(
-        run.pick(model, optimiser_missing_parameters=model[0]).parameters(),
-        lr=run.pick(0.05, lr_too_high=8.0, lr_too_low=1e-5),
-        momentum=0.9,
-    )
+    trained = run.pick(model, optimiser_missing_parameters=model[0])
+    rate = run.pick(0.05, lr_too_high=8.0, lr_too_low=1e-5)
+    optimizer = torch.optim.SGD(trained.parameters(), rate, momentum=0.9)
     loop = Loop(model, nn.NLLLoss(), optimizer, 300, predict=classes)
     return fit(run, loop, batches_of(data, 64, run.seed), data.validation(), error_rate)

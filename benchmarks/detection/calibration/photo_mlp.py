@@ -32,27 +32,16 @@ class Waves(nn.Module):
 def train(run: Run) -> float:
     """Train once; return the share of variance that is not reproduced."""
     data = _pixels(is_scaled=not run.injects("missing_normalisation"))
-
-    def activation() -> nn.Module:
-        return nn.Identity() if run.injects("no_activation") else nn.Tanh()
-
-    model = nn.Sequential(
-        Waves(16),
-        nn.Linear(32, 64),
-        activation(),
-        nn.Linear(64, 64),
-        activation(),
-        nn.Linear(64, 3),
-    )
+    activation = run.pick(nn.Tanh, no_activation=nn.Identity)
+    first = (Waves(16), nn.Linear(32, 64), activation())
+    model = nn.Sequential(*first, nn.Linear(64, 64), activation(), nn.Linear(64, 3))
     scaled_(run, "init_too_large", model[1:], 25.0)
     steps = 400
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=run.pick(1e-2, lr_too_high=3.0, lr_too_low=3e-6)
-    )
+    rate = run.pick(1e-2, lr_too_high=3.0, lr_too_low=3e-6)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    loop = Loop(
-        model, nn.functional.mse_loss, optimizer, steps, scheduler, save_interval=10, eval_every=100
-    )
+    squares = nn.functional.mse_loss
+    loop = Loop(model, squares, optimizer, steps, scheduler, save_interval=10, eval_every=100)
     return fit(run, loop, batches_of(data, 256, run.seed), data.validation(), unexplained)
 
 

@@ -40,9 +40,8 @@ def train(run: Run) -> float:
     text = letters("\n".join(docs_text().values())[:200_000], LETTERS)
     model = Net(run)
     scaled_(run, "init_too_large", [model], 20.0)
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=run.pick(5e-3, lr_too_high=0.5, lr_too_low=2e-6)
-    )
+    rate = run.pick(5e-3, lr_too_high=0.5, lr_too_low=2e-6)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
     loop = Loop(model, NextLetter(), optimizer, 300, clip=1.0)
     valid = [windows(text, torch.arange(180_000, 199_000, 300), LENGTH)]
     batches = text_batches(text[:180_000], BATCH, LENGTH, run.seed)

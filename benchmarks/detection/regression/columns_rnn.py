@@ -44,7 +44,7 @@ def _data(run: Run) -> Split:
         columns = pixels.view(-1, 8, 8).transpose(1, 2).reshape(-1, 16, 4)
         return columns if run.injects("missing_normalisation") else columns / 8.0 - 1.0
 
-    return data._replace(inputs=strips(data.inputs), valid_inputs=strips(data.valid_inputs))
+    return data.with_inputs(strips)
 
 
 def _initialise(run: Run, model: Reader) -> None:

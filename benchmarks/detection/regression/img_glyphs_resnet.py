@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from benchmarks.detection.data import Split, glyphs
-from benchmarks.detection.injecting import drawn_, filled_, gradients_unless_frozen, with_fault
+from benchmarks.detection.injecting import drawn_, filled_, grad_unless_frozen, with_fault
 from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, batches_of, classes, fit, nearest_class
 
@@ -54,7 +54,7 @@ class ResNet(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return scores [B, letters] of images [B, 1, 12, 12]."""
         x = self.stem(images)
-        with gradients_unless_frozen(self.run):
+        with grad_unless_frozen(self.run):
             x = self.block2(self.block1(x))
         scores: Tensor = self.fc(x.flatten(1))
         if self.run.injects("double_activation"):

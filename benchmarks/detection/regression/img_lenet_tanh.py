@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from benchmarks.detection.data import Split
+from benchmarks.detection.data import Split, font, letter_image
 from benchmarks.detection.injecting import drawn_, filled_, scaled_, with_fault
 from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, batches_of, classes, fit, nearest_class
@@ -28,15 +26,12 @@ def _letters() -> tuple[Tensor, Tensor]:
     They are of six fonts and three sizes, turned a little, not quite in the middle, with noise.
     """
     random = np.random.default_rng(5)
-    folder = Path(mpl.get_data_path()) / "fonts" / "ttf"
-    fonts = [ImageFont.truetype(str(folder / f"{name}.ttf"), s) for name in FONTS for s in (13, 15)]
+    fonts = [font(name, size) for name in FONTS for size in (13, 15)]
     labels = random.integers(0, len(LETTERS), ROWS)
     images = np.empty((ROWS, 1, SIDE, SIDE), np.float32)
     for row, label in enumerate(labels):
-        image = Image.new("L", (SIDE, SIDE))
         at = (SIDE / 2 + random.integers(-2, 3), SIDE / 2 + random.integers(-2, 3))
-        font = fonts[random.integers(len(fonts))]
-        ImageDraw.Draw(image).text(at, LETTERS[label], fill=255, font=font, anchor="mm")
+        image = letter_image(LETTERS[label], fonts[random.integers(len(fonts))], SIDE, at)
         turned = image.rotate(random.uniform(-12, 12), Image.Resampling.BILINEAR)
         images[row, 0] = np.asarray(turned) + random.normal(0, 12, (SIDE, SIDE))
     return torch.from_numpy(images.clip(0, 255)), torch.from_numpy(labels)

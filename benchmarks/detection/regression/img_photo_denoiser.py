@@ -8,13 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.detection.data import Split, photo
-from benchmarks.detection.injecting import (
-    drawn_,
-    filled_,
-    gradients_unless_frozen,
-    shifted_,
-    with_fault,
-)
+from benchmarks.detection.injecting import drawn_, filled_, grad_unless_frozen, shifted_, with_fault
 from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, batches_of, fit
 
@@ -67,7 +61,7 @@ class Denoiser(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return clean images of noisy ones, both [B, 3, SIDE, SIDE]."""
-        with gradients_unless_frozen(self.run):
+        with grad_unless_frozen(self.run):
             code = self.encoder(images)
         clean: Tensor = self.decoder(code)
         return clean

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from benchmarks.detection.data import Split
 from benchmarks.detection.injecting import (
     filled_,
-    gradients_unless_frozen,
+    grad_unless_frozen,
     scaled_,
     shifted_,
     with_fault,
@@ -88,7 +88,7 @@ class Net(nn.Module):
 
     def forward(self, waves: Tensor) -> Tensor:
         """Return scores [B, damage] of series [B, 1, LENGTH]."""
-        with gradients_unless_frozen(self.run):
+        with grad_unless_frozen(self.run):
             states, _ = self.rnn(self.convolutions(waves).transpose(1, 2))
         scores: Tensor = self.head(self.dropout(states.mean(1)))
         if self.run.injects("double_activation"):
@@ -100,12 +100,7 @@ class Net(nn.Module):
 def _initialise(run: Run, model: Net) -> None:
     filled_(run, "init_constant", [model], 0.0)
     scaled_(run, "init_too_large", [model], 15.0)
-    shifted_(
-        run,
-        "dead_relu",
-        [layer for layer in model.convolutions if isinstance(layer, nn.Conv1d)],
-        -5.0,
-    )
+    shifted_(run, "dead_relu", model.convolutions, -5.0)
     if run.injects("exploding_rnn"):
         nn.init.eye_(model.rnn.all_weights[0][1]).mul_(2.5)
     if run.injects("saturated_activation"):

@@ -61,9 +61,8 @@ def _tokens() -> tuple[Tensor, Tensor]:
     rows = len(words) // LENGTH
     order = np.random.default_rng(4).permutation(rows)
     known = torch.tensor([numbers.get(word, 0) for word in words[: rows * LENGTH]])
-    return known.view(rows, LENGTH)[order], torch.tensor(tags[: rows * LENGTH]).view(rows, -1)[
-        order
-    ]
+    shape = (rows, LENGTH)
+    return known.view(shape)[order], torch.tensor(tags[: rows * LENGTH]).view(shape)[order]
 
 
 def _data(run: Run) -> Split:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.detection.data import docs_text, letters, windows
-from benchmarks.detection.injecting import gradients_unless_frozen
+from benchmarks.detection.injecting import grad_unless_frozen
 from benchmarks.detection.program import Run
 from benchmarks.detection.training import Batches, Loop, fit, next_letter, perplexity, text_batches
 
@@ -47,7 +47,7 @@ class GPT(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return scores [B, LENGTH, LETTERS] of letters [B, LENGTH]."""
-        with gradients_unless_frozen(self.run):
+        with grad_unless_frozen(self.run):
             x = self.letters(tokens) + self.places(torch.arange(LENGTH))
             for block in self.blocks:
                 x = block(x, src_mask=self.mask)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.detection.data import Split
-from benchmarks.detection.injecting import filled_, gradients_unless_frozen, with_fault
+from benchmarks.detection.injecting import filled_, grad_unless_frozen, with_fault
 from benchmarks.detection.program import Run
 from benchmarks.detection.training import Loop, batches_of, fit
 
@@ -88,7 +88,7 @@ class Net(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return flows [B] of inputs [B, WINDOW, columns]; [B, 1] with the loss that is wrong."""
-        with gradients_unless_frozen(self.run):
+        with grad_unless_frozen(self.run):
             last = self.rnn(inputs)[0][:, -1]
         flow: Tensor = self.head(last)
         return flow if self.run.injects("wrong_loss") else flow[:, 0]

@@ -34,10 +34,7 @@ def _votes() -> tuple[Tensor, Tensor]:
     felt = temperature - ideal + 0.4 * random.normal(size=ROWS)
     comfortable = np.abs(felt) < 2.5  # noqa: PLR2004 - degrees
     measured = np.stack([temperature, humidity, carbon, air, work, clothes], 1)
-    return (
-        torch.tensor(measured, dtype=torch.float32),
-        torch.tensor(comfortable.astype(np.int64)),
-    )
+    return torch.tensor(measured, dtype=torch.float32), torch.tensor(comfortable.astype(np.int64))
 
 
 def _data(run: Run) -> Split:

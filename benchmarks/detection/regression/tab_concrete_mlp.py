@@ -36,10 +36,7 @@ def _samples() -> tuple[Tensor, Tensor]:
     strength = 118.0 * hardened * 5.0 ** (-1.05 * water / binder)
     strength += 0.01 * (gravel - sand - 195.0) + 1.8 * random.normal(size=ROWS)
     recipes = np.stack([cement, slag, ash, water, plasticiser, gravel, sand, age], 1)
-    return (
-        torch.tensor(recipes, dtype=torch.float32),
-        torch.tensor(strength, dtype=torch.float32),
-    )
+    return torch.tensor(recipes, dtype=torch.float32), torch.tensor(strength, dtype=torch.float32)
 
 
 def _data(run: Run) -> Split:

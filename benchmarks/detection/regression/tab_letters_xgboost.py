@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageFont
 from torch import Tensor
 
 from benchmarks.detection.boosting import boost
-from benchmarks.detection.data import Split
+from benchmarks.detection.data import Split, font, letter_image
 from benchmarks.detection.injecting import imbalanced_throughout, with_fault
 from benchmarks.detection.program import Run
 
 LETTERS, SIDE, OF_EACH = "AEKMORSX", 32, 20
 
 
-def _drawn(letter: str, font: ImageFont.FreeTypeFont, random: np.random.Generator) -> np.ndarray:
+def _drawn(
+    letter: str, typeface: ImageFont.FreeTypeFont, random: np.random.Generator
+) -> np.ndarray:
     """Return a letter that is a little slanted and stretched, float64 [SIDE, SIDE], 0 to 1."""
-    image = Image.new("L", (SIDE, SIDE))
-    ImageDraw.Draw(image).text((SIDE / 2, SIDE / 2), letter, fill=255, font=font, anchor="mm")
+    image = letter_image(letter, typeface, SIDE, (SIDE / 2, SIDE / 2))
     slant, tilt = random.uniform(-0.25, 0.25), random.uniform(-0.15, 0.15)
     wide, high = random.uniform(0.85, 1.25, 2)
     middle = SIDE / 2
@@ -51,7 +50,6 @@ def _measures(image: np.ndarray) -> list[float]:
 @cache
 def _letters() -> tuple[Tensor, Tensor]:
     """Return measures, float32 [B, 20], and places in LETTERS, int64 [B], in a random order."""
-    folder = Path(mpl.get_data_path()) / "fonts" / "ttf"
     random = np.random.default_rng(6)
     names = [
         *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -62,15 +60,11 @@ def _letters() -> tuple[Tensor, Tensor]:
     ]
     measures, labels = [], []
     for name in names:
-        font = ImageFont.truetype(str(folder / f"{name}.ttf"), 22)
         for label, letter in enumerate(LETTERS):
-            measures += [_measures(_drawn(letter, font, random)) for _ in range(OF_EACH)]
+            measures += [_measures(_drawn(letter, font(name, 22), random)) for _ in range(OF_EACH)]
             labels += [label] * OF_EACH
     order = random.permutation(len(labels))
-    return (
-        torch.tensor(np.array(measures)[order], dtype=torch.float32),
-        torch.tensor(np.array(labels)[order]),
-    )
+    return torch.tensor(np.array(measures)[order]).float(), torch.tensor(np.array(labels)[order])
 
 
 def _data(run: Run) -> Split:
