@@ -94,6 +94,10 @@ class Hook(OriginalHook, TorchHook):
             self.loop.watch_model(model, self._call_forward_pre_hook if is_overridden else None)
             self.loop.keep(self._overridden.register(self, model, self._registered))
 
+    def watches(self, module: nn.Module) -> bool:
+        """Return whether a model was registered, or found."""
+        return self._registered.has_model(module)
+
     def register_hook(self, module: nn.Module) -> None:
         """Same as `register_module`."""
         self.register_module(module)

@@ -32,6 +32,7 @@ __all__ = [
     "is_called_as_part",
     "is_called_within",
     "is_trained",
+    "module_trained_by",
     "own_losses",
     "whole_of",
     "without_wrapper",
@@ -207,6 +208,13 @@ def is_trained(module: nn.Module) -> bool:
     if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
         return False
     return any(parameter.requires_grad for parameter in module.parameters())
+
+
+def module_trained_by(optimizer: Optimizer) -> nn.Module | None:
+    """Return the outermost module that has all parameters of an optimizer; None if none has."""
+    trained = {id(parameter) for parameter in parameters_of(optimizer)}
+    around = [m for m in _all_modules() if trained and trained <= set(map(id, m.parameters()))]
+    return next((m for m in around if not any(is_around(other, m) for other in around)), None)
 
 
 def call_when_it_returns(module: nn.Module, callback: Callable[[nn.Module], None]) -> None:

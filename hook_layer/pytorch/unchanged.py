@@ -25,7 +25,7 @@ from hook_layer.autopatch.hook_of_script import HookOfScript
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
-from hook_layer.pytorch.calls import STEP_BEGINS, ModuleCall, prepare_scripting
+from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall, prepare_scripting
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopObserver
 from hook_layer.pytorch.model_search import (
@@ -38,6 +38,7 @@ from hook_layer.pytorch.model_search import (
     is_called_as_part,
     is_called_within,
     is_trained,
+    module_trained_by,
     own_losses,
     whole_of,
     without_wrapper,
@@ -56,6 +57,8 @@ _script_trainings: Final[list[Trainings]] = []
 """Trainings of hooks that scripts create; a single one, because it patches functions of torch."""
 _MAX_PASSES: Final = 2
 """Number of the model's training passes during which losses are searched for."""
+_STEPS_WITHOUT_CALL: Final = 3
+"""Optimizer steps without any call of a module with gradients after which its calls are unseen."""
 _MAX_CALLS: Final = 50
 """Number of passes with gradients in any mode: some models train in evaluation mode."""
 
@@ -204,6 +207,8 @@ class _Search(LoopObserver):
         self._unwatched = UnwatchedModels(self._optimizers)
         self._handle: Any = None
         self._step_handle: Any = None  # while no model is found
+        self._step_end_handle: Any = None  # while calls of the model are not seen
+        self._num_without_call = 0  # optimizer steps
         self._num_without_effect = 0  # consecutive optimizer steps without a gradient
         self._has_warned_of_evaluation = False  # of training in evaluation mode
         self._is_idle = False  # whether optimizers step while the model is not called
@@ -232,10 +237,10 @@ class _Search(LoopObserver):
     def end(self) -> None:
         """Stop watching module calls."""
         self._is_idle = False
-        for handle in (self._handle, self._step_handle):
+        for handle in (self._handle, self._step_handle, self._step_end_handle):
             if handle is not None:
                 handle.remove()
-        self._handle = self._step_handle = None
+        self._handle = self._step_handle = self._step_end_handle = None
 
     def leave(self) -> None:
         """Stop watching module calls, and release the hook."""
@@ -275,6 +280,32 @@ class _Search(LoopObserver):
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
         is_without_effect = not has_closure and not has_gradient(optimizer)
         self._num_without_effect = self._num_without_effect + 1 if is_without_effect else 0
+        self._num_without_call += 1
+        if self._num_without_call == _STEPS_WITHOUT_CALL and not is_without_effect:
+            self._try(self._watch_without_calls, optimizer)
+
+    def _watch_without_calls(self, optimizer: Optimizer) -> None:
+        """Watch a model whose calls are not seen, such as `model.forward(inputs)`.
+
+        Each of its steps begins when the optimizer has ended the one before.
+        """
+        model = module_trained_by(optimizer)
+        if model is None or not self._is_found_in(model):
+            return
+        self._step_end_handle = STEP_ENDED.listen(self._on_step_without_call)
+        logger.warning(
+            "no call of a %s is seen: it is called as model.forward(...), or in compiled code. Its "
+            "weights, gradients and losses are saved; inputs and outputs of its layers are not",
+            type(model).__name__,
+        )
+
+    def _on_step_without_call(self, _: Optimizer, __: bool) -> None:
+        self._try(self._begin_without_call)
+
+    def _begin_without_call(self) -> None:
+        hook, model = self.hook, self._model()
+        if hook is not None and model is not None:
+            hook.forward_pre_hook(model, ())
 
     def leaves_out(self, models: Iterable[nn.Module]) -> bool:
         """Return whether the script's optimizers hold no parameters of any of these models."""
@@ -441,9 +472,10 @@ class _Search(LoopObserver):
     def _watch_other(self, module: nn.Module) -> None:
         """Watch a further model that the script's optimizers train."""
         hook, other = self.hook, without_wrapper(module)
-        parts = [part for part in other.modules() if is_a_key(part)]
-        if hook is None or not hook.is_active or any(part in self._parts for part in parts):
+        if hook is None or not hook.is_active or other in self._parts:
             return
+        if any(hook.watches(part) for part in other.modules()):
+            return  # it contains a watched model, whose calls would count twice
         self._watch_calls(hook, other)
         logger.info("a %s is watched, too", type(other).__name__)
         if hook.step <= 0 and self.source.decides_steps:

@@ -74,14 +74,15 @@ def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> 
     assert "Net_head.weight" in trial.tensor_names()
 
 
-def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
+def test_of_two_models_both_are_watched_and_the_log_says_so(
     unhooked: PlainRuns, tmp_path: Path
 ) -> None:
     command = ["two_models_script.py", "5"]
     trial, log = watched(unhooked, tmp_path, *command, collections=["weights"])
-    assert log.count("a First is watched; the other model, a Second, is not") == 1
-    assert trial.steps() == [0, 1, 2]
-    assert {name for name in trial.tensor_names() if "weight" in name} == {"First_weight"}
+    assert log.count("a Second is watched, too") == 1
+    assert trial.steps() == [0, 1, 2, 3, 4]
+    weights = {name for name in trial.tensor_names() if "weight" in name}
+    assert weights == {"First_weight", "Second_weight"}
 
 
 def test_a_collection_without_tensors_breaks_no_script(unhooked: PlainRuns, tmp_path: Path) -> None:
