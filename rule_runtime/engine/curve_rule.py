@@ -12,7 +12,7 @@ from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -92,6 +92,7 @@ class CurveRule(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "losses")
+    only_training = "steps of mode {} are not training steps"
 
     def needs(self) -> Needs:
         """Return the length of a curve from which a fault of all its numbers is reported."""
@@ -116,8 +117,6 @@ class CurveRule(Rule):
         Raises:
             NotEnough: No curve is long enough.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         points, history = step.fact(type(self).points), self._history(memory)
         if memory.get("latest") == step.mode_step // self.spacing:
             return NotApplicable(f"only one of {self.spacing} steps is evaluated")

@@ -26,6 +26,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.selection import why_not_applicable
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.step_view import StepView
 
@@ -72,9 +73,8 @@ class Evaluation:
         """Evaluate one step, later than all before, and keep the outcome."""
         if self.failure:
             return Failed(self.failure)
-        bounds = self._rule.step_bounds
-        out_of_bounds = NotApplicable(f"the rule evaluates only {bounds}")
-        outcome = self._check(step) if step.step in bounds else out_of_bounds
+        reason = why_not_applicable(self._rule, step)
+        outcome = NotApplicable(reason) if reason else self._check(step)
         if isinstance(outcome, NotApplicable):
             self.counts = self.counts.with_not_applicable(outcome.reason)
         elif isinstance(outcome, NotEvaluated) and outcome.needs_more:

@@ -66,12 +66,15 @@ class Rule(ABC):
             `CollectionConfig`.
         caution: A warning about the defaults in one sentence; empty for most rules. The command
             line prints it for rules with default parameters.
+        only_training: Why steps of a mode other than training are not applicable, with `{}` for
+            the mode; empty if they are.
         step_bounds: Global steps that the rule evaluates; other steps are not applicable.
         former_names: Former and current names of parameters; the former work with a warning.
     """
 
     collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
+    only_training: ClassVar[str] = ""
     former_names: ClassVar[tuple[tuple[str, str], ...]] = ()
     step_bounds: ClassVar[StepBounds] = StepBounds()  # not a parameter of the rule: see `bounded`
 

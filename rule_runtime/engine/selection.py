@@ -12,7 +12,13 @@ from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Regex, Rule
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SelectedTensorsRule", "is_training", "saved_every", "selected_collections"]
+__all__ = [
+    "SelectedTensorsRule",
+    "is_training",
+    "saved_every",
+    "selected_collections",
+    "why_not_applicable",
+]
 
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
 
@@ -49,6 +55,13 @@ def saved_every(num_steps: int, *names: str, **parameters: object) -> tuple[Coll
 def is_training(step: StepView) -> bool:
     """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set."""
     return step.mode in _TRAINING
+
+
+def why_not_applicable(rule: Rule, step: StepView) -> str:
+    """Return why a rule does not evaluate a step of this number or mode; empty if it does."""
+    if step.step not in rule.step_bounds:
+        return f"the rule evaluates only {rule.step_bounds}"
+    return "" if is_training(step) else rule.only_training.format(step.mode.name)
 
 
 class SelectedTensorsRule(Rule):

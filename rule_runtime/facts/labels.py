@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.facts.losses import (
-    Input,
-    Loss,
-    Losses,
-    LossKind,
-    described,
-)
+from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
 from rule_runtime.facts.saved_tensors import LARGEST
 from rule_runtime.trial.step_view import StepView, TensorRows
 

@@ -18,13 +18,7 @@ from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = [
-    "ENOUGH",
-    "Gradients",
-    "is_as_initialised",
-    "is_normal",
-    "weight_fingerprints",
-]
+__all__ = ["ENOUGH", "Gradients", "is_as_initialised", "is_normal", "weight_fingerprints"]
 
 _COMPARED: Final = ("min", "max", "mean", "l1", "l2")
 _ROUNDING: Final = 1e-3

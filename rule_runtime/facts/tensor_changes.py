@@ -25,13 +25,7 @@ from rule_runtime.numerics.tensor_change import (
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import value_pairs
 
-__all__ = [
-    "TensorPairs",
-    "compare",
-    "frozen_rows",
-    "since_previous_step",
-    "with_numbers",
-]
+__all__ = ["TensorPairs", "compare", "frozen_rows", "since_previous_step", "with_numbers"]
 
 _Mask = npt.NDArray[np.bool_]
 

@@ -17,12 +17,7 @@ from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = [
-    "WeightMovement",
-    "median_of_moving",
-    "tree_rate",
-    "weight_movement",
-]
+__all__ = ["WeightMovement", "median_of_moving", "tree_rate", "weight_movement"]
 
 _RATE_OF_TREES: Final = r"^hyperparameters/(eta|learning_rate)$"
 _WARMING_UP: Final = 1.5

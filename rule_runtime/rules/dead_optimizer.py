@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.row_memory import RowMemory
@@ -46,6 +46,7 @@ class DeadOptimizer(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 5
 
     collections = saved_every(10, "weights", "biases", "gradients")
+    only_training = "in mode {} no parameter changes"
 
     def needs(self) -> Needs:
         """Return `patience` steps after the first."""
@@ -58,8 +59,6 @@ class DeadOptimizer(Rule):
         has changed, and its streak; `first`: the first compared step; `has_moved`: whether any
         parameter has changed.
         """
-        if not is_training(step):
-            return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         gradients = step.fact(Gradients)
         gradients.require()
         pairs = since_previous_step(step, ("weights", "biases"), memory)

@@ -9,9 +9,9 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import inactive_units
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
@@ -43,6 +43,8 @@ class DeadRelu(Rule):
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
 
+    only_training = "steps of mode {} are not evaluated"
+
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection with the outputs' values."""
         names = {"include_regex": "|".join(self.tensor_regex)} if self.tensor_regex else {}
@@ -50,8 +52,6 @@ class DeadRelu(Rule):
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of dead units of the step with the threshold."""
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
             named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""

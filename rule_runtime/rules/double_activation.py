@@ -9,9 +9,9 @@ import numpy as np
 
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.losses import Losses, Takes
 from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.numerics.activations import activated_twice, squashed
@@ -48,6 +48,7 @@ class DoubleActivation(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "loss_inputs", "module_io")
+    only_training = "steps of mode {} are not evaluated"
 
     needs = saved_steps_of_patience
 
@@ -56,8 +57,6 @@ class DoubleActivation(Rule):
 
         Memory: `rows`: number of consecutive suspicious steps for each of at most 2,048 tensors.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(regex=_SIGNALS)
         if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
             missing = "neither inputs of losses nor of activations were saved"

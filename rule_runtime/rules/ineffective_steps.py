@@ -6,16 +6,9 @@ from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    Missing,
-    NotApplicable,
-    NotEnough,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import are_identical
@@ -90,6 +83,7 @@ class IneffectiveSteps(Rule):
     patience: Annotated[int, AtLeast(1), Unit("optimizer steps")] = 20
 
     collections = saved_every(10, "optimizer_steps", "weights")
+    only_training = "there are no optimizer steps in mode {}"
 
     def needs(self) -> Needs:
         """Return `patience` steps, and saved steps without a change."""
@@ -100,8 +94,6 @@ class IneffectiveSteps(Rule):
 
         Memory: The state of `since_previous_step`; `streak`: saved steps without a change.
         """
-        if not is_training(step):
-            return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
         if all(largest_count(step, name) is None for name in ("skipped", "without_split")):
             raise Missing(_NO_COUNTS)
         cause, limit = self._cause(step, memory)

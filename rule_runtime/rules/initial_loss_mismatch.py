@@ -16,7 +16,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
 from rule_runtime.facts.losses import Loss, Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
@@ -59,14 +59,13 @@ class InitialLossMismatch(Rule):
     num_points: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
 
     collections = saved_every(10, "losses", "loss_inputs", "gradients")
+    only_training = "a step of mode {} has no training loss"
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate the first losses.
 
         Memory: `seen`: number of steps with a loss.
         """
-        if not is_training(step):
-            return NotApplicable(f"a step of mode {step.mode.name} has no training loss")
         seen = memory.get("seen", 0)
         if seen >= self.num_points:
             return NotApplicable("only the first losses are evaluated")

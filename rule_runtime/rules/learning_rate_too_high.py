@@ -10,9 +10,9 @@ from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.curve_rule import CurveRule
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.training_losses import training_points
 from rule_runtime.facts.weight_movement import median_of_moving, tree_rate, weight_movement
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
@@ -57,6 +57,7 @@ class LearningRateTooHigh(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
     collections = saved_every(10, "weights", "losses", "hyperparameters")
+    only_training = "in mode {} no weight changes"
 
     def needs(self) -> Needs:
         """Return the steps with a limit of their own, and `patience` after them."""
@@ -71,8 +72,6 @@ class LearningRateTooHigh(Rule):
         limit of the longest of the first steps; `losses`: numbers of at most 32 losses; `rows` of a
         batch.
         """
-        if not is_training(step):
-            return NotApplicable(f"in mode {step.mode.name} no weight changes")
         rate = step.fact(tree_rate)
         if rate is not None:
             name, value = rate

@@ -10,16 +10,9 @@ import numpy as np
 from rule_runtime.detectors.curves import noise
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    Missing,
-    NotApplicable,
-    NotEnough,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.baseline import constant_loss, targets_of
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.saved_tensors import first_scalar
@@ -94,6 +87,7 @@ class LearningRateTooLow(Rule):
     collections = saved_every(
         10, "weights", "gradients", "losses", "hyperparameters", "optimizer_steps"
     )
+    only_training = "in mode {} no weight changes"
 
     def needs(self) -> Needs:
         """Return `num_steps` steps."""
@@ -104,8 +98,6 @@ class LearningRateTooLow(Rule):
 
         Memory: The state of `weight_movement`; `losses`: numbers of at most 32 losses.
         """
-        if not is_training(step):
-            return NotApplicable(f"in mode {step.mode.name} no weight changes")
         has_fallen, rate = self._has_fallen(step, memory), step.fact(_effective_tree_rate)
         if rate is not None:
             name, value = rate

@@ -14,7 +14,7 @@ from rule_runtime.detectors.loss_formulas import WRONG_LOSSES, is_opposite, nega
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
@@ -66,6 +66,7 @@ class LossInputMismatch(Rule):
         INPUT_VALUES,
         CollectionConfig("labels", {"save_raw_tensor": "True"}),
     )
+    only_training = "losses of mode {} are not evaluated"
 
     needs = saved_steps_of_patience
 
@@ -75,8 +76,6 @@ class LossInputMismatch(Rule):
         Memory: The state of `ClassTallies`; `losses`: streaks and matching formulas of at most 32
         losses.
         """
-        if step.mode.name in ("EVAL", "PREDICT"):
-            return NotApplicable(f"losses of mode {step.mode.name} are not evaluated")
         losses = step.fact(Losses)
         if not losses.losses:
             raise missing_loss(step)

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.layer_links import Link, layer_links
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.trial.step_view import StepView
@@ -42,6 +42,7 @@ class MissingActivation(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "module_io", "weights")
+    only_training = "steps of mode {} are not evaluated"
 
     needs = saved_steps_of_patience
 
@@ -50,8 +51,6 @@ class MissingActivation(Rule):
 
         Memory: `streak`: number of consecutive saved steps with such a pair.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         layers = step.fact(Layers)
         if not layers.linear:
             return NotEvaluated(layers.why_none_is_linear)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.optimizer_steps import largest_count
@@ -61,6 +61,7 @@ class MissingGradient(Rule):
     collections = saved_every(
         10, "weights", "gradients", "module_io", "layer_inputs", "optimizer_steps"
     )
+    only_training = "in mode {} there are no gradients"
 
     needs = saved_steps_of_patience
 
@@ -70,8 +71,6 @@ class MissingGradient(Rule):
         Memory: `rows`: for at most 2,048 weights, the fingerprint of a weight that never had a
         gradient, and the number of consecutive steps without one.
         """
-        if not is_training(step):
-            return NotApplicable(f"in mode {step.mode.name} there are no gradients")
         weights = step.tensors(collections=("weights",))
         if not len(weights):
             return NotEvaluated("no tensor of the collection weights was saved")

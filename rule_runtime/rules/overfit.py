@@ -10,13 +10,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import issue, what_to_try
 from rule_runtime.engine.needs import Needs, passes_of_patience
-from rule_runtime.engine.outcome import (
-    NotApplicable,
-    NotEnough,
-    NotEvaluated,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import NotApplicable, NotEnough, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import selected_collections
 from rule_runtime.facts.validation_passes import ValidationPass, validation_passes

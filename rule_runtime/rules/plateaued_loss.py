@@ -9,9 +9,8 @@ from typing import Annotated, Final
 from rule_runtime.detectors.curves import FEWEST, LEVEL, WINDOW, is_falling, plateau
 from rule_runtime.engine.curve_rule import CurveRule, Finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, NotEnough, Outcome
+from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.engine.selection import is_training
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.training_losses import training_points
 from rule_runtime.facts.weight_movement import weight_movement
@@ -74,8 +73,6 @@ class PlateauedLoss(CurveRule):
 
         Memory: The state of `CurveRule`, `_learning_steps` and `_unrelated_outputs`.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not training steps")
         num_steps, unrelated = _learning_steps(step, memory), _unrelated_outputs(step, memory)
         outcome = super().check(step, memory)
         if num_steps < self.num_steps:

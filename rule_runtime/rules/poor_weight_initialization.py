@@ -10,7 +10,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.initialisation import (
     FIRST_WEIGHTS,
     Sign,
@@ -61,6 +61,8 @@ class PoorWeightInitialization(Rule):
     conditions: tuple[str, ...] = ("variances", "gradients", "losses")
     max_gain: Annotated[float, GreaterThan(0), Unit("gain")] = 3.0
 
+    only_training = "steps of mode {} are not evaluated"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         unknown = [name for name in self.conditions if name not in _CONDITIONS]
@@ -96,8 +98,6 @@ class PoorWeightInitialization(Rule):
 
         Memory: `num_judged`: steps; `losses`: see `loss_without_decrease`.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         if memory.get("num_judged", 0) >= self.steps:
             return NotApplicable(f"only the first {self.steps} saved training steps are evaluated")
         judged = [c for c in self.conditions if c not in _AT_START or step.mode_step == 0]

@@ -11,9 +11,9 @@ import numpy as np
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed, counted
+from rule_runtime.engine.outcome import Missing, Outcome, Passed, counted
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.missing import missing_statistics
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -52,6 +52,7 @@ class ReplicaDivergence(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
     collections = saved_every(10, "weights", "biases")
+    only_training = "in mode {} no parameter changes"
 
     def needs(self) -> Needs:
         """Return `patience` steps after one with equal replicas."""
@@ -63,8 +64,6 @@ class ReplicaDivergence(Rule):
         Memory: `agreed`: whether all were equal once; `rows`: otherwise, which of at most 2,048
         parameters were; `streak`: findings in a row.
         """
-        if not is_training(step):
-            return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         rows = step.tensors(collections=("weights", "biases"))
         if not len(rows):
             raise Missing("neither weights nor biases were saved")

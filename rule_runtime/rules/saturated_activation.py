@@ -12,10 +12,10 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import saturated_units
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every, selected_collections
+from rule_runtime.engine.selection import saved_every, selected_collections
 from rule_runtime.facts.layers import Signals
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -83,6 +83,7 @@ class SaturatedActivation(Rule):
     check_outputs: bool = True
     threshold_slope: Annotated[float, AtLeast(0), AtMost(1)] = 0.0
 
+    only_training = "steps of mode {} are not evaluated"
     former_names = (("judge_answers", "check_outputs"),)
 
     def __post_init__(self) -> None:
@@ -108,8 +109,6 @@ class SaturatedActivation(Rule):
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of saturated units of the step with the threshold."""
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         of_layers, limit = self._of_layers(step), self.threshold_slope
         if not limit or step.mode_step or isinstance(of_layers, IssueFound):
             return of_layers

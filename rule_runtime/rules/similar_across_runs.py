@@ -8,19 +8,12 @@ import numpy as np
 
 from hook_layer.format.index import STATISTICS_COLUMNS
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    NotEvaluated,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Memory
 from rule_runtime.engine.selection import SelectedTensorsRule
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, with_numbers
-from rule_runtime.numerics.tensor_change import (
-    Tolerance,
-)
+from rule_runtime.numerics.tensor_change import Tolerance
 from rule_runtime.trial.other_trials import OtherTrialError
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.tensor_rows import worst

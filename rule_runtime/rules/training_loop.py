@@ -10,9 +10,9 @@ import numpy as np
 
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -68,6 +68,7 @@ class TrainingLoop(Rule):
     least_share: Annotated[float, AtLeast(0), Unit("share of the norm")] = 0.001
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
+    only_training = "there are no optimizer steps in mode {}"
 
     needs = saved_steps_of_patience
 
@@ -76,8 +77,6 @@ class TrainingLoop(Rule):
 
         Memory: `streaks`, by measure; `rate`, the largest learning rate.
         """
-        if not is_training(step):
-            return NotApplicable(f"there are no optimizer steps in mode {step.mode.name}")
         signs = [*self._signs(step, memory)]
         if not signs:
             raise Missing(

@@ -11,15 +11,10 @@ from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
-from rule_runtime.engine.selection import SelectedTensorsRule, is_training, saved_every
+from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory
-from rule_runtime.numerics.tensor_change import (
-    Tolerance,
-    are_identical,
-    ratio_bounds,
-    update_ratio,
-)
+from rule_runtime.numerics.tensor_change import Tolerance, are_identical, ratio_bounds, update_ratio
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
 
@@ -56,6 +51,7 @@ class WeightUpdateRatio(Rule):
     epsilon: Annotated[float, GreaterThan(0), Unit("weight")] = 1e-9
 
     collections = saved_every(500, "weights", save_raw_tensor=True)
+    only_training = "steps of mode {} are not evaluated"
 
     def needs(self) -> Needs:
         """Return two steps, because the later is compared with the earlier."""
@@ -66,7 +62,7 @@ class WeightUpdateRatio(Rule):
 
         Memory: `mode`: the evaluated mode; `saved`: steps with weights, in the mode and globally.
         """
-        if not is_training(step) or step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
+        if step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
             return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(collections=("weights",))
         if not len(rows):
@@ -138,6 +134,8 @@ class UnchangedTensor(SelectedTensorsRule):
     atol: Annotated[float, AtLeast(0)] = 1e-8
     equal_nan: bool = False
 
+    only_training = "steps of mode {} are not evaluated"
+
     @property
     def needs_values(self) -> bool:
         """True: values are compared."""
@@ -152,8 +150,6 @@ class UnchangedTensor(SelectedTensorsRule):
 
         Memory: `rows`: previous step and streak of at most 2,048 tensors.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = with_numbers(self.judged_tensors(step))
         known = RowMemory(memory, rows.pairs)
         # Fingerprint 0 is not stored, so step n has n + 1.

@@ -12,9 +12,9 @@ from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.detectors.streak import streak
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
-from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
 from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.missing import how_to_save_loss_inputs
@@ -51,6 +51,7 @@ class WorseThanGuessing(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = saved_every(10, "losses", "loss_inputs")
+    only_training = "steps of mode {} are not evaluated"
 
     def needs(self) -> Needs:
         """Return `patience` saved steps after `num_steps` steps."""
@@ -62,8 +63,6 @@ class WorseThanGuessing(Rule):
         Memory: `begin`: the first step with a loss; for at most 32 losses: `history` of the latest
         20, `streaks`, and `targets` of the latest steps.
         """
-        if not is_training(step):
-            return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         at_row = training_losses(step, rows, means)

@@ -8,7 +8,7 @@ from rule_runtime.configuration.merging import merged
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.engine.selection import is_training
+from rule_runtime.engine.selection import is_training, why_not_applicable
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.rules.non_finite import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
@@ -35,6 +35,14 @@ def step_of(mode: ModeKeys = ModeKeys.TRAIN) -> StepView:
 )
 def test_weights_change_in_train_and_where_no_mode_was_set(mode: ModeKeys, expected: bool) -> None:
     assert is_training(step_of(mode)) is expected
+    reason = why_not_applicable(create_rule("LearningRateTooLow"), step_of(mode))
+    assert reason == ("" if expected else f"in mode {mode.name} no weight changes")
+    assert not why_not_applicable(create_rule("NonFinite"), step_of(mode))
+
+
+def test_steps_outside_the_bounds_are_not_applicable() -> None:
+    rule = create_rule("LearningRateTooLow", {"start_step": "8"})
+    assert why_not_applicable(rule, step_of()) == "the rule evaluates only steps from 8 on"
 
 
 @pytest.mark.parametrize(
