@@ -132,11 +132,7 @@ def first_jump(first: _Series, rows: float) -> int:
 
 
 def spike(
-    before: _Series,
-    now: _Series,
-    num_deviations: float,
-    least_rise: float,
-    rows: float = math.nan,
+    before: _Series, now: _Series, num_deviations: float, least_rise: float, rows: float = math.nan
 ) -> tuple[float, float] | None:
     """Return the previous median and the limit if the latest numbers are a spike, otherwise None.
 

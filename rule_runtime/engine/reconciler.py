@@ -39,12 +39,7 @@ class Reconciler:
     """
 
     def __init__(
-        self,
-        store: Store,
-        rule: Rule,
-        run: str | None,
-        *,
-        patience: Patience | None = None,
+        self, store: Store, rule: Rule, run: str | None, *, patience: Patience | None = None
     ) -> None:
         self._rule = rule
         self._run = run

@@ -16,11 +16,7 @@ from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["RunEnd"]
 
-_RANK: Final = {
-    RuleStatus.ERROR: 0,
-    RuleStatus.NO_ISSUES_FOUND: 1,
-    RuleStatus.ISSUES_FOUND: 2,
-}
+_RANK: Final = {RuleStatus.ERROR: 0, RuleStatus.NO_ISSUES_FOUND: 1, RuleStatus.ISSUES_FOUND: 2}
 
 
 class RunEnd:

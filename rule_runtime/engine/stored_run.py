@@ -28,8 +28,7 @@ _BYTES_AT_ONCE: Final = 16 << 20
 
 
 def evaluate(
-    path: str | os.PathLike[str],
-    rules: Rules = "recommended",
+    path: str | os.PathLike[str], rules: Rules = "recommended"
 ) -> Mapping[str, EvaluationState]:
     """Evaluate rules over a stored run, and return the final state of each by name.
 

@@ -20,19 +20,10 @@ RULES_OF_DATA: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "outputs of activations": ("DeadRelu",),
     "inputs of layers": ("InputStatistics",),
-    "images and sequences": (
-        "CheckInputImages",
-        "NLPSequenceRatio",
-    ),
+    "images and sequences": ("CheckInputImages", "NLPSequenceRatio"),
     "weights": ("WeightUpdateRatio",),
-    "gradients": (
-        "GradientNormExplosion",
-        "VanishingGradient",
-    ),
-    "the parameter of each gradient": (
-        "DeadOptimizer",
-        "MissingGradient",
-    ),
+    "gradients": ("GradientNormExplosion", "VanishingGradient"),
+    "the parameter of each gradient": ("DeadOptimizer", "MissingGradient"),
     "inputs of the loss": (
         "DoubleActivation",
         "InitialLossMismatch",
@@ -41,15 +32,8 @@ RULES_OF_DATA: Final[Mapping[str, tuple[str, ...]]] = {
         "WorseThanGuessing",
     ),
     "predictions, or inputs of the loss": ("OutputContract",),
-    "labels": (
-        "ClassImbalance",
-        "LabelDegenerate",
-        "SuspiciouslyGood",
-    ),
-    "trees": (
-        "FeatureImportanceOverweight",
-        "TreeDepth",
-    ),
+    "labels": ("ClassImbalance", "LabelDegenerate", "SuspiciouslyGood"),
+    "trees": ("FeatureImportanceOverweight", "TreeDepth"),
 }
 """Data that some hooks cannot provide, and the rules that evaluate no step without it.
 

@@ -45,16 +45,11 @@ OF_LAYERS: Final = rf"(_input_[0-9]+$|/{_OF_KERAS})"
 _AT_THE_BEGINNING: Final = {"save_interval": "10", "end_step": "101"}
 KERAS_INPUTS: Final = CollectionConfig(
     "keras_inputs",
-    {
-        "save_raw_tensor": "True",
-        "raw_max_elements": str(1 << 22),
-        **_AT_THE_BEGINNING,
-    },
+    {"save_raw_tensor": "True", "raw_max_elements": str(1 << 22), **_AT_THE_BEGINNING},
 )
 """Collection of the Keras hook for a rule that needs input values."""
 LAYER_INPUTS: Final = CollectionConfig(
-    "layer_inputs",
-    {"save_raw_tensor": "False", **_AT_THE_BEGINNING},
+    "layer_inputs", {"save_raw_tensor": "False", **_AT_THE_BEGINNING}
 )
 """Collection of the Keras hook for a rule that needs the inputs of layers."""
 

@@ -108,11 +108,8 @@ class LossSpike(CurveRule):
 
     def _spike(self, series: NumberSeries, num: int, start: float) -> tuple[float, float] | None:
         """Compare the latest losses with the given number of losses before them."""
-        rise, before, now = (
-            self.rise_percent / 100 * start,
-            series.latest[:num],
-            series.latest[num:],
-        )
+        before, now = np.split(series.latest, [num])
+        rise = self.rise_percent / 100 * start
         return spike(before, now, self.num_deviations, rise, series.rows)
 
 

@@ -18,8 +18,6 @@ __all__ = ["IneffectiveSteps"]
 
 _UNCHANGED: Final = 2
 """Consecutive saved steps with unchanged weights; one may be chance."""
-_LEAST_SCALE: Final = 1.0
-"""Loss scale below which further reduction only makes gradients smaller."""
 _SPLITLESS: Final = 5
 """Trees without a split that are no chance: each leaves the gradients as they were."""
 _NO_COUNTS: Final = (
@@ -103,18 +101,13 @@ class IneffectiveSteps(Rule):
                 raise NotEnough(_SPLITLESS, "tree", int(num_trees), "none has a split so far")
             return Passed(has_decided=num_trees is not None)
         value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
-        return IssueFound(
-            f"optimizer_steps/{cause}: {message.format(value)}",
-            measure=cause,
-            value=value,
-            threshold=limit,
-            remedy=remedy,
-        )
+        text = f"optimizer_steps/{cause}: {message.format(value)}"
+        return IssueFound(text, measure=cause, value=value, threshold=limit, remedy=remedy)
 
     def _cause(self, step: StepView, memory: Memory) -> tuple[str | None, int]:
         """Return the count that explains why steps have no effect, None without any; its limit."""
         counts = {name: largest_count(step, name) or 0.0 for name in (*_CAUSES, "loss_scale")}
-        is_low = 0 < counts["loss_scale"] < _LEAST_SCALE
+        is_low = 0 < counts["loss_scale"] < 1  # a lower one only makes gradients smaller
         limit = (1 if is_low else 2) * self.patience
         if counts["skipped"] >= limit:
             return "skipped", limit

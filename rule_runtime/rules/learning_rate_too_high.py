@@ -21,8 +21,6 @@ from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["LearningRateTooHigh"]
 
-_MAX_RATE_OF_TREES: Final = 1.0
-"""With this rate, each tree minimises the quadratic approximation of the loss."""
 _FIRST_RATIO: Final = 2.5
 """Maximum ratio in the first step, and t times smaller in step t. Weights may start at zero, and
 optimizers that divide by a running mean of gradients start with steps up to ten times too long.
@@ -75,14 +73,12 @@ class LearningRateTooHigh(Rule):
         rate = step.fact(tree_rate)
         if rate is not None:
             name, value = rate
-            if not value > _MAX_RATE_OF_TREES:
+            if not value > 1:  # with a rate of 1, trees minimise the loss's quadratic approximation
                 return Passed(has_decided=True)
+            text = f"{name}: is {value:g}, so each tree overshoots the minimum of the loss"
+            remedy = "Choose a rate between 0.01 and 0.3."
             return IssueFound(
-                f"{name}: is {value:g}, so each tree overshoots the minimum of the loss",
-                measure="learning_rate",
-                value=value,
-                threshold=_MAX_RATE_OF_TREES,
-                remedy="Choose a rate between 0.01 and 0.3.",
+                text, measure="learning_rate", value=value, threshold=1, remedy=remedy
             )
         is_upset = self._is_upset(step, memory)
         movement = weight_movement(step, memory)

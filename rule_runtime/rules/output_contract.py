@@ -106,9 +106,7 @@ class OutputContract(Rule):
                 yield requirement, value
 
 
-def _with_inputs(
-    step: StepView,
-) -> list[tuple[Loss, tuple[TensorRows, int], tuple[Input, Input]]]:
+def _with_inputs(step: StepView) -> list[tuple[Loss, tuple[TensorRows, int], tuple[Input, Input]]]:
     """Return the losses with their rows, outputs and targets.
 
     Raises:
