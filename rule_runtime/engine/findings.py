@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from rule_runtime.engine.outcome import Evidence, IssueFound
 from rule_runtime.engine.rule import Rule
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["MAX_NAMED", "finding", "issue", "what_to_try"]
+__all__ = ["MAX_NAMED", "Mistake", "finding", "issue", "what_to_try"]
 
 MAX_NAMED: Final = 5
 """Maximum number of columns or features that a finding names."""
 
 _ADVICE: Final = "What to try:\n"
+
+
+class Mistake(NamedTuple):
+    """What a measure shows: the finding in words, with `{}` for numbers, and the remedy."""
+
+    message: str
+    remedy: str
 
 
 def finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import Mistake
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
@@ -25,35 +26,27 @@ _NO_COUNTS: Final = (
     "collection optimizer_steps is configured"
 )
 _CAUSES: Final = {
-    "skipped": (
+    "skipped": Mistake(
         "the loss scaler skipped the last {:,.0f} steps: gradients are not finite",
-        (
-            "Find the operation whose gradient is not finite, such as a square root, norm or "
-            "division at zero: run without the loss scaler, with "
-            "torch.autograd.set_detect_anomaly(True)."
-        ),
+        "Find the operation whose gradient is not finite, such as a square root, norm or "
+        "division at zero: run without the loss scaler, with "
+        "torch.autograd.set_detect_anomaly(True).",
     ),
-    "of_other_parameters": (
+    "of_other_parameters": Mistake(
         "the optimizer holds none of the model's parameters, and trained others for {:,.0f} steps",
-        (
-            "Create the optimizer from model.parameters() after the last change of the model, and "
-            "again wherever the model is loaded or created again."
-        ),
+        "Create the optimizer from model.parameters() after the last change of the model, and "
+        "again wherever the model is loaded or created again.",
     ),
-    "without_gradient": (
+    "without_gradient": Mistake(
         "no parameter of the optimizer gets a gradient, for {:,.0f} steps, and no weight changes",
-        (
-            "Call backward() on a loss that is computed from the model's outputs without detach(), "
-            "no_grad(), .item(), .data, NumPy or torch.tensor(...). Setting requires_grad = True "
-            "on the loss hides the mistake."
-        ),
+        "Call backward() on a loss that is computed from the model's outputs without detach(), "
+        "no_grad(), .item(), .data, NumPy or torch.tensor(...). Setting requires_grad = True "
+        "on the loss hides the mistake.",
     ),
-    "without_split": (
+    "without_split": Mistake(
         "none of the {:,.0f} trees so far has a split: the model predicts a constant",
-        (
-            "Lower min_child_weight, gamma, reg_lambda and reg_alpha, check max_depth, and that "
-            "features vary and are not missing."
-        ),
+        "Lower min_child_weight, gamma, reg_lambda and reg_alpha, check max_depth, and that "
+        "features vary and are not missing.",
     ),
 }
 """Finding and remedy by name of the count."""

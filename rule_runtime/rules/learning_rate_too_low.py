@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from rule_runtime.detectors.curves import noise
+from rule_runtime.detectors.curves import FEWEST, noise
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
@@ -26,29 +26,18 @@ __all__ = ["LearningRateTooLow"]
 
 _EFFECTIVE_RATE: Final = "^optimizer_steps/effective_rate$"
 """How far a tree moves predictions, relative to what fits its data best: at most `eta`."""
-
-
 _NUM_LEVEL: Final = 5
 """Number of losses whose median is a level."""
-
-_NUM_LATEST: Final = 20
-"""Number of latest losses whose scatter is the noise."""
-
 _NOISY: Final = 1.5
 """Noise relative to the required fall that hides whether the loss fell."""
-
 _UNEVEN: Final = 10.0
 """Movement of the fastest weight relative to the median one. Up to 5 where only the rate is low."""
-
 _FLOOR: Final = 0.1
 """Share of the loss of a constant predictor below which a loss need not fall any more."""
-
 _LEAST_RATE_OF_TREES: Final = 1e-3
 """A lower rate needs thousands of trees."""
-
 _ROUNDS: Final = 20
 """Boosting rounds after which the fall of the loss is evaluated."""
-
 _REMEDY_OF_TREES: Final = (
     "Raise eta, or lower reg_lambda and reg_alpha: the weight decay of leaves makes steps as small."
 )
@@ -100,19 +89,17 @@ class LearningRateTooLow(Rule):
         """
         has_fallen, rate = self._has_fallen(step, memory), step.fact(_effective_tree_rate)
         if rate is not None:
-            name, value = rate
+            (name, value), rounds = rate, step.mode_step
             if has_fallen or not value < _LEAST_RATE_OF_TREES:
                 return Passed(has_decided=True)
-            if step.mode_step < _ROUNDS:
-                raise NotEnough(_ROUNDS, "round", step.mode_step)
+            if rounds < _ROUNDS:
+                raise NotEnough(_ROUNDS, "round", rounds)
             is_eta = name.startswith("hyperparameters/")
             by = "" if is_eta else ", by eta, reg_lambda and reg_alpha together"
+            text = f"{name}: is {value:.3g}{by}, and the loss hardly falls in {rounds} rounds"
+            limit, remedy = _LEAST_RATE_OF_TREES, _REMEDY_OF_TREES
             return IssueFound(
-                f"{name}: is {value:.3g}{by}, and the loss hardly falls in {step.mode_step} rounds",
-                measure="learning_rate",
-                value=value,
-                threshold=_LEAST_RATE_OF_TREES,
-                remedy=_REMEDY_OF_TREES,
+                text, measure="learning_rate", value=value, threshold=limit, remedy=remedy
             )
         movement = weight_movement(step, memory)
         if _are_mostly_zero(step):
@@ -135,7 +122,7 @@ class LearningRateTooLow(Rule):
     def _has_fallen(self, step: StepView, memory: Memory) -> bool:
         """Return whether a loss has fallen since the start, or may have within its noise."""
         losses = memory.get("losses", {})
-        history = SeriesMemory(losses, num_first=_NUM_LEVEL, num_latest=_NUM_LATEST)
+        history = SeriesMemory(losses, num_first=_NUM_LEVEL, num_latest=FEWEST)
         added = history.add(step.fact(training_points).values)
         memory["losses"] = history.to_json()
         return any(

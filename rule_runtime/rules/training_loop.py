@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import numpy as np
 
 from rule_runtime.detectors.streak import streak
+from rule_runtime.engine.findings import Mistake
 from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
@@ -24,22 +25,43 @@ _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 
 _MANY_TIMES: Final = 10
 """Multiple of the longest accumulation, in backward passes, after which a step is missing."""
+_LEAST_NORM: Final = 1e-30
+"""Norm for which that of zeros counts."""
 
 
-class _Sign(NamedTuple):
-    """A sign of a mistake: measure, value and threshold, finding and remedy."""
-
-    measure: str
-    value: float
-    threshold: float
-    message: str
-    remedy: str
-    is_bad_below: bool = False
-
-    @property
-    def is_bad(self) -> bool:
-        is_above = self.value >= self.threshold
-        return self.value < self.threshold if self.is_bad_below else is_above
+_MISTAKES: Final = {
+    "gradients_left": Mistake(
+        "gradients of the step before are not cleared: those of all steps add up",
+        "Call optimizer.zero_grad() in each step before backward().",
+    ),
+    "backward_passes_since": Mistake(
+        "no weight changes: optimizer.step() was not called for {:,.0f} backward passes",
+        "Call optimizer.step() after backward(); look for a condition that skips it.",
+    ),
+    "validation_passes_in_training_mode": Mistake(
+        "{:,.0f} batches of validation ran in training mode: dropout is active, or batch "
+        "normalisation learns from validation data",
+        "Call model.eval() before validation and model.train() after it.",
+    ),
+    "learning_rate": Mistake(
+        "the learning rate is 0, and was {:.3g}: nothing is learned any more",
+        "Fit the number of steps of the scheduler to that of the training.",
+    ),
+    "clipped": Mistake(
+        "the optimizer gets gradients of norm {:.2g}, which was {:.3g} after the backward pass",
+        "Raise the limit of gradient clipping above the usual norm.",
+    ),
+    "clipped_while_scaled": Mistake(
+        "the optimizer gets gradients of norm {:.2g}, which was {:.3g} after the backward pass: "
+        "they are clipped while the loss scaler has multiplied them by {:,.0f}",
+        "Call scaler.unscale_(optimizer) before clipping.",
+    ),
+    "same_inputs": Mistake(
+        "{} is the same on all {} ranks: they get one batch",
+        "Give each rank its own rows: DistributedSampler, or a seed that has the rank.",
+    ),
+}
+"""Finding and remedy by measure."""
 
 
 class TrainingLoop(Rule):
@@ -51,13 +73,13 @@ class TrainingLoop(Rule):
         * `idle_passes` backward passes ran without an optimizer step.
         * Two batches of validation had a loss in training mode.
         * The learning rate is 0 after it was larger.
-        * Gradients are shrunk below `least_share` between `backward()` and `step()`.
+        * Gradients shrink `max_reduction` times between `backward()` and `step()`.
         * All ranks of data-parallel training got the same inputs.
 
     Parameters:
         patience: Saved steps in a row.
         idle_passes: Backward passes without an optimizer step.
-        least_share: Smallest share of the gradients' norm that clipping leaves.
+        max_reduction: Reduction of the gradients' norm by clipping.
 
     What to try:
         Follow the remedy of the finding: it depends on the mistake.
@@ -65,7 +87,7 @@ class TrainingLoop(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
     idle_passes: Annotated[int, AtLeast(1), Unit("backward passes")] = 50
-    least_share: Annotated[float, AtLeast(0), Unit("share of the norm")] = 0.001
+    max_reduction: Annotated[float, AtLeast(1), Unit("times")] = 1000
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
     only_training = "there are no optimizer steps in mode {}"
@@ -77,79 +99,49 @@ class TrainingLoop(Rule):
 
         Memory: `streaks`, by measure; `rate`, the largest learning rate.
         """
-        signs = [*self._signs(step, memory)]
-        if not signs:
+        measured = [*self._measured(step, memory)]
+        if not measured:
             raise Missing(
                 "no counts of optimizer steps and no inputs of several ranks were saved",
                 "use the hook for PyTorch with the collection optimizer_steps",
             )
-        streaks = memory.setdefault("streaks", {})
-        found = [
-            sign
-            for sign in signs
-            if streak(streaks, is_bad=sign.is_bad, name=sign.measure) >= self.patience
-        ]
-        if not found:
-            return Passed()
-        sign = found[0]
-        return IssueFound(
-            f"{sign.message}, at {streaks[sign.measure]} saved steps in a row",
-            measure=sign.measure,
-            value=sign.value,
-            threshold=sign.threshold,
-            remedy=sign.remedy,
-        )
+        streaks, found = memory.setdefault("streaks", {}), []
+        for measure, value, limit, shown in measured:
+            if streak(streaks, is_bad=value >= limit, name=measure) >= self.patience:
+                message, remedy = _MISTAKES[measure]
+                text = f"{message.format(*shown)}, at {streaks[measure]} saved steps in a row"
+                one = IssueFound(text, measure=measure, value=value, threshold=limit, remedy=remedy)
+                found.append(one)
+        return found[0] if found else Passed()
 
-    def _signs(self, step: StepView, memory: Memory) -> Iterator[_Sign]:
-        left = largest_count(step, "gradients_left")
-        if left is not None:
-            message = "gradients of the step before are not cleared: those of all steps add up"
-            remedy = "Call optimizer.zero_grad() in each step before backward()."
-            yield _Sign("gradients_left", left, 1, message, remedy)
-        passes = largest_count(step, "backward_passes_since")
-        if passes is not None:
-            most = largest_count(step, "backward_passes_per_step") or 1
-            limit = max(self.idle_passes, _MANY_TIMES * most)
-            message = (
-                "no weight changes: optimizer.step() was not called for "
-                f"{passes:,.0f} backward passes"
-            )
-            remedy = "Call optimizer.step() after backward(); look for a condition that skips it."
-            yield _Sign("backward_passes_since", passes, limit, message, remedy)
-        validated = largest_count(step, "validation_passes_in_training_mode")
-        if validated is not None:
-            message = (
-                f"{validated:,.0f} batches of validation ran in training mode: dropout is active, "
-                "or batch normalisation learns from validation data"
-            )
-            remedy = "Call model.eval() before validation and model.train() after it."
-            yield _Sign("validation_passes_in_training_mode", validated, 2, message, remedy)
+    def _measured(
+        self, step: StepView, memory: Memory
+    ) -> Iterator[tuple[str, float, float, tuple[object, ...]]]:
+        """Yield measure, value and limit of each mistake, and what its finding shows."""
+        most = largest_count(step, "backward_passes_per_step") or 1
+        limits = {
+            "gradients_left": 1,
+            "backward_passes_since": max(self.idle_passes, _MANY_TIMES * most),
+            "validation_passes_in_training_mode": 2,
+        }
+        for measure, limit in limits.items():
+            count = largest_count(step, measure)
+            if count is not None:
+                yield measure, count, limit, (count,)
         rate = largest_count(step, "learning_rate")
         if rate is not None:
             highest = memory["rate"] = max(rate, memory.get("rate", 0.0))
-            message = f"the learning rate is 0, and was {highest:.3g}: nothing is learned any more"
-            remedy = "Fit the number of steps of the scheduler to that of the training."
-            is_zero = float(rate == 0 < highest)
-            yield _Sign("learning_rate", is_zero, 1, message, remedy)
+            yield "learning_rate", float(rate == 0 < highest), 1, (highest,)
         norm = largest_count(step, "gradient_norm")
         if norm is not None and norm > 0:
-            share = (largest_count(step, "gradient_norm_at_step") or 0.0) / norm
-            yield _clipped(norm, share, self.least_share, largest_count(step, "loss_scale"))
+            at_step = largest_count(step, "gradient_norm_at_step") or 0.0
+            scale = largest_count(step, "loss_scale") or 1.0
+            measure = "clipped_while_scaled" if scale > 1 else "clipped"
+            factor = norm / max(at_step, _LEAST_NORM)
+            yield measure, factor, self.max_reduction, (at_step, norm, scale)
         name = _same_on_all_ranks(step)
         if name is not None:
-            message = f"{name} is the same on all {len(step.workers)} ranks: they get one batch"
-            remedy = "Give each rank its own rows: DistributedSampler, or a seed that has the rank."
-            yield _Sign("same_inputs", float(bool(name)), 1, message, remedy)
-
-
-def _clipped(norm: float, share: float, least: float, scale: float | None) -> _Sign:
-    """Return the sign of gradients that are clipped to almost nothing."""
-    message = f"the optimizer gets {share:.2g} of the gradients' norm, which was {norm:.3g}"
-    remedy = "Raise the limit of gradient clipping above the usual norm."
-    if scale is not None and scale > 1:
-        message += f": they are clipped while the loss scaler has multiplied them by {scale:,.0f}"
-        remedy = "Call scaler.unscale_(optimizer) before clipping."
-    return _Sign("clipped", share, least, message, remedy, is_bad_below=True)
+            yield "same_inputs", float(bool(name)), 1, (name, len(step.workers))
 
 
 def _same_on_all_ranks(step: StepView) -> str | None:

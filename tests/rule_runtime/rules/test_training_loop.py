@@ -150,7 +150,7 @@ def test_without_counts_the_reason_names_the_collection() -> None:
         (1e-5, 65536.0, "scaler has multiplied them by 65,536"),
         (1e-5, 65536.0, "scaler.unscale_"),
         (1e-5, 1.0, "Raise the limit"),
-        (0.0, 1.0, "the optimizer gets 0 of the gradients' norm"),
+        (0.0, 1.0, "gets gradients of norm 0, which was 2"),
     ],
 )
 def test_gradients_that_are_clipped_to_nothing_are_found(
