@@ -49,7 +49,7 @@ class Facts:
         wrote: Returns whether the hook wrote a run, from the names of its collections and the
             patterns of its collection `losses`. PyTorch's runs are those that no other hook wrote.
         advice: How a script provides missing data.
-        lacks: Data that the hook cannot provide, as in `rule_runtime/facts/applicability.py`.
+        lacks: Data that the hook cannot provide: `rule_runtime/configuration/applicability.py`.
         unfilled: Collections that rules need of other frameworks, and that this hook never fills.
     """
 

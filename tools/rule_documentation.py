@@ -23,13 +23,13 @@ sys.path.insert(0, str(ROOT))
 
 import rule_runtime.rules  # noqa: E402
 from hook_layer.frameworks import FRAMEWORKS, XGBOOST  # noqa: E402
+from rule_runtime.configuration.applicability import applies  # noqa: E402
 from rule_runtime.configuration.collection_config import CollectionConfig  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.constraints import Regex  # noqa: E402
 from rule_runtime.engine.parameters import Parameter, ParameterError  # noqa: E402
 from rule_runtime.engine.registry import available_rules  # noqa: E402
 from rule_runtime.engine.rule import Rule, snake_case  # noqa: E402
-from rule_runtime.facts.applicability import applies  # noqa: E402
 from tools.generated_text import bring_up_to_date  # noqa: E402
 
 README = ROOT / "rule_runtime" / "rules" / "README.md"

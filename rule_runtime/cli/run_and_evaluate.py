@@ -30,9 +30,9 @@ from rule_runtime.cli.options import (
 from rule_runtime.cli.output import FEW_RULES, verdicts_table
 from rule_runtime.cli.summary import Summary, coverage_line
 from rule_runtime.cli.tables import harmless
+from rule_runtime.configuration.applicability import applies
 from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.facts.applicability import applies
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at

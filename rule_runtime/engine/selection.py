@@ -27,7 +27,7 @@ def selected_collections(
     rule: str,
     names: Sequence[str],
     regex: Sequence[str],
-    parameters: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str],
 ) -> tuple[CollectionConfig, ...]:
     """Return the collections that the hook must save for the tensors of a rule.
 
@@ -37,18 +37,20 @@ def selected_collections(
         regex: Regular expressions of further tensors.
         parameters: Parameters of all these collections, such as `save_raw_tensor`.
     """
-    given = dict(parameters or {})
-    found = [CollectionConfig(name, given) for name in names]
+    found = [CollectionConfig(name, parameters) for name in names]
     if regex:
-        found.append(
-            CollectionConfig(f"{rule}_tensors", {"include_regex": ",".join(regex), **given})
-        )
+        matching = {"include_regex": ",".join(regex), **parameters}
+        found.append(CollectionConfig(f"{rule}_tensors", matching))
     return tuple(found)
 
 
 def saved_every(num_steps: int, *names: str, **parameters: object) -> tuple[CollectionConfig, ...]:
-    """Return collections, given by name, that the hook saves at an interval of steps."""
-    given = {"save_interval": num_steps, **parameters}
+    """Return collections, given by name, that the hook saves at an interval of steps.
+
+    Empty parameters are omitted.
+    """
+    named = {"save_interval": num_steps, **parameters}
+    given = {name: value for name, value in named.items() if value != ""}
     return tuple(CollectionConfig(name, given) for name in names)
 
 

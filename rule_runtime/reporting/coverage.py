@@ -14,13 +14,13 @@ from typing import Final
 
 from hook_layer.frameworks import Framework
 from hook_layer.storage.base import Store
+from rule_runtime.configuration.applicability import applies
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.outcome import counted
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.facts.applicability import applies
 from rule_runtime.reporting.saved_collections import SavedCollections
 from rule_runtime.trial.collection_reader import CollectionReader
 

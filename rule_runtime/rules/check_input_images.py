@@ -52,8 +52,8 @@ class CheckInputImages(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection of the images, with their values."""
-        names = {"include_regex": "|".join(self.regex)} if self.regex else {}
-        return saved_every(500, "input_image", save_raw_tensor=True, **names)
+        names = "|".join(self.regex)
+        return saved_every(500, "input_image", save_raw_tensor=True, include_regex=names)
 
     def needs(self) -> Needs:
         """Return `threshold_samples` images."""

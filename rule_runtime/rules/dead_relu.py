@@ -47,8 +47,8 @@ class DeadRelu(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection with the outputs' values."""
-        names = {"include_regex": "|".join(self.tensor_regex)} if self.tensor_regex else {}
-        return saved_every(500, "relu_output", save_raw_tensor=True, **names)
+        names = "|".join(self.tensor_regex)
+        return saved_every(500, "relu_output", save_raw_tensor=True, include_regex=names)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of dead units of the step with the threshold."""

@@ -52,8 +52,8 @@ class NLPSequenceRatio(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection of the inputs, with their values."""
-        names = {"include_regex": "|".join(self.tensor_regex)} if self.tensor_regex else {}
-        return saved_every(500, "input_sequence", save_raw_tensor=True, **names)
+        names = "|".join(self.tensor_regex)
+        return saved_every(500, "input_sequence", save_raw_tensor=True, include_regex=names)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the percentage of each token with its threshold."""

@@ -77,11 +77,10 @@ class PoorWeightInitialization(Rule):
         of_weights = FIRST_WEIGHTS if set(self.conditions) & _AT_START else ()
         if not set(self.conditions) - _AT_START:
             return of_weights
-        regex = self.activation_inputs_regex
-        names = {"include_regex": "|".join(regex)} if regex else {}
+        names = "|".join(self.activation_inputs_regex)
         return (
             *of_weights,
-            *saved_every(1, "relu_input", **names, end_step=self.steps),
+            *saved_every(1, "relu_input", include_regex=names, end_step=self.steps),
             # Other rules may need these for the whole run, which would be too much at every step.
             *saved_every(1, "first_steps", end_step=self.steps, save_raw_tensor=True),
             *saved_every(500, "gradients", "losses"),

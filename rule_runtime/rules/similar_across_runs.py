@@ -51,6 +51,7 @@ class SimilarAcrossRuns(SelectedTensorsRule):
     """
 
     must_select = False
+    needs_values = True
 
     other_trials: tuple[str, ...] = ()
     other_trial_0: str | None = None
@@ -66,11 +67,6 @@ class SimilarAcrossRuns(SelectedTensorsRule):
                 "SimilarAcrossRuns: no run to compare with; give other_trials, the name of a job "
                 "or the root of a trial"
             )
-
-    @property
-    def needs_values(self) -> bool:
-        """True: values are compared."""
-        return True
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the tensors of the step with those of the other runs."""

@@ -135,11 +135,7 @@ class UnchangedTensor(SelectedTensorsRule):
     equal_nan: bool = False
 
     only_training = "steps of mode {} are not evaluated"
-
-    @property
-    def needs_values(self) -> bool:
-        """True: values are compared."""
-        return True
+    needs_values = True
 
     def needs(self) -> Needs:
         """Return `num_steps` saved steps."""

@@ -17,7 +17,7 @@ import pytest
 import stepwatch
 from hook_layer import frameworks
 from hook_layer.install_hint import install_hint
-from rule_runtime.facts.applicability import RULES_OF_DATA
+from rule_runtime.configuration.applicability import RULES_OF_DATA
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = {
