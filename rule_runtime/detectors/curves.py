@@ -67,14 +67,7 @@ _JUMP: Final = 3.0
 
 
 class Rise(NamedTuple):
-    """A rise of a series.
-
-    Attributes:
-        before: The previous level.
-        now: The current level.
-        limit: The level that the current one exceeds.
-        scale: Level to which the rise is relative.
-    """
+    """A rise of a series above a limit; `scale` is the level to which it is relative."""
 
     before: float
     now: float
@@ -160,13 +153,8 @@ def divergence(
       ones, by the share of the start level. The rise must exceed the scatter, and the numbers must
       not fall again.
 
-    Either rise must exceed what a batch with so few rows may have by chance.
-
-    Args:
-        first: The first 5 numbers [N].
-        numbers: The first numbers and the latest 30 [N].
-        share: The least rise.
-        rows: Rows of a batch; NaN if unknown.
+    Either rise must exceed what a batch with so few rows may have by chance. `first` are the first
+    5 numbers [N], and `numbers` these and the latest 30 [N].
     """
     if len(numbers) <= _NUM_HIGH or numbers.min() <= 0:
         return None
@@ -204,12 +192,7 @@ def oscillation(first: _Series, latest: _Series, rows: float = math.nan) -> floa
     difference must exceed every difference at the start, also in logarithms, because losses scatter
     in proportion to their size: a loss that has converged still has its own noise. It must also
     exceed what batches with so few rows have by chance. The series must not fall, and must not have
-    fallen by more than it scatters.
-
-    Args:
-        first: The first numbers of the series [N], at least 2.
-        latest: Its latest numbers [N].
-        rows: Rows of a batch; NaN if unknown.
+    fallen by more than it scatters. `first` are the first numbers [N], at least 2.
     """
     if not ((first > 0).all() and (latest > 0).all()):
         return 0.0
@@ -228,13 +211,9 @@ def plateau(
     """Return the first and lowest level of a positive series that fell less than by a share.
 
     Levels are medians of a third of the series, at most 10 numbers. Two standard errors of the fall
-    must be smaller than the share. The latest 30 numbers must not fall. All numbers must be
-    positive, and there must be at least 20; otherwise it returns None.
-
-    Args:
-        numbers: Its first numbers, and the latest ones [N].
-        least_fall: The share.
-        lowest: The lowest level so far; NaN if unknown.
+    must be smaller than the share. The latest 30 numbers must not fall. All numbers [N], the first
+    and the latest, must be positive, and there must be at least 20; otherwise it returns None.
+    `lowest` is the lowest level so far.
     """
     if len(numbers) < FEWEST or not (numbers > 0).all():
         return None

@@ -29,17 +29,15 @@ class Formula(NamedTuple):
     """A wrong way to compute a loss from outputs and targets.
 
     Attributes:
-        name: Its name.
         values: Returns its values for outputs and targets, each with a description; empty if it
             cannot be computed, or is correct.
         message: The finding, with `{}` for the description.
-        remedy: The remedy.
     """
 
     name: str
     values: Callable[[LossPair], _Values]
     message: str
-    remedy: str = ""
+    remedy: str
 
 
 def recognise(

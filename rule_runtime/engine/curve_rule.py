@@ -42,14 +42,7 @@ class PointsOfStep(Protocol):
 
 
 class Finding(NamedTuple):
-    """A fault in one curve.
-
-    Attributes:
-        value: The measured value.
-        threshold: The threshold of the value.
-        message: The finding in words.
-        measure: Name of the measure; empty for the rule's measure.
-    """
+    """A fault in one curve; an empty measure is that of the rule."""
 
     value: float
     threshold: float

@@ -42,10 +42,6 @@ class Evaluation:
     its evaluation: the exception and its line become the failure, and the memory does not change.
     Only storage errors are raised, because the step can be evaluated later.
 
-    Args:
-        rule: The rule.
-        state: The state from which the evaluation continues.
-
     Attributes:
         memory: The rule's memory after the last step.
         evidence: The evidence of its finding; None without a finding.

@@ -32,15 +32,10 @@ def finding(
     *,
     remedy: str = "",
 ) -> IssueFound:
-    """Return a finding in one row.
+    """Return a finding in one row: the rows, and its position.
 
-    Args:
-        rule: The rule.
-        step: The step.
-        row: The rows, and the position of the row.
-        measured: Name of the measure, its value, and the threshold.
-        message: The finding in words; it follows the tensor's name and a colon.
-        remedy: What to try first; by default the section `What to try` of the rule.
+    `measured` is the name of the measure, its value and the threshold. The message follows the
+    tensor's name and a colon. The default remedy is the section `What to try` of the rule.
     """
     rows, at = row
     tensor = rows.names[at], rows.workers[at]

@@ -24,9 +24,6 @@ class LostFileSearch:
     folder, and only reading a file shows its run, so the last step that was read is kept. Files
     without a number are an exception: only an uninterrupted listing shows which steps their worker
     passed.
-
-    Args:
-        feed: Feeds the run's files to the rule.
     """
 
     def __init__(self, feed: RunFeed) -> None:

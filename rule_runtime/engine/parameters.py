@@ -95,12 +95,9 @@ def parameters_of(cls: type) -> tuple[Parameter, ...]:
 
 
 def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
-    """Return a value converted to its parameter's type, after a range check.
+    """Return a string, or a value of the type, converted to its parameter's type and checked.
 
-    Args:
-        parameter: The parameter.
-        value: A string, or a value of the type.
-        owner: Name of the rule, for the message.
+    `owner` is the name of the rule, for the message.
 
     Raises:
         ParameterError: If the value has the wrong type, or is out of range.
@@ -301,10 +298,7 @@ def current_names(
 ) -> dict[str, Any]:
     """Return parameters by their current names; logs a warning for each former name.
 
-    Args:
-        owner: Name of the rule, for the messages.
-        former: Former and current names.
-        given: The parameters.
+    `former` has former and current names. `owner` is the name of the rule, for the messages.
 
     Raises:
         ParameterError: If a parameter is given by both names.

@@ -59,12 +59,7 @@ class Budget:
 class RunFeed:
     """Feeds the files of one run to one rule, starting from a state.
 
-    Args:
-        reader: Creates the views of steps.
-        rule: The rule.
-        run: RunId of the run; None for files without one.
-        state: The state to start from.
-        budget: Time limit of the call.
+    The RunId of the run is None for files without one.
 
     Attributes:
         store: The trial's root.

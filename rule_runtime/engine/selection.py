@@ -31,11 +31,8 @@ def selected_collections(
 ) -> tuple[CollectionConfig, ...]:
     """Return the collections that the hook must save for the tensors of a rule.
 
-    Args:
-        rule: Name of the rule; also names the collection of the regular expressions.
-        names: Names of collections.
-        regex: Regular expressions of further tensors.
-        parameters: Parameters of all these collections, such as `save_raw_tensor`.
+    The rule's name also names the collection of the regular expressions. The parameters are those
+    of all collections, such as `save_raw_tensor`.
     """
     found = [CollectionConfig(name, parameters) for name in names]
     if regex:

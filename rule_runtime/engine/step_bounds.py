@@ -26,12 +26,7 @@ BOUNDS: Final = {
 
 @dataclass(frozen=True)
 class StepBounds:
-    """Global steps that a rule evaluates; all by default.
-
-    Attributes:
-        first: The first step.
-        end: First step after the range.
-    """
+    """Global steps that a rule evaluates, from `first` to before `end`; all by default."""
 
     first: int = 0
     end: float = math.inf
@@ -57,10 +52,7 @@ def split_bounds(
 ) -> tuple[dict[str, Any], StepBounds]:
     """Return the parameters without `start_step` and `end_step`, and the bounds from these.
 
-    Args:
-        owner: Name of the rule, for the message.
-        parameters: Its parameters.
-        accepted: Names of the parameters that its class declares; they never count as bounds.
+    Names that the rule's class declares, `accepted`, are no bounds. `owner` is the rule's name.
 
     Raises:
         ParameterError: If a bound is not a step number, or the range is empty.

@@ -46,15 +46,7 @@ _MIN_CLASSES: Final = 3
 
 
 class Labels(NamedTuple):
-    """One tensor of labels at a step.
-
-    Attributes:
-        at: Row of the tensor.
-        name: Its name.
-        worker: The worker.
-        statistics: Its statistics.
-        loss: The loss that has them as targets; None if there is none.
-    """
+    """One tensor of labels at a step, its row, and the loss that has them as targets, if any."""
 
     at: int
     name: str
@@ -134,9 +126,6 @@ class OtherLabels(NamedTuple):
 
     Attributes:
         rows: Rows of the last phase.
-        mean: Mean label.
-        low: Smallest label.
-        high: Largest label.
         is_over: Whether training continued since; then the same rows may come again.
     """
 
@@ -170,10 +159,6 @@ class LabelSeries(NamedTuple):
     """Labels of one tensor over the training steps so far.
 
     Attributes:
-        low: Smallest label.
-        high: Largest label.
-        rows: Number of rows.
-        steps: Number of saved steps.
         loss: The first loss that has them as targets.
         batches: Batches of class labels with at least 8 rows.
         one_class: Number of these with a single class.

@@ -48,8 +48,6 @@ class Link(NamedTuple):
     """A linear layer that feeds another one without an activation.
 
     Attributes:
-        source: The first layer.
-        target: The second layer.
         path: Rows of the first layer's output, and of the outputs of the modules in between [S].
         is_direct: Whether all these modules are dropout.
     """

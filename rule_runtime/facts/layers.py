@@ -72,8 +72,6 @@ class LinearLayer(NamedTuple):
     """A linear layer or a convolution.
 
     Attributes:
-        module: Name of the module.
-        worker: The worker.
         weight: Name of its weight.
         outputs: Number of its outputs, or channels.
         inputs: Number of its inputs, or channels.

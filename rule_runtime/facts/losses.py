@@ -117,10 +117,6 @@ class Input(NamedTuple):
         shape: Shape; None if it was not saved.
         dtype: Type, such as `int64`; "" if unknown.
         size: Number of elements.
-        low: Smallest element.
-        high: Largest element.
-        mean: Mean of the elements.
-        std: Their standard deviation.
     """
 
     shape: tuple[int, ...] | None

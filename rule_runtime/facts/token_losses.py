@@ -115,11 +115,7 @@ def _of_twins(
 ) -> npt.NDArray[np.float64]:
     """Return the mean losses [B, L] of classes by the scores of sequences with an equal start.
 
-    Args:
-        losses: Cross entropy of each class [B, L, V].
-        classes: The targets [B, L].
-        own: Cross entropy of the targets [B, L].
-        tokens: The sequences [B, L].
+    `losses` has the cross entropy of each class [B, L, V], `own` that of the targets [B, L].
     """
     found = np.full(classes.shape, np.nan)
     starts = np.zeros(len(tokens), np.intp)

@@ -68,12 +68,8 @@ class _Moments(NamedTuple):
 class _Side(NamedTuple):
     """One input in all saved steps of training, or of validation.
 
-    Attributes:
-        rows: Number of rows in all steps.
-        elements: Moments of the elements.
-        means: Moments of the means of steps.
-        logarithms: Moments of the logarithms of the standard deviations of steps.
-        bounds: Smallest and largest element if they are equal in all steps; otherwise empty.
+    It has moments of the elements, and of the means and the logarithms of the standard deviations
+    of steps. The bounds are the extremes if these are equal in all steps; otherwise empty.
     """
 
     rows: float = 0.0
@@ -129,12 +125,9 @@ def add_inputs(step: StepView, rows: TensorRows, memory: Memory) -> None:
 
 
 def compared_with_training(step: StepView, rows: TensorRows, memory: Memory) -> Outcome:
-    """Return a finding on a validation input [R] of another scale than in training.
+    """Return a finding on an input [R] of a validation step with another scale than in training.
 
-    Args:
-        step: A validation step.
-        rows: Its inputs.
-        memory: The memory of `add_inputs`.
+    Memory: that of `add_inputs`.
     """
     training, validation = memory.get("training", {}), memory["validation"]
     are_alike = _are_alike(training.get("targets", {}), validation["targets"])

@@ -143,7 +143,7 @@ class _Curves:
             validation loss in `passes` the `mean` of the pass, the number of losses of the
             `previous` pass, whether the pass `was_returned`, its `targets`, the `first_targets`
             known, and the `notes` of the rule.
-        worker: The worker.
+        worker: Name of the worker.
     """
 
     def __init__(self, state: dict[str, Any], worker: str) -> None:
@@ -225,9 +225,7 @@ def _add_targets(step: StepView, loss: _Loss, state: dict[str, Any]) -> None:
 def has_unsettled_averages(step: StepView, training_step: int | None = None) -> bool:
     """Return whether a Keras model has batch normalisation whose averages are not accurate yet.
 
-    Args:
-        step: The step.
-        training_step: Number of training steps before; by default, of a validation step.
+    The default number of training steps is that before a validation step.
     """
     number = step.step - step.mode_step if training_step is None else training_step
     weights = (name for names in declared(step, "weights").values() for name in names)

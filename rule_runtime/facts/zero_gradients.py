@@ -66,11 +66,7 @@ def _is_of_first_state(
     * two learning biases;
     * an output [B, H] without the time step of the input [B, 1, ...].
 
-    Args:
-        matrix: Its shape.
-        learning: Shapes of the layer's parameters with a gradient.
-        inputs: Shapes of the layer's inputs.
-        outputs: Shapes of its outputs; None if unknown.
+    All arguments are shapes; `learning` are those of the layer's parameters with a gradient.
     """
     (units, size), (given, *_), (returned, *_) = matrix, inputs, outputs or [()]
     are_of_input = (units, *given[-1:]) in learning

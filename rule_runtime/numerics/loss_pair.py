@@ -64,12 +64,7 @@ _DISTANCES: Final[dict[str, Callable[[_Numbers], _Numbers]]] = {
 
 
 class ClassRows(NamedTuple):
-    """Scores of classes and the class of each row.
-
-    Attributes:
-        scores: Scores [R, C].
-        classes: Classes [R].
-    """
+    """Scores of classes [R, C], and the class of each row [R]."""
 
     scores: _Numbers
     classes: npt.NDArray[np.int64]
@@ -90,11 +85,7 @@ class ClassRows(NamedTuple):
 
 
 class LossPair:
-    """Outputs and targets of a loss, as float64.
-
-    Args:
-        outputs: Outputs [B, ...].
-        targets: Targets [B, ...], or one target for all.
+    """Outputs [B, ...] and targets [B, ...] of a loss, or one target for all, as float64.
 
     Attributes:
         o: The outputs [B, K].

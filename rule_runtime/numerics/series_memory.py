@@ -63,12 +63,7 @@ class SeriesMemory:
     """First and latest numbers of at most 32 series.
 
     In JSON, the numbers are one string: it is cheap to copy, and its length depends only on the
-    number of series.
-
-    Args:
-        data: Result of `to_json`; empty at the start.
-        num_first: Number of stored first numbers.
-        num_latest: Number of stored latest numbers.
+    number of series. The memory is created from that JSON, which is empty at the start.
     """
 
     def __init__(self, data: Mapping[str, Any], *, num_first: int, num_latest: int) -> None:

@@ -44,13 +44,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Tolerance(NamedTuple):
-    """Tolerance for close tensors.
-
-    Attributes:
-        rtol: Allowed difference relative to the second tensor.
-        atol: Allowed absolute difference.
-        equal_nan: Whether NaN equals NaN.
-    """
+    """Tolerance for close tensors, as in `numpy.allclose`."""
 
     rtol: float = 1e-5
     atol: float = 1e-8
