@@ -23,7 +23,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import framework_of
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
-from rule_runtime.numerics.label_tally import MIN_LABELS
+from rule_runtime.numerics.label_tally import MIN_ELEMENTS
 from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM, TOLERANCE
 from rule_runtime.numerics.series_memory import Series
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -237,7 +237,7 @@ class Loss(NamedTuple):
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets
-        return of is not None and of.size >= MIN_LABELS and of.low == of.high in _MADE_UP
+        return of is not None and of.size >= MIN_ELEMENTS and of.low == of.high in _MADE_UP
 
 
 class Losses:

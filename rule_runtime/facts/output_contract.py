@@ -13,14 +13,13 @@ import numpy as np
 
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, LossKind, Takes
+from rule_runtime.numerics.label_tally import MIN_ELEMENTS
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["CONTRACT", "Requirement", "is_pooled"]
 
 _EPSILON: Final = 1e-3
 """Distance from a bound or from 1 that counts as rounding."""
-_MIN_ELEMENTS: Final = 16
-"""Minimum outputs of a batch; fewer can be in a range by chance."""
 _LARGER_SUM: Final = 1.01
 """Mean row sum that rounding cannot cause, even in half precision."""
 _BEYOND: Final = 0.5
@@ -74,7 +73,7 @@ def _width(of: Input, loss: Loss) -> int:
 
 def _are_shares(of: Input) -> bool:
     """Return whether all outputs are between 0 and 1, and too many to be so by chance."""
-    return of.size >= _MIN_ELEMENTS and of.low >= 0 and of.high <= 1 + _EPSILON
+    return of.size >= MIN_ELEMENTS and of.low >= 0 and of.high <= 1 + _EPSILON
 
 
 def _row_sum(of: Input, loss: Loss) -> float:
@@ -87,7 +86,7 @@ def _one_unit(loss: Loss, o: Input, _: Input) -> float | None:
 
 
 def _softmax_of_one(loss: Loss, o: Input, t: Input) -> float | None:
-    is_one = o.size >= _MIN_ELEMENTS and o.low == o.high == 1 and t.low < t.high
+    is_one = o.size >= MIN_ELEMENTS and o.low == o.high == 1 and t.low < t.high
     is_of_shares = loss.kind in (LossKind.CLASSES, LossKind.BINARY)
     return 1.0 if is_one and is_of_shares and _width(o, loss) == 1 else None
 
@@ -128,7 +127,7 @@ def _sigmoid_twice(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
-    is_of_logits = loss.takes is Takes.LOGITS and o.size >= _MIN_ELEMENTS
+    is_of_logits = loss.takes is Takes.LOGITS and o.size >= MIN_ELEMENTS
     return 0.0 if is_of_logits and o.low == 0 < o.high else None
 
 
@@ -169,13 +168,13 @@ def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _relu_of_numbers(loss: Loss, o: Input, t: Input) -> float | None:
-    is_bounded = loss.kind.is_of_numbers and o.size >= _MIN_ELEMENTS and o.low == 0
+    is_bounded = loss.kind.is_of_numbers and o.size >= MIN_ELEMENTS and o.low == 0
     return t.low if is_bounded and t.low < -_REACH * t.std else None
 
 
 def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
     """Outputs of a sigmoid or tanh are driven against 1 or -1 by targets beyond."""
-    is_within = loss.kind.is_of_numbers and max(abs(o.low), o.high) <= 1 < o.size / _MIN_ELEMENTS
+    is_within = loss.kind.is_of_numbers and max(abs(o.low), o.high) <= 1 < o.size / MIN_ELEMENTS
     if is_within and o.high > _SATURATED and t.high > 1 + _REACH * t.std:
         return t.high
     lower = 0.0 if o.low >= 0 else -1.0
@@ -184,7 +183,7 @@ def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _constant(loss: Loss, o: Input, t: Input) -> float | None:
-    varies = t.low < t.high and o.size >= _MIN_ELEMENTS and _width(o, loss) == 1
+    varies = t.low < t.high and o.size >= MIN_ELEMENTS and _width(o, loss) == 1
     is_constant = o.high - o.low <= RELATIVE_ERROR * max(abs(o.high), _EPSILON)
     return o.mean if varies and is_constant else None
 

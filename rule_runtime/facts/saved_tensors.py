@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["LARGEST", "declared", "finite_means", "first_scalar", "num_not_finite"]
+__all__ = [
+    "LARGEST",
+    "declared",
+    "finite_means",
+    "first_scalar",
+    "largest_count",
+    "num_not_finite",
+]
 
 LARGEST: Final = 1e100
 """Numbers from this size on are skipped: their sums and squares could overflow."""
@@ -34,6 +41,12 @@ def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
 def first_scalar(rows: TensorRows) -> tuple[str, float]:
     """Return the name and the mean of the first row."""
     return rows.names[0], float(finite_means(rows)[0])
+
+
+def largest_count(step: StepView, name: str) -> float | None:
+    """Return the largest count of optimizer steps, such as `skipped`; None if not saved."""
+    counts = step.tensors(regex=(f"^optimizer_steps/{name}$",)).column("mean")
+    return None if np.isnan(counts).all() else float(np.nanmax(counts))
 
 
 def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MIN_CLASSES", "MIN_LABELS", "LabelTally", "is_repeated"]
+__all__ = ["MIN_CLASSES", "MIN_ELEMENTS", "LabelTally", "is_repeated"]
 
 _UNLIKE: Final = 3.0
 """Ratio from which two shares of labels differ."""
@@ -20,8 +20,8 @@ _MAX_CLASSES: Final = 32
 """Maximum number of balanced classes; more distinct integers are probably amounts."""
 _MAX_KEYS: Final = 256
 """Maximum number of keys with stored latest labels; it bounds the memory."""
-MIN_LABELS: Final = 16
-"""Minimum labels that are unlikely to be equal by chance."""
+MIN_ELEMENTS: Final = 16
+"""Minimum numbers that are unlikely to be equal, or within a range, by chance."""
 
 
 class LabelTally(NamedTuple):
@@ -112,5 +112,5 @@ def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> b
     before = latest.get(key)
     if before is not None or len(latest) < _MAX_KEYS:
         latest[key] = checksum
-    can_differ = labels.size >= MIN_LABELS and bool((labels != labels.flat[0]).any())
+    can_differ = labels.size >= MIN_ELEMENTS and bool((labels != labels.flat[0]).any())
     return before == checksum and can_differ

@@ -10,7 +10,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
-from rule_runtime.facts.optimizer_steps import largest_count
+from rule_runtime.facts.saved_tensors import largest_count
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import are_identical
 from rule_runtime.trial.step_view import StepView

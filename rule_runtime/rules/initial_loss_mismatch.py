@@ -92,11 +92,7 @@ class InitialLossMismatch(Rule):
         if not judged:
             how = how_to_save_loss_inputs(step)
             return NotEvaluated(f"what the loss compares is unknown: {how}")
-        large = [
-            loss
-            for loss in judged
-            if is_first and self._limit(loss) < loss.value <= loss.largest_mean
-        ]
+        large = [of for of in judged if is_first and self._limit(of) < of.value <= of.largest_mean]
         if not large:
             return Passed()
         worst = max(large, key=lambda loss: loss.value / self._limit(loss))

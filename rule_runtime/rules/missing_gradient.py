@@ -16,7 +16,6 @@ from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.layers import Layers
-from rule_runtime.facts.optimizer_steps import largest_count
 from rule_runtime.facts.parameters import (
     ENOUGH,
     Gradients,
@@ -24,6 +23,7 @@ from rule_runtime.facts.parameters import (
     is_normal,
     weight_fingerprints,
 )
+from rule_runtime.facts.saved_tensors import largest_count
 from rule_runtime.facts.zero_gradients import zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows

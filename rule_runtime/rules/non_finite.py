@@ -14,8 +14,7 @@ from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
 from rule_runtime.facts.missing import missing_values
-from rule_runtime.facts.optimizer_steps import largest_count
-from rule_runtime.facts.saved_tensors import finite_means, num_not_finite
+from rule_runtime.facts.saved_tensors import finite_means, largest_count, num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
 

@@ -70,20 +70,15 @@ class OutputContract(Rule):
         states = memory.setdefault("losses" if is_of_training else "validation", {})
         found = []
         for loss, row, pair in known:
-            if loss.key in states or len(states) < MAX_SERIES:
-                state = states.setdefault(loss.key, {})
-                found += [
-                    finding(
-                        self,
-                        step,
-                        row,
-                        (requirement.measure, value, requirement.limit),
-                        ("" if is_of_training else "in validation it ")
-                        + requirement.text(*pair, value),
-                        remedy=_remedy(requirement, loss, memory, is_of_training=is_of_training),
-                    )
-                    for requirement, value in self._broken(step, loss, pair, state)
-                ]
+            if loss.key not in states and len(states) >= MAX_SERIES:
+                continue
+            state = states.setdefault(loss.key, {})
+            for requirement, value in self._broken(step, loss, pair, state):
+                measured = (requirement.measure, value, requirement.limit)
+                text = requirement.text(*pair, value)
+                text = text if is_of_training else f"in validation it {text}"
+                remedy = _remedy(requirement, loss, memory, is_of_training=is_of_training)
+                found.append(finding(self, step, row, measured, text, remedy=remedy))
         return found[0] if found else Passed()
 
     def _broken(

@@ -20,7 +20,6 @@ from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
 
-
 _WITHOUT_TARGETS: Final = (LossKind.UNKNOWN, LossKind.LOOKS_LIKE_CLASSES)
 """Kinds of losses with arbitrary inputs: embeddings, advantages, logarithms."""
 _NUM_STEPS: Final = 5
@@ -101,12 +100,8 @@ class PlateauedLoss(CurveRule):
         start, lowest = found
         fall = 100 * (1 - lowest / start)
         moved = f"fell by {fall:.3g} %" if fall >= 0 else f"rose by {-fall:.3g} %"
-        return Finding(
-            fall,
-            self.min_fall_percent,
-            f"{moved} from {start:.4g} to {lowest:.4g}, and should have fallen by "
-            f"{self.min_fall_percent:g} % by now",
-        )
+        text = f"{moved} from {start:.4g} to {lowest:.4g}, and should have fallen by "
+        return Finding(fall, self.min_fall_percent, f"{text}{self.min_fall_percent:g} % by now")
 
 
 def _unrelated_outputs(step: StepView, memory: Memory) -> dict[Series, Association]:

@@ -14,7 +14,7 @@ from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
-from rule_runtime.facts.optimizer_steps import largest_count
+from rule_runtime.facts.saved_tensors import largest_count
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["TrainingLoop"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -71,11 +71,7 @@ class VanishingGradient(Rule):
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, sizes, np.nan), largest=False)
-        begin, where = _find_vanishing_layer(step, rows.workers[at], found), ""
-        if begin is not None:
-            at, where = begin.at, "; gradients vanish from this layer back to the first one"
-            if begin.are_all:
-                where = "; all gradients vanish, in the loss or right before it"
+        at, where = _vanishing_layer(step, rows.workers[at], found) or (at, "")
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
         message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}{where}"
         return finding(self, step, (rows, at), ("abs_mean", sizes[at], self.threshold), message)
@@ -105,35 +101,25 @@ def _has_loss(step: StepView, worker: str) -> bool:
     return any(abs(loss.value) > 0 for loss in step.fact(Losses).losses if loss.worker == worker)
 
 
-class _Vanished(NamedTuple):
-    """Where gradients vanish on their way from the loss.
-
-    Attributes:
-        at: Row of the first gradient, in backward order, from which on all have vanished [G].
-        are_all: Whether all gradients have vanished, already in the loss.
-    """
-
-    at: int
-    are_all: bool
-
-
-def _find_vanishing_layer(
+def _vanishing_layer(
     step: StepView, worker: str, is_gone: npt.NDArray[np.bool_]
-) -> _Vanished | None:
-    """Return where the gradients of a worker vanish; None if unknown, or if the first has not.
+) -> tuple[int, str] | None:
+    """Return the first gradient, in backward order, from which on all have vanished, and words.
 
-    Precondition: some gradients have vanished, `is_gone` [G].
+    It is None if the layers are unknown, or if the first gradient has not vanished. Some gradients
+    have vanished, `is_gone` [G].
     """
     gradients = step.fact(Gradients)
     own = [of == worker for of in gradients.rows.workers] & ~gradients.is_cancelled
     if is_gone[own].all():
-        names = gradients.rows.names
-        return _Vanished(min(np.flatnonzero(own).tolist(), key=names.__getitem__), are_all=True)
+        first = min(np.flatnonzero(own).tolist(), key=gradients.rows.names.__getitem__)
+        return first, "; all gradients vanish, in the loss or right before it"
     rows = {gradients.owners[at]: at for at in np.flatnonzero(own).tolist() if gradients.owners[at]}
     found = None
     for layer in step.fact(Layers).in_order.get(worker, ()):
         ats = [rows[name] for name in sorted(layer & rows.keys())]
         if not is_gone[ats].all():
             break
-        found = _Vanished(ats[0], are_all=False) if ats else found
-    return found
+        found = ats[0] if ats else found
+    words = "; gradients vanish from this layer back to the first one"
+    return None if found is None else (found, words)

@@ -21,7 +21,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.contract_training import ContractTraining
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
-from rule_runtime.facts.optimizer_steps import largest_count
+from rule_runtime.facts.saved_tensors import largest_count
 from rule_runtime.facts.weight_movement import tree_rate
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
