@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hook_layer.frameworks import FRAMEWORKS, TORCH, Framework
+from hook_layer.frameworks import FRAMEWORKS, TORCH, Advice, Framework
 
 if TYPE_CHECKING:  # commands start without numpy
     from hook_layer.format.collections_file import CollectionEntry
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["framework_of", "framework_of_collections"]
+__all__ = ["advice_of", "framework_of", "framework_of_collections"]
+
+
+def advice_of(step: StepView) -> Advice:
+    """Return how a script provides missing data with the run's framework."""
+    return framework_of(step).facts.advice
 
 
 def framework_of(step: StepView) -> Framework:

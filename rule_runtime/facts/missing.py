@@ -18,32 +18,14 @@ from rule_runtime.facts.saved_tensors import num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
-    "how_to_save_input_values",
-    "how_to_save_loss_inputs",
     "missing_counted_loss",
     "missing_gradients",
     "missing_loss",
     "missing_statistics",
-    "missing_validation",
     "missing_values",
 ]
 
 _SAVE_VALUES: Final = "save their values (save_raw_tensor)"
-
-
-def how_to_save_loss_inputs(step: StepView) -> str:
-    """Return how to save loss inputs or labels with the run's framework."""
-    return framework_of(step).facts.advice.loss_inputs
-
-
-def how_to_save_input_values(step: StepView) -> str:
-    """Return how to save values of the model's inputs and targets with the run's framework."""
-    return framework_of(step).facts.advice.input_values
-
-
-def missing_validation(step: StepView) -> Missing:
-    """Return that no validation loss was saved."""
-    return Missing("no validation loss was saved", framework_of(step).facts.advice.validation)
 
 
 def missing_loss(step: StepView) -> Missing:

@@ -12,14 +12,7 @@ import numpy.typing as npt
 
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = [
-    "LARGEST",
-    "declared",
-    "finite_means",
-    "first_scalar",
-    "largest_count",
-    "num_not_finite",
-]
+__all__ = ["LARGEST", "declared", "finite_means", "first_scalar", "largest_count", "num_not_finite"]
 
 LARGEST: Final = 1e100
 """Numbers from this size on are skipped: their sums and squares could overflow."""

@@ -16,8 +16,9 @@ from rule_runtime.engine.needs import FINISHED_VALIDATION
 from rule_runtime.engine.outcome import Missing, NotEnough
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.loss_sides import loss_sides
-from rule_runtime.facts.missing import missing_counted_loss, missing_loss, missing_validation
+from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.saved_tensors import declared, finite_means
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -125,7 +126,7 @@ def _losses_of(step: StepView, rows: TensorRows) -> list[_Loss]:
 def _require_both(step: StepView, stored: dict[str, dict[str, Any]]) -> None:
     """Raise `Missing` if the run has no validation loss, or no training loss, so far."""
     if not any(curves["passes"] for curves in stored.values()):
-        raise missing_validation(step)
+        raise Missing("no validation loss was saved", advice_of(step).validation)
     if not any(curves["first"] for curves in stored.values()):
         how = "call model.train() in training (XGBoost: give the training data in `evals`, too)"
         raise Missing("no training loss was saved before this validation", how)

@@ -12,8 +12,8 @@ from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import Losses, Takes
-from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.numerics.activations import activated_twice, squashed
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -60,7 +60,7 @@ class DoubleActivation(Rule):
         rows = step.tensors(regex=_SIGNALS)
         if {*rows.names} <= {*step.tensors(collections=("losses",)).names}:
             missing = "neither inputs of losses nor of activations were saved"
-            raise Missing(missing, how_to_save_loss_inputs(step))
+            raise Missing(missing, advice_of(step).loss_inputs)
         causes = _causes(step, rows)
         is_bad = np.array([at in causes for at in range(len(rows))], dtype=np.bool_)
         found = RowMemory(memory, rows.pairs).update(is_bad) >= self.patience

@@ -7,19 +7,12 @@ import re
 from typing import Annotated, Final
 
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import (
-    IssueFound,
-    Missing,
-    NotApplicable,
-    NotEvaluated,
-    Outcome,
-    Passed,
-)
+from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
 from rule_runtime.facts.losses import Loss, Losses, LossKind
-from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InitialLossMismatch"]
@@ -90,8 +83,7 @@ class InitialLossMismatch(Rule):
             or (_NEVER_NEGATIVE.match(loss.name) and not is_first)
         ]
         if not judged:
-            how = how_to_save_loss_inputs(step)
-            return NotEvaluated(f"what the loss compares is unknown: {how}")
+            raise Missing("what the loss compares is unknown", advice_of(step).loss_inputs)
         large = [of for of in judged if is_first and self._limit(of) < of.value <= of.largest_mean]
         if not large:
             return Passed()

@@ -11,6 +11,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.labels import (
     SORTED_SHARE,
     TRAINING_DATA,
@@ -21,7 +22,6 @@ from rule_runtime.facts.labels import (
     training_labels,
 )
 from rule_runtime.facts.losses import Losses
-from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -106,7 +106,7 @@ class LabelDegenerate(Rule):
         for numbers in others.values():
             numbers[-1] = True
         if not labels and not memory["knows_all"]:
-            raise Missing("no finite labels were saved", how_to_save_loss_inputs(step))
+            raise Missing("no finite labels were saved", advice_of(step).loss_inputs)
         known: dict[str, list[Any]] = memory.setdefault("series", {})
         found = []
         for each in labels:

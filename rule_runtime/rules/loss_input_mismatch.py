@@ -18,8 +18,9 @@ from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import INPUT_VALUES, RELATIVE_ERROR, Input, Loss, Losses, described
-from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
+from rule_runtime.facts.missing import missing_loss
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView
 
@@ -100,7 +101,7 @@ class LossInputMismatch(Rule):
             found += _wrong_formulas(loss, values if is_alone else None, state)
         if not is_judged:
             raise Missing(
-                "no values of outputs and targets were saved", how_to_save_loss_inputs(step)
+                "no values of outputs and targets were saved", advice_of(step).loss_inputs
             )
         if not found:
             return Passed()

@@ -12,8 +12,9 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import is_training, saved_every
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import Input, Loss, Losses
-from rule_runtime.facts.missing import how_to_save_loss_inputs, missing_loss
+from rule_runtime.facts.missing import missing_loss
 from rule_runtime.facts.output_contract import CONTRACT, Requirement, is_pooled
 from rule_runtime.facts.validation_passes import has_unsettled_averages
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -114,7 +115,7 @@ def _with_inputs(step: StepView) -> list[tuple[Loss, tuple[TensorRows, int], tup
         raise missing_loss(step)
     known = [(*one, pair) for one in listed if (pair := _pair(one[0])) is not None]
     if not known:
-        raise Missing("no inputs of losses were saved", how_to_save_loss_inputs(step))
+        raise Missing("no inputs of losses were saved", advice_of(step).loss_inputs)
     return known
 
 

@@ -20,8 +20,8 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import INPUT_VALUES
-from rule_runtime.facts.missing import how_to_save_input_values
 from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
 from rule_runtime.facts.supervised_rows import SupervisedRows, has_pairs, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
@@ -102,7 +102,7 @@ class SuspiciouslyGood(Rule):
         memory["has_values"] = memory.get("has_values") or has_pairs(step)
         if memory["has_values"]:
             raise Missing(_NO_ROWS)
-        raise Missing(_NO_VALUES, how_to_save_input_values(step))
+        raise Missing(_NO_VALUES, advice_of(step).input_values)
 
     def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[IssueFound | Passed]:
         """Evaluate each target with enough examples."""

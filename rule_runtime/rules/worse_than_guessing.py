@@ -16,8 +16,8 @@ from rule_runtime.engine.outcome import Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.baseline import LossTargets, constant_loss, targets_of
+from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import Losses, LossKind
-from rule_runtime.facts.missing import how_to_save_loss_inputs
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.facts.training_losses import training_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
@@ -120,6 +120,6 @@ def _why_unknown(step: StepView, losses: Iterable[Series]) -> Missing:
     """Return why no loss has a constant predictor to compare with."""
     compared = [name for name, of in losses if step.fact(Losses).find(name, of).targets is not None]
     if not compared:
-        return Missing("no loss was saved with its inputs", how_to_save_loss_inputs(step))
+        return Missing("no loss was saved with its inputs", advice_of(step).loss_inputs)
     why = "it is of two classes, of another kind without one, or a sum, or has infinite targets"
     return Missing(f"no constant predictor is known for {min(compared)}: {why}")
