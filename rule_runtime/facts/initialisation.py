@@ -110,10 +110,8 @@ def large_weights(step: StepView, max_gain: float) -> Sign | None:
         return None
     first = max(large, key=lambda weight: weight.gain)
     grows = "" if math.isnan(first.growth) else f", and signals grow {first.growth:.3g} times"
-    message = (
-        f"begins with a gain of {first.gain:.3g}, more than {max_gain:g}{grows}; as do "
-        f"{len(large)} of {len(weights)} weights"
-    )
+    message = f"begins with a gain of {first.gain:.3g}, more than {max_gain:g}{grows}; as do "
+    message += f"{len(large)} of {len(weights)} weights"
     rows = step.tensors(collections=("weights",))
     return (rows, first.at), ("gain", first.gain, max_gain), message
 
@@ -133,10 +131,8 @@ def equal_units(step: StepView) -> Sign | None:
     if not (constant and is_layered and 2 * len(constant) >= len(units)):
         return None
     first = constant[0]
-    message = (
-        f"begins with {first.constant:.3g} in all elements, so that all units of the layer are "
-        f"equal and remain so; as do {len(constant)} of {len(units)} weights"
-    )
+    message = f"begins with {first.constant:.3g} in all elements, so that all units of the layer "
+    message += f"are equal and remain so; as do {len(constant)} of {len(units)} weights"
     rows = step.tensors(collections=("weights",))
     return (rows, first.at), ("initial_value", first.constant, 0.0), message
 
@@ -161,10 +157,8 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
     ratio, at, other = max(found)
     if ratio <= threshold:
         return None
-    message = (
-        f"variance {variance[at]:.3g} is {ratio:.3g} times the {variance[other]:.3g} "
-        f"of {rows.names[other]}, more than {threshold:g} times"
-    )
+    message = f"variance {variance[at]:.3g} is {ratio:.3g} times the {variance[other]:.3g} of "
+    message += f"{rows.names[other]}, more than {threshold:g} times"
     return (rows, at), ("variance_ratio", ratio, threshold), message
 
 
@@ -188,10 +182,8 @@ def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
     at = worst(rows, distance, largest=False)
     if not distance[at] < threshold:
         return None
-    message = (
-        f"95th and 5th percentile of the gradient are {distance[at]:.3g} apart, less than "
-        f"{threshold:g}"
-    )
+    message = f"95th and 5th percentile of the gradient are {distance[at]:.3g} apart, less than "
+    message += f"{threshold:g}"
     return (rows, at), ("percentile_range", distance[at], threshold), message
 
 

@@ -105,10 +105,8 @@ class CheckInputImages(Rule):
         distance, name, channel, mean = max(means)
         if distance <= self.threshold_mean:
             return Passed()
-        message = (
-            f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
-            f"images, farther from 0 than {self.threshold_mean:g}"
-        )
+        message = f"channel {channel} has a mean of {mean:.4g} over {inputs[name]['images']} "
+        message += f"images, farther from 0 than {self.threshold_mean:g}"
         measured = ("abs_mean_of_channel", distance, self.threshold_mean)
         return finding(self, step, (rows, added[name]), measured, message)
 

@@ -77,11 +77,9 @@ class DeadOptimizer(Rule):
         if not memory["has_moved"] and num_steps < _ACCUMULATED:
             raise NotEnough(_ACCUMULATED, "step", num_steps, "gradients may be accumulated")
         at = worst(pairs.rows, np.where(is_dead, streaks, np.nan), largest=True)
-        message = (
-            f"has a gradient, of mean size {gradients.of(pairs.rows)[at]:.3g}, and has "
-            f"not changed for {streaks[at]} saved steps ({int(is_dead.sum())} of "
-            f"{len(pairs.rows)} parameters)"
-        )
+        message = f"has a gradient, of mean size {gradients.of(pairs.rows)[at]:.3g}, and has not "
+        message += f"changed for {streaks[at]} saved steps ({int(is_dead.sum())} of "
+        message += f"{len(pairs.rows)} parameters)"
         measured = ("unchanged_saved_steps", float(streaks[at]), self.patience)
         return finding(self, step, (pairs.rows, at), measured, message)
 

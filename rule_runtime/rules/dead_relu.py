@@ -73,8 +73,6 @@ class DeadRelu(Rule):
         if dead[at] <= self.threshold_layer:
             return Passed()
         limit = self.threshold_layer
-        message = (
-            f"{dead[at]:.4g} % of the units are active in less than "
-            f"{self.threshold_inactivity:g} % of their outputs, more than {limit:g} %"
-        )
+        message = f"{dead[at]:.4g} % of the units are active in less than "
+        message += f"{self.threshold_inactivity:g} % of their outputs, more than {limit:g} %"
         return finding(self, step, (rows, at), ("dead_units_percent", dead[at], limit), message)

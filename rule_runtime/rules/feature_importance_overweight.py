@@ -68,10 +68,8 @@ class FeatureImportanceOverweight(Rule):
         names = [rows.names[at].rpartition("/")[2] for at in others[: self.nfeatures - 1]]
         too = f", with {', '.join(names[:MAX_NAMED])}" if names else ""
         too += f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        message = (
-            f"the most important feature{too + ',' if too else ''} has {share:.3g} of the "
-            f"importance of {len(others) + 1} features, more than {self.threshold:g}"
-        )
+        message = f"the most important feature{too + ',' if too else ''} has {share:.3g} of the "
+        message += f"importance of {len(others) + 1} features, more than {self.threshold:g}"
         measured = ("importance_share", share, self.threshold)
         return finding(self, step, (rows, first), measured, message)
 

@@ -112,11 +112,9 @@ class GeneralisationGap(Rule):
         is_gap = gap > self.gap_percent and validation > self.ratio * training
         if not is_gap or one.training > one.start:
             return None
-        text = (
-            f"the validation loss is {one.validation:.3g} and the training loss "
-            f"{one.training:.3g}: a gap of {gap:.3g} % of the baseline {baseline.loss:.3g}, more "
-            f"than {self.gap_percent:g} %"
-        )
+        text = f"the validation loss is {one.validation:.3g} and the training loss "
+        text += f"{one.training:.3g}: a gap of {gap:.3g} % of the baseline {baseline.loss:.3g}, "
+        text += f"more than {self.gap_percent:g} %"
         measured = ("gap_percent", gap, self.gap_percent)
         return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
 
@@ -131,9 +129,7 @@ def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> Issue
     margin = margin_of(baseline.rows)
     if not is_never_better(latest, lowest, baseline.loss, margin):
         return None
-    text = (
-        f"the validation loss, now {one.validation:.3g}, was never better than the baseline, "
-        f"{baseline.loss:.4g}; the training loss is {one.training:.3g}"
-    )
+    text = f"the validation loss, now {one.validation:.3g}, was never better than the baseline, "
+    text += f"{baseline.loss:.4g}; the training loss is {one.training:.3g}"
     measured = ("best_validation_percent", 100 * lowest / baseline.loss, 100 * (1 - margin))
     return issue(step, (one.loss, one.worker), measured, text, _CHECK_LABELS)

@@ -154,9 +154,7 @@ class LabelDegenerate(Rule):
             message = f"is {labels.statistics.low:g} in all of {int(series.rows)} rows so far"
             return finding(self, step, (rows, labels.at), ("distinct_labels", 1.0, 2.0), message)
         share = series.one_class / series.batches
-        message = (
-            f"has one class only in {series.one_class} of the {series.batches} batches saved so "
-            "far, and not always the same: rows are sorted by class"
-        )
+        message = f"has one class only in {series.one_class} of the {series.batches} batches saved "
+        message += "so far, and not always the same: rows are sorted by class"
         measured = ("share_of_batches_of_one_class", share, SORTED_SHARE)
         return finding(self, step, (rows, labels.at), measured, message)

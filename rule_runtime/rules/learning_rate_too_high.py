@@ -92,10 +92,8 @@ class LearningRateTooHigh(Rule):
         if not is_long and not (is_upset and "longest" in memory):
             return Passed()
         ratio, limit = (ratio, limit) if is_long else memory["longest"]
-        message = (
-            f"moved fastest; the median weight changes by {ratio:.3g} of its norm or "
-            f"more in a step, more than {limit:.3g}"
-        )
+        message = f"moved fastest; the median weight changes by {ratio:.3g} of its norm or more in "
+        message += f"a step, more than {limit:.3g}"
         message += "" if is_long else " at the beginning, and the loss is no better than before"
         measured = ("least_update_ratio", ratio, limit)
         at = worst(movement.rows, movement.least_ratio, largest=True)

@@ -111,10 +111,8 @@ class LearningRateTooLow(Rule):
             return Passed()
         _require_even(float(np.nanmax(movement.moved)) / median)
         slowest = np.where(movement.moved > 0, movement.moved, np.nan)
-        message = (
-            f"moved least; the median weight moves by {median:.3g} of its size in a "
-            f"step, less than {self.min_update_ratio:g}, and the loss has not fallen"
-        )
+        message = f"moved least; the median weight moves by {median:.3g} of its size in a step, "
+        message += f"less than {self.min_update_ratio:g}, and the loss has not fallen"
         measured = ("median_move_per_step", median, self.min_update_ratio)
         at = worst(movement.rows, slowest, largest=False)
         return finding(self, step, (movement.rows, at), measured, message)

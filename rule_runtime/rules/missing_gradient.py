@@ -86,10 +86,8 @@ class MissingGradient(Rule):
             return Passed()
         at = worst(weights, np.where(found, streaks, np.nan), largest=True)
         what = "a gradient of exactly zero" if sizes[at] == 0 else "no gradient"
-        message = (
-            f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
-            f"{len(weights)} weights"
-        )
+        message = f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
+        message += f"{len(weights)} weights"
         measured = ("saved_steps_without_gradient", int(streaks[at]), self.patience)
         return finding(self, step, (weights, at), measured, message)
 

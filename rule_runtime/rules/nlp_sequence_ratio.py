@@ -74,8 +74,6 @@ class NLPSequenceRatio(Rule):
         if excess[at, token] <= 0:
             return Passed()
         value, threshold = percents[at, token], self.token_thresholds_percent[token]
-        message = (
-            f"{value:.4g} % of the elements are the token {self.token_values[token]:g}, "
-            f"more than {threshold:g} %"
-        )
+        message = f"{value:.4g} % of the elements are the token {self.token_values[token]:g}, more "
+        message += f"than {threshold:g} %"
         return finding(self, step, (rows, at), ("token_percent", value, threshold), message)

@@ -142,10 +142,8 @@ class SaturatedActivation(Rule):
         share = saturated[at]
         if share <= limit:
             return Passed()
-        message = (
-            f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
-            f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
-        )
+        message = f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
+        message += f"{low[at]:g} and {high[at]:g}; more than {limit:g} %"
         return finding(self, step, (rows, at), ("saturated_units_percent", share, limit), message)
 
     @property

@@ -91,10 +91,8 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         at = worst(pairs.rows, np.where(is_different, 0.0, np.nan), largest=True)
         value = _largest_difference(pairs, at)
         by = f"by {value:.3g} or more" if np.isfinite(value) else "in shape, kind or finiteness"
-        message = (
-            f"differs {by} from run {root} at its step {other.step}; "
-            f"{int(is_different.sum())} of {len(rows)} tensors differ"
-        )
+        message = f"differs {by} from run {root} at its step {other.step}; "
+        message += f"{int(is_different.sum())} of {len(rows)} tensors differ"
         measured = ("max_difference", value, _TOLERANCE.atol)
         return finding(self, step, (pairs.rows, at), measured, message)
 

@@ -93,10 +93,8 @@ class WorseThanGuessing(Rule):
             return Passed()
         series = max(found, key=lambda series: (found[series][0] / found[series][1], series))
         loss, limit = found[series]
-        message = (
-            f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
-            f"times {limit / self.max_ratio:.3g}, the loss of the best constant predictor"
-        )
+        message = f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} times "
+        message += f"{limit / self.max_ratio:.3g}, the loss of the best constant predictor"
         return finding(self, step, (rows, at_row[series]), ("loss", loss, limit), message)
 
     def _add_targets(
