@@ -148,13 +148,8 @@ def separating_columns(
 
     A column separates a class if its range is disjoint from those of all other classes, by at least
     twice its width. The result has each column that separates enough classes, otherwise all columns
-    that do so together.
-
-    Args:
-        state: Names, numbers of rows and ranges of the classes in earlier batches, for the best
-            columns. Changed in place.
-        columns: Finite numbers [N, C].
-        classes: The class of each row [N].
+    that do so together. The state has names, numbers of rows and ranges of the classes in earlier
+    batches, for the best columns; it changes in place. The columns [N, C] are finite.
     """
     known: list[float] = state.get("classes", [])
     names = [*known, *(name for name in np.unique(classes).tolist() if name not in known)]

@@ -65,11 +65,7 @@ def are_targets_seen(losses: npt.NDArray[np.float64], of_twins: npt.NDArray[np.f
     The last token may be the hardest of a fixed layout. But sequences that are equal up to a
     position have the same scores there, unless the model sees what follows. Then the loss of each
     is lower than by the scores of the others, its twins. If a batch has few twins, the loss must be
-    lower at each position than at the last one.
-
-    Args:
-        losses: Cross entropy at each position [B, L].
-        of_twins: Cross entropy of the same targets by the scores of twins [B, L]; NaN without.
+    lower at each position than at the last one. Both are cross entropies [B, L], NaN without twins.
     """
     if not is_last_place_worst(losses):
         return False

@@ -14,11 +14,8 @@ class ExpectedFiles:
     """Decides which files of an ended run can still be unknown.
 
     A folder may hold thousands of files of an earlier run, and only reading a file shows its run.
-    Each worker numbers its files in step order, so its last file has the highest step.
-
-    Args:
-        progress: The files seen; it may change.
-        sequences: Number of each worker's last file from the end marker.
+    Each worker numbers its files in step order, so its last file has the highest step. `sequences`
+    has the number of each worker's last file, from the end marker. The progress may change.
     """
 
     def __init__(self, progress: Progress, sequences: Mapping[str, int]) -> None:

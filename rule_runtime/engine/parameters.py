@@ -57,7 +57,6 @@ class Parameter:
     """One parameter of a rule.
 
     Attributes:
-        name: Its name.
         type: Its type, without the annotations.
         default: Its default value; `dataclasses.MISSING` if it is required.
         constraints: Conditions on the value.

@@ -85,10 +85,7 @@ def create_rule(rule_to_invoke: str, parameters: Mapping[str, object] | None = N
 def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
     """Return a rule of a class with the given parameters, which may be strings.
 
-    Args:
-        cls: The rule's class.
-        parameters: Its parameters by name. `start_step` and `end_step` bound the evaluated steps,
-            unless the class defines them itself.
+    `start_step` and `end_step` bound the evaluated steps, unless the class defines them itself.
 
     Raises:
         ParameterError: If a parameter is unknown or missing, or a value is invalid.

@@ -51,12 +51,9 @@ class RuleResult(JsonRecord):
     Members that are None are omitted, as in SageMaker's events.
 
     Attributes:
-        training_job_name: Name of the job.
         run_id: The evaluated run; empty for files of the original client.
         root_uri: The trial's root.
         rule: Configuration name of the rule.
-        status: Its status.
-        details: Its `StatusDetails`.
         changed_at_ms: When the status changed, milliseconds since the epoch.
         training_job_arn: ARN of the SageMaker job, if known.
         evidence: The evidence of a finding, as JSON.

@@ -22,9 +22,7 @@ _RANK: Final = {RuleStatus.ERROR: 0, RuleStatus.NO_ISSUES_FOUND: 1, RuleStatus.I
 class RunEnd:
     """Ends a run, in one or more calls.
 
-    Args:
-        feed: Feeds the run's files to the rule.
-        last_sequences: Number of the last file of each worker, from the end marker; may be empty.
+    `last_sequences` has the number of each worker's last file, from the end marker; may be empty.
     """
 
     def __init__(self, feed: RunFeed, last_sequences: Mapping[str, int]) -> None:

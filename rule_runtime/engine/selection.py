@@ -68,8 +68,6 @@ class SelectedTensorsRule(Rule):
 
     Attributes:
         must_select: Whether the user must select tensors; by default, all are evaluated.
-        collection_names: Collections to evaluate, in addition to `tensor_regex`.
-        tensor_regex: Regular expressions of tensors to evaluate.
     """
 
     must_select: ClassVar[bool] = True

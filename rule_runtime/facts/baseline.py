@@ -28,9 +28,7 @@ class LossTargets(NamedTuple):
 
     Attributes:
         kind: Value of its `LossKind`.
-        steps: Number of steps.
         rows: Number of rows; for class labels, the number of labels.
-        mean: Mean of the elements.
         square: Mean square of the elements.
         uniform: Loss of equal probabilities for all classes, nats; 0 for other losses.
         exact: Loss of the best constant predictor, computed from values; 0 if unknown.

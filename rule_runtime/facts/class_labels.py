@@ -41,9 +41,6 @@ class ClassLabels(NamedTuple):
     """Labels of one worker that are classes [N].
 
     Attributes:
-        name: Name of the tensor of labels.
-        worker: The worker.
-        classes: The classes [N].
         is_wrong: Which of them are predicted incorrectly [N]; None without predictions.
         num_classes: Number of classes in the predictions; 0 if unknown.
         are_of_rows: Whether each row has one label, not one per pixel or word.

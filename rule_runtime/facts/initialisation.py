@@ -59,8 +59,6 @@ class FirstWeight(NamedTuple):
         gain: Root mean square times the root of the smaller of its numbers of inputs and outputs;
             0.5 to 2 in usual initialisations.
         growth: Root mean square of the layer's output divided by that of its input; NaN if unknown.
-        outputs: Number of its outputs.
-        inputs: Number of its inputs.
         constant: Value of all elements; NaN if they differ.
     """
 

@@ -35,12 +35,9 @@ class Requirement(NamedTuple):
     """One row of the table.
 
     Attributes:
-        measure: Name of the measure.
         broken: Returns the value that violates the requirement; None if it is met.
-        limit: Threshold of the value.
         message: The finding; `{o}` are the outputs, `{t}` the targets, `{v}` is the value.
-        torch: The remedy in PyTorch.
-        keras: The remedy in Keras.
+        keras: The remedy in Keras if it is another one than that in PyTorch, `torch`.
         may_be_chance: Whether outputs of an untrained model may also violate it.
         ignores_pooled: Whether it ignores pooled outputs, as in SqueezeNet.
         is_constant: Whether saturated outputs violate it, as before moving averages are accurate.

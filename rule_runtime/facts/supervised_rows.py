@@ -39,8 +39,7 @@ class SupervisedRows(NamedTuple):
 
     Attributes:
         key: Identifies the worker, the input, the targets and their alignment.
-        name: Name of the input.
-        of_targets: Name of the targets.
+        name: Name of the input; `of_targets` is that of the targets.
         examples: The input as saved [B, ...].
         columns: The input [N, C]: N is B, or B times the positions with their own targets.
         target: Finite numbers or classes [N].

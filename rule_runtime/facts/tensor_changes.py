@@ -34,8 +34,6 @@ class TensorPairs:
     """Tensors that two steps have in common, by name and worker.
 
     Attributes:
-        step: The step.
-        other: The other step.
         at: Their positions in `rows` [R].
         rows: Their rows at the step [R].
         now: Their statistics at the step [R, C].

@@ -30,10 +30,8 @@ class TokenLosses(NamedTuple):
 
     Attributes:
         name: Identifies the worker, the input and the loss.
-        loss: Name of the loss.
         tokens: The input [B, L], integers.
         targets: The targets [B, L], negative if there is none.
-        value: The loss.
         guess: The loss of a uniform guess; NaN if unknown, or if the loss may shift targets.
         by_place: Cross entropy at each position [B, L]; None if scores were not saved.
         of_twins: Mean cross entropy of the same targets by the scores of other sequences that are

@@ -37,8 +37,6 @@ class ValidationPass(NamedTuple):
     """A finished validation pass of one loss of one worker.
 
     Attributes:
-        loss: Name of the validation loss.
-        worker: The worker.
         validation: Mean validation loss of the pass.
         training: Mean training loss since the previous pass.
         start: Training loss at the start.

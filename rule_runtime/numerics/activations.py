@@ -57,12 +57,8 @@ def activated_twice(
 ) -> npt.NDArray[np.bool_]:
     """Return which tensors [R] are an activation of an activation of a source.
 
-    These are tanh or sigmoid of a ReLU, tanh or sigmoid, or softplus of a softplus or ReLU.
-
-    Args:
-        ends: Minimum and maximum of each tensor [R, 2].
-        groups: A number for each tensor [R]; only tensors with the same number are compared.
-        is_source: Whether each tensor is a source [R].
+    These are tanh or sigmoid of a ReLU, tanh or sigmoid, or softplus of a softplus or ReLU. `ends`
+    are minimum and maximum of each tensor [R, 2]. Only tensors of the same group are compared.
     """
     return _made_by(_TWICE, _ONCE, (ends, groups, is_source))
 

@@ -56,12 +56,9 @@ class LabelTally(NamedTuple):
         *,
         is_new: bool,
     ) -> LabelTally:
-        """Return the tally with further labels.
+        """Return the tally with further labels: their classes [N], and which predictions are wrong.
 
-        Args:
-            classes: Their classes [N].
-            is_wrong: Which are predicted incorrectly [N]; None without predictions.
-            is_new: Whether the rows were not counted before; otherwise only predictions are added.
+        Of rows that were counted before, only the predictions are added.
         """
         known = np.unique(np.concatenate([self.classes, classes]))
         before, at = np.searchsorted(known, self.classes), np.searchsorted(known, classes)

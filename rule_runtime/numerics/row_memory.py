@@ -32,11 +32,7 @@ def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.u
 class RowMemory:
     """Fingerprints and streaks of at most 2,048 rows, as one string of at most 28 KB.
 
-    Rows with fingerprint 0 and streak 0 are not stored.
-
-    Args:
-        memory: The rule's memory; `rows` is the string.
-        pairs: Tensor and worker of each row [R] of this step.
+    Rows with fingerprint 0 and streak 0 are not stored. The string is `rows` in a rule's memory.
 
     Attributes:
         fingerprints: Stored fingerprints of the rows [R]; 0 for others.

@@ -78,8 +78,7 @@ class LabelDegenerate(Rule):
         Memory: For at most 32 tensors each: `series`, the label statistics of training, and
         `others`, those of other modes; `knows_all`: whether all training labels were evaluated.
         """
-        outcome = self._of_all(step, memory)
-        return outcome if isinstance(outcome, IssueFound) else self._of_batches(step, memory)
+        return self._of_all(step, memory) or self._of_batches(step, memory)
 
     def _of_all(self, step: StepView, memory: Memory) -> IssueFound | None:
         """Return the finding on the labels of the whole training data."""
