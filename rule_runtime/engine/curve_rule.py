@@ -115,7 +115,6 @@ class CurveRule(Rule):
             return NotApplicable(f"only one of {self.spacing} steps is evaluated")
         memory["latest"] = step.mode_step // self.spacing
         added = history.add(points.values)
-        memory["history"] = history.to_json()
         counts = {names: history.of(names).count for names in history.names}
         most, fewest = max(counts.values(), default=0), self._window[0]
         if most < fewest:
@@ -141,8 +140,7 @@ class CurveRule(Rule):
 
     def _history(self, memory: Memory) -> SeriesMemory:
         num_latest = self._window[1] + self.patience
-        data = memory.get("history", {})
-        return SeriesMemory(data, num_first=self.num_first, num_latest=num_latest)
+        return SeriesMemory(memory, "history", num_first=self.num_first, num_latest=num_latest)
 
     def _have_lasted(self, step: StepView, memory: Memory, is_found: bool) -> bool:
         """Return whether findings in a row are as many steps apart as required.

@@ -118,10 +118,8 @@ def add_inputs(step: StepView, rows: TensorRows, memory: Memory) -> None:
     for loss in step.fact(Losses).losses:
         known = loss.key in targets or len(targets) < MAX_SERIES
         if loss.targets is not None and _is_usable(loss.targets) and known:
-            of = loss.targets
-            targets[loss.key] = list(
-                _Moments(*targets.get(loss.key, ())).plus(of.size, of.mean, of.std)
-            )
+            of, before = loss.targets, _Moments(*targets.get(loss.key, ()))
+            targets[loss.key] = list(before.plus(of.size, of.mean, of.std))
 
 
 def compared_with_training(step: StepView, rows: TensorRows, memory: Memory) -> Outcome:

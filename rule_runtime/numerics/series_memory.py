@@ -6,7 +6,7 @@ Shape legend: F = first numbers that are stored, W = latest numbers that are sto
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,13 +60,16 @@ class NumberSeries:
 
 
 class SeriesMemory:
-    """First and latest numbers of at most 32 series.
+    """First and latest numbers of at most 32 series, under a name in a rule's memory.
 
-    In JSON, the numbers are one string: it is cheap to copy, and its length depends only on the
-    number of series. The memory is created from that JSON, which is empty at the start.
+    The numbers are one string there: it is cheap to copy, and its length depends only on the number
+    of series.
     """
 
-    def __init__(self, data: Mapping[str, Any], *, num_first: int, num_latest: int) -> None:
+    def __init__(
+        self, memory: MutableMapping[str, Any], name: str, *, num_first: int, num_latest: int
+    ) -> None:
+        data, self._memory, self._name = memory.get(name, {}), memory, name
         self._num_first = num_first
         self._width = 2 + num_first + num_latest  # the count and the lowest level come first
         names = [(tensor, worker) for tensor, worker in data.get("series", ())]
@@ -79,16 +82,8 @@ class SeriesMemory:
         """The stored series, sorted."""
         return sorted(self._rows)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the memory as JSON."""
-        numbers = b"".join(row.astype("<f8").tobytes() for row in self._rows.values())
-        return {
-            "series": [list(names) for names in self._rows],
-            "numbers": base64.b64encode(numbers).decode(),
-        }
-
     def add(self, numbers: Mapping[Series, float]) -> list[Series]:
-        """Add a finite number to each given series; return the stored ones, sorted."""
+        """Store a finite number of each given series; return the stored series, sorted."""
         stored = []
         for names in sorted(numbers):
             if names not in self._rows:
@@ -104,6 +99,11 @@ class SeriesMemory:
             if row[0] >= num_first:
                 row[1] = np.fmin(row[1], np.median(latest[-num_first:]))
             stored.append(names)
+        written = b"".join(row.astype("<f8").tobytes() for row in self._rows.values())
+        self._memory[self._name] = {
+            "series": [list(names) for names in self._rows],
+            "numbers": base64.b64encode(written).decode(),
+        }
         return stored
 
     def of(self, series: Series) -> NumberSeries:

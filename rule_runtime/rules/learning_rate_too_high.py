@@ -101,14 +101,13 @@ class LearningRateTooHigh(Rule):
 
     def _is_upset(self, step: StepView, memory: Memory) -> bool:
         """Return whether all losses of the step have jumped at the beginning and stay high."""
-        losses = memory.get("losses", {})
-        history = SeriesMemory(losses, num_first=CurveRule.num_first, num_latest=_NUM_LATEST)
+        num_first = CurveRule.num_first
+        history = SeriesMemory(memory, "losses", num_first=num_first, num_latest=_NUM_LATEST)
         try:
             points = step.fact(training_points)
         except Missing:
             return False
         added = history.add(points.values)
-        memory["losses"] = history.to_json()
         rows = memory["rows"] = points.batch or memory.get("rows")
         return all(_stays_high(history.of(names), rows or math.nan) for names in added)
 

@@ -119,10 +119,8 @@ class LearningRateTooLow(Rule):
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool:
         """Return whether a loss has fallen since the start, or may have within its noise."""
-        losses = memory.get("losses", {})
-        history = SeriesMemory(losses, num_first=_NUM_LEVEL, num_latest=FEWEST)
+        history = SeriesMemory(memory, "losses", num_first=_NUM_LEVEL, num_latest=FEWEST)
         added = history.add(step.fact(training_points).values)
-        memory["losses"] = history.to_json()
         return any(
             self._may_have_fallen(history.of(names), _baseline(step, names)) for names in added
         )

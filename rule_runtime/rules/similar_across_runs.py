@@ -20,7 +20,6 @@ from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["SimilarAcrossRuns"]
 
-
 _TOLERANCE: Final = Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)  # the default of numpy.allclose
 _ORDER: Final = (IssueFound, Passed, NotEvaluated)
 """The outcome over several runs is the first of these."""

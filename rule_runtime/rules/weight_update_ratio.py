@@ -20,7 +20,6 @@ from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["UnchangedTensor", "WeightUpdateRatio"]
 
-
 _MAX_STEPS: Final = 128
 """Maximum number of possible reference steps; of more, every second one is dropped."""
 
@@ -82,8 +81,8 @@ class WeightUpdateRatio(Rule):
         if is_large or is_small:
             at = worst(pairs.rows, ratio, largest=bool(is_large))
             sign, threshold = (">", limits[1]) if is_large else ("<", limits[0])
-            message = f"update / weight {ratio[at]:.3g} {sign} {threshold:g}"
-            message = f"{message}, since step {reference.step}"
+            message = f"update / weight {ratio[at]:.3g} {sign} {threshold:g}, since step "
+            message += f"{reference.step}"
             measured = ("update_ratio", ratio[at], threshold)
             return finding(self, step, (pairs.rows, at), measured, message)
         if not is_normal.any() and np.isnan(ratio).all():
@@ -158,9 +157,8 @@ class UnchangedTensor(SelectedTensorsRule):
                 raise NotEnough(self.num_steps, "saved step", int(streaks.max(initial=0)) + 1)
             return Passed()
         num_others = int(is_issue.sum()) - 1
-        message = f"unchanged at the last {self.num_steps} steps that have it" + (
-            f"; {num_others} more like it" if num_others else ""
-        )
+        message = f"unchanged at the last {self.num_steps} steps that have it"
+        message += f"; {num_others} more like it" if num_others else ""
         measured = ("unchanged_steps", self.num_steps, self.num_steps)
         at = worst(rows, np.where(is_issue, 0.0, np.nan), largest=True)
         return finding(self, step, (rows, at), measured, message)

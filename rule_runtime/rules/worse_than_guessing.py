@@ -75,7 +75,7 @@ class WorseThanGuessing(Rule):
         if not baselines:
             raise _why_unknown(step, at_row)
         num_steps = step.mode_step - memory.setdefault("begin", step.mode_step)
-        history = SeriesMemory(memory.get("history", {}), num_first=0, num_latest=FEWEST)
+        history = SeriesMemory(memory, "history", num_first=0, num_latest=FEWEST)
         most, found, streaks = 0, {}, memory.setdefault("streaks", {})
         for series in history.add({series: float(means[at_row[series]]) for series in baselines}):
             limit = self.max_ratio * (baselines[series] or math.inf)
@@ -86,7 +86,6 @@ class WorseThanGuessing(Rule):
             is_bad = is_bad and not is_falling(latest)
             if streak(streaks, is_bad=is_bad, name="\n".join(series)) >= self.patience:
                 found[series] = (now, limit)
-        memory["history"] = history.to_json()
         if not found:
             if most < (fewest := min(LEVEL + self.patience - 1, FEWEST)):
                 raise NotEnough(fewest, "loss", most)
