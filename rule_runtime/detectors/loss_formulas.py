@@ -122,9 +122,8 @@ def negated(loss: float, standard: Mapping[str, float]) -> str:
 def _is_near(value: float, loss: float, pair: LossPair) -> bool:
     """Return whether a loss is a mean, or its sum over columns or all elements."""
     factors = {1, pair.t.size // len(pair.o) or 1, pair.t.size}
-    return any(
-        abs(factor * value - loss) <= TOLERANCE * abs(loss) + _ROUNDING for factor in factors
-    )
+    near = TOLERANCE * abs(loss) + _ROUNDING
+    return any(abs(factor * value - loss) <= near for factor in factors)
 
 
 def _right_losses(pair: LossPair) -> _Values:

@@ -31,12 +31,8 @@ def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         For each error the position of its `rule`, the name of the `parameter` (None for a
         conflict of several), what is `allowed`, and the `nearest` allowed word, if any.
     """
-    package = f"{rule_runtime.rules.__name__}."
-    built_in = {
-        name: rule
-        for name, rule in available_rules().items()
-        if rule.__module__.startswith(package)
-    }
+    package, named = f"{rule_runtime.rules.__name__}.", available_rules().items()
+    built_in = {name: rule for name, rule in named if rule.__module__.startswith(package)}
     return [
         {"rule": position, **mistake}
         for position, rule in enumerate(rules)

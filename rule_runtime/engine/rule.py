@@ -1,15 +1,5 @@
 """The base class of rules: frozen parameters, required tensors, and one pure method.
 
-```python
-class AllZero(Rule):
-    \"\"\"Finds tensors that are zero throughout. ...\"\"\"
-
-    threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0
-    collections = ("weights",)
-
-    def check(self, step: StepView, memory: Memory) -> Outcome: ...
-```
-
 A subclass automatically becomes a frozen, keyword-only dataclass. Its fields are converted and
 checked when it is created, so `check` sees only valid parameters.
 """

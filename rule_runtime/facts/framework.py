@@ -22,9 +22,8 @@ def advice_of(step: StepView) -> Advice:
 def framework_of(step: StepView) -> Framework:
     """Return the framework from the collections of its hook; PyTorch if they are unknown."""
     files = (step.collections_file(worker) for worker in step.workers)
-    return framework_of_collections(
-        next((file.collections for file in files if file is not None), {})
-    )
+    collections = (file.collections for file in files if file is not None)
+    return framework_of_collections(next(collections, {}))
 
 
 def framework_of_collections(collections: Mapping[str, CollectionEntry]) -> Framework:

@@ -147,9 +147,8 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
         if np.count_nonzero(~np.isnan(own)) > 1:
             large, small = (worst(rows, own, largest=is_it) for is_it in (True, False))
             with np.errstate(divide="ignore", invalid="ignore"):
-                found.append(
-                    (float(np.nan_to_num(own[large] / own[small], posinf=np.inf)), large, small)
-                )
+                ratio = float(np.nan_to_num(own[large] / own[small], posinf=np.inf))
+            found.append((ratio, large, small))
     if not found:
         raise Missing("no two inputs of activations (relu_input) were saved with statistics")
     ratio, at, other = max(found)

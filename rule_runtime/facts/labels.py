@@ -137,12 +137,10 @@ class OtherLabels(NamedTuple):
 
     def plus(self, labels: Labels) -> OtherLabels:
         """Return the labels with those of a further step, without those of an earlier phase."""
-        before = OtherLabels() if self.is_over else self
+        before, of = OtherLabels() if self.is_over else self, labels.statistics
         rows = before.rows + labels.num_rows
-        mean = before.mean + (labels.statistics.mean - before.mean) * labels.num_rows / max(
-            rows, 1.0
-        )
-        ends = min(before.low, labels.statistics.low), max(before.high, labels.statistics.high)
+        mean = before.mean + (of.mean - before.mean) * labels.num_rows / max(rows, 1.0)
+        ends = min(before.low, of.low), max(before.high, of.high)
         return OtherLabels(rows, mean, *ends, is_over=False)
 
     def share_of_others(self, label: float) -> float:
@@ -182,24 +180,21 @@ class LabelSeries(NamedTuple):
 
     def plus(self, labels: Labels) -> LabelSeries:
         """Return the series with the labels of a step."""
+        of = labels.statistics
         series = self._replace(
-            low=min(self.low, labels.statistics.low),
-            high=max(self.high, labels.statistics.high),
+            low=min(self.low, of.low),
+            high=max(self.high, of.high),
             rows=min(self.rows + labels.num_rows, LARGEST),
             steps=self.steps + 1,
             loss=labels.loss_value if self.loss is None else self.loss,
         )
         are_known = labels.loss is None or labels.loss.kind is not LossKind.UNKNOWN
-        is_whole = (
-            labels.statistics.low >= 0
-            and labels.statistics.low.is_integer()
-            and labels.statistics.high.is_integer()
-        )
+        is_whole = of.low >= 0 and of.low.is_integer() and of.high.is_integer()
         is_batch = are_known and is_whole and labels.are_classes and labels.is_single
         if not is_batch or labels.num_rows < _MIN_IN_BATCH:
             return series
-        if labels.statistics.low != labels.statistics.high:
-            return series._replace(batches=series.batches + 1)
-        classes = [*series.classes, *({labels.statistics.low} - set(series.classes))][:_MIN_CLASSES]
-        num = series.one_class + 1
-        return series._replace(batches=series.batches + 1, one_class=num, classes=classes)
+        series = series._replace(batches=series.batches + 1)
+        if of.low != of.high:
+            return series
+        classes = [*series.classes, *({of.low} - set(series.classes))][:_MIN_CLASSES]
+        return series._replace(one_class=series.one_class + 1, classes=classes)

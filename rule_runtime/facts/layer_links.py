@@ -100,11 +100,7 @@ class _Links:
             if not is_narrow and not any(self._is_shared(at, source, target) for at in path):
                 found.append(Link(source, target, path, is_direct))
         functions = self._made_by_functions(begun_by) if found else []
-        return [
-            link
-            for link in found
-            if not any(self._may_contain(at, link.source) for at in functions)
-        ]
+        return [of for of in found if not any(self._may_contain(at, of.source) for at in functions)]
 
     def _follow(self) -> dict[int, _Carried]:
         """Return the signals that start in linear layers, by fingerprint.

@@ -78,11 +78,10 @@ def boosting_losses(step: StepView, memory: Memory) -> list[tuple[ValidationPass
     passes: list[ValidationPass] = []
     with contextlib.suppress(Missing):
         passes = validation_passes(step, memory)
-    return [
-        (one, memory.get("spread", math.nan) if one.loss.endswith("-rmse") else _first_loss(one))
-        for one in passes
-    ]
+    return [(one, _loss_of_trees(one, memory.get("spread", math.nan))) for one in passes]
 
 
-def _first_loss(one: ValidationPass) -> float:
+def _loss_of_trees(one: ValidationPass, spread: float) -> float:
+    if one.loss.endswith("-rmse"):
+        return spread
     return math.nan if _DISTANCE.search(one.loss) else one.start

@@ -175,9 +175,7 @@ class _Curves:
     def _train(self, step: StepView, losses: list[_Loss]) -> list[ValidationPass]:
         """Add training losses; return the passes that they end."""
         ended = sorted(name for name, state in self._passes.items() if state["mean"][1])
-        finished = [
-            self._finished(name) for name in ended if not self._passes[name]["was_returned"]
-        ]
+        finished = [self._finished(one) for one in ended if not self._passes[one]["was_returned"]]
         if ended:
             self._state["training"] = [0.0, 0]
         for state in self._passes.values():

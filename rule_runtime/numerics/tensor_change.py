@@ -143,9 +143,8 @@ def movement(now: Vector, before: Vector) -> tuple[Vector, Vector]:
         of_means = np.maximum(change["mean"], change["std"])
         bound = np.maximum(np.maximum(of_extremes, of_means * root), change["l2"]) / b["l2"]
         moved = np.maximum(of_extremes, of_means) * root / b["l2"]
-    is_usable = (
-        (a["size"] == b["size"]) & (b["size"] >= _FEWEST_ELEMENTS) & (a["l2"] > 0) & (b["l2"] > 0)
-    )
+    is_usable = (a["size"] == b["size"]) & (b["size"] >= _FEWEST_ELEMENTS)
+    is_usable &= (a["l2"] > 0) & (b["l2"] > 0)
     is_known = is_usable & np.isfinite(bound) & np.isfinite(moved)
     return np.where(is_known, bound, np.nan), np.where(is_known, moved, np.nan)
 

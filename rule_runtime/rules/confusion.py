@@ -67,9 +67,7 @@ class Confusion(Rule):
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the shares of the step's confusion matrix with the thresholds."""
-        matrices = {
-            worker: matrix for worker in step.workers if (matrix := self._matrix(step, worker))
-        }
+        matrices = {worker: of for worker in step.workers if (of := self._matrix(step, worker))}
         if not matrices:
             raise missing_values(f"{self.labels} and {self.predictions}")
         if not any(matrix.any() for _, matrix in matrices.values()):

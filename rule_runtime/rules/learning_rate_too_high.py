@@ -59,9 +59,8 @@ class LearningRateTooHigh(Rule):
 
     def needs(self) -> Needs:
         """Return the steps with a limit of their own, and `patience` after them."""
-        return Needs(
-            steps=round(_FIRST_RATIO / self.max_update_ratio), saved_steps=1 + self.patience
-        )
+        steps = round(_FIRST_RATIO / self.max_update_ratio)
+        return Needs(steps=steps, saved_steps=1 + self.patience)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure the movement of the weights.

@@ -121,9 +121,7 @@ class LearningRateTooLow(Rule):
         """Return whether a loss has fallen since the start, or may have within its noise."""
         history = SeriesMemory(memory, "losses", num_first=_NUM_LEVEL, num_latest=FEWEST)
         added = history.add(step.fact(training_points).values)
-        return any(
-            self._may_have_fallen(history.of(names), _baseline(step, names)) for names in added
-        )
+        return any(self._may_have_fallen(history.of(each), _baseline(step, each)) for each in added)
 
     def _may_have_fallen(self, series: NumberSeries, baseline: float) -> bool:
         start = float(max(series.first[0], np.median(series.first)))

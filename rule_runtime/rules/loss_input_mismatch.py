@@ -100,9 +100,8 @@ class LossInputMismatch(Rule):
             is_alone = losses.rows.workers.count(loss.worker) == 1
             found += _wrong_formulas(loss, values if is_alone else None, state)
         if not is_judged:
-            raise Missing(
-                "no values of outputs and targets were saved", advice_of(step).loss_inputs
-            )
+            reason = "no values of outputs and targets were saved"
+            raise Missing(reason, advice_of(step).loss_inputs)
         if not found:
             return Passed()
         loss, measured, message, remedy = found[0]

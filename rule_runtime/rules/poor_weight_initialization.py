@@ -88,9 +88,8 @@ class PoorWeightInitialization(Rule):
 
     def needs(self) -> Needs:
         """Return the steps without a smaller loss that are reported."""
-        return Needs(
-            saved_steps=min(1 + self.patience, self.steps) if "losses" in self.conditions else 1
-        )
+        least = min(1 + self.patience, self.steps) if "losses" in self.conditions else 1
+        return Needs(saved_steps=least)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Evaluate all conditions if the step is one of the first.

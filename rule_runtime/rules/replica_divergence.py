@@ -80,13 +80,11 @@ class ReplicaDivergence(Rule):
             return Passed()
         at = worst(rows, np.where(differs, difference, np.nan), largest=True)
         is_excluded = ~agreed & (difference > self.rtol)
-        num_bad, num_excluded = (
-            len(set(compress(rows.names, of))) for of in (differs, is_excluded)
-        )
+        num_bad, num_excluded = (len({*compress(rows.names, of)}) for of in (differs, is_excluded))
         excluded = f"; {counted(num_excluded, 'other')} differed from the start"
         message = f"differs between workers by {difference[at]:.3g} of its size, as {num_bad} of "
-        message += f"{len(set(rows.names))} parameters; they were equal "
-        message += f"before{excluded if num_excluded else ''}"
+        message += f"{len(set(rows.names))} parameters; they were equal before"
+        message += excluded if num_excluded else ""
         measured = ("relative_difference", float(difference[at]), self.rtol)
         return finding(self, step, (rows, at), measured, message)
 
