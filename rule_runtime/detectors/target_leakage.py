@@ -45,12 +45,7 @@ _MISSING: Final = -1e30
 
 
 class Leak(NamedTuple):
-    """Columns that determine a target.
-
-    Attributes:
-        columns: The columns; empty if there are none.
-        num_rows: Number of rows that showed it.
-    """
+    """Columns that determine a target, if any, and the number of rows that showed it."""
 
     columns: list[int]
     num_rows: int

@@ -25,7 +25,6 @@ class Reason(NamedTuple):
     Attributes:
         text: The reason of the latest step; numbers in it can differ for earlier steps.
         mode: The mode of the steps; empty for steps that could not be shown to the rule.
-        num_steps: Number of steps.
     """
 
     text: str

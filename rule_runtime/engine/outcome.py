@@ -109,9 +109,6 @@ class IssueFound:
         threshold: The threshold of the value.
         remedy: What to try first; by default, the rule and what it finds.
 
-    Attributes:
-        evidence: The evidence of the finding.
-
     Raises:
         TypeError: The evidence is neither a text nor an `Evidence`, or a detail has a wrong type.
         ValueError: The text is empty, or details are given in addition to an `Evidence`.

@@ -42,7 +42,6 @@ class Waiting(NamedTuple):
     """The first waiting step.
 
     Attributes:
-        step: The step.
         since: When it became the first waiting step, seconds since the epoch.
         looked: True once a listing has searched for the files that it waits for.
     """

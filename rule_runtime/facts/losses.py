@@ -138,7 +138,6 @@ class Loss(NamedTuple):
 
     Attributes:
         name: Name of its tensor, such as `MSELoss_output_0`.
-        worker: The worker that saved it.
         row: Its row among the losses of the step; -1 if the step has no such loss.
         value: Its value; NaN if it is not finite.
         kind: Kind of loss.

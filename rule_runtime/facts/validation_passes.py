@@ -17,9 +17,9 @@ from rule_runtime.engine.outcome import Missing, NotEnough
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.baseline import LossTargets, labels_of_trees, targets_of
 from rule_runtime.facts.framework import advice_of
-from rule_runtime.facts.loss_sides import loss_sides
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.saved_tensors import declared, finite_means
+from rule_runtime.facts.training_losses import loss_sides
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 

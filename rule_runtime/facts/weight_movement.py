@@ -29,11 +29,9 @@ class WeightMovement(NamedTuple):
 
     Attributes:
         rows: The weights of both steps [R].
-        since: The previous saved step.
         least_ratio: Lower bound of the change, relative to the weight's norm [R].
         moved: Estimated change of an element, relative to the weight's root mean square [R].
         mean: Mean over the run of the median movement.
-        num_steps: Number of training steps so far.
         is_steady: Whether weights move no faster than on average, unlike in a warm-up. Weights that
             do not move, or move only between some saved steps, are not steady.
     """

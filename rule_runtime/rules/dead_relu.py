@@ -9,7 +9,7 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.saturation import inactive_units
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.trial.step_view import StepView
@@ -57,18 +57,14 @@ class DeadRelu(Rule):
             named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""
             files = map(step.collections_file, step.workers)
             is_saved = any(file is not None and "relu_output" in file.collections for file in files)
-            return NotEvaluated(
-                f"no output of a ReLU layer was saved in the collection relu_output{named}: "
-                + ("the model has none, or none was due yet" if is_saved else _ASK)
-            )
+            reason = f"no output of a ReLU layer was saved in the collection relu_output{named}"
+            raise Missing(reason, "the model has none, or none was due yet" if is_saved else _ASK)
         dead = np.full(len(rows), np.nan)
         for at, value in row_values(step, rows):
             dead[at] = inactive_units(value, self.threshold_inactivity)
         if np.isnan(dead).all():
-            return NotEvaluated(
-                f"no output of a ReLU layer, such as {min(rows.names)}, was saved with the values "
-                "of a batch"
-            )
+            layer = f"no output of a ReLU layer, such as {min(rows.names)},"
+            raise Missing(f"{layer} was saved with the values of a batch")
         at = worst(rows, dead, largest=True)
         if dead[at] <= self.threshold_layer:
             return Passed()

@@ -41,8 +41,6 @@ _REMEDIES: Final = {
     _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
     "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
 }
-
-
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
