@@ -86,7 +86,7 @@ class LossInputMismatch(Rule):
         for loss in losses.losses:
             if loss.key not in states and len(states) >= MAX_SERIES:
                 continue
-            state = states.setdefault(loss.key, {})
+            state, row = states.setdefault(loss.key, {}), (losses.rows, loss.row)
             num_classes = classes.get(loss.key)
             is_seen = num_classes is not None or loss.outputs is not None
             # Labels of boosted trees are saved only in a few rounds.
@@ -94,24 +94,22 @@ class LossInputMismatch(Rule):
                 message = f"is a distance to labels that are numbers of {num_classes} classes"
                 remedy = "Use a loss of classes, such as nn.CrossEntropyLoss or multi:softprob."
                 measured = ("classes", float(num_classes or 0), 2.0)
-                found.append((loss, measured, message, remedy))
+                found.append(finding(self, step, row, measured, message, remedy=remedy))
             values = losses.values(loss)
             is_judged |= values is not None or bool(loss.standard)
             is_alone = losses.rows.workers.count(loss.worker) == 1
-            found += _wrong_formulas(loss, values if is_alone else None, state)
+            wrong = _wrong_formulas(loss, values if is_alone else None, state)
+            found += [finding(self, step, row, *of, remedy=remedy) for *of, remedy in wrong]
         if not is_judged:
             reason = "no values of outputs and targets were saved"
             raise Missing(reason, advice_of(step).loss_inputs)
-        if not found:
-            return Passed()
-        loss, measured, message, remedy = found[0]
-        return finding(self, step, (losses.rows, loss.row), measured, message, remedy=remedy)
+        return found[0] if found else Passed()
 
 
 def _wrong_formulas(
     loss: Loss, values: Values | None, state: dict[str, Any]
-) -> Iterator[tuple[Loss, Measured, str, str]]:
-    """Yield the mistakes in the formula of a loss, with measure, finding and remedy.
+) -> Iterator[tuple[Measured, str, str]]:
+    """Yield measure, finding and remedy of the mistakes in the formula of a loss.
 
     Args:
         loss: The loss.
@@ -121,16 +119,16 @@ def _wrong_formulas(
     match = values and recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
     if match:
         formula, expected = match
-        yield loss, (formula.name, loss.value, expected), formula.message, formula.remedy
+        yield (formula.name, loss.value, expected), formula.message, formula.remedy
     if not loss.standard:
         return
     name = negated(loss.value, loss.standard)
     if streak(state, is_bad=bool(name), name="negated") > 1:
         message = f"is minus {name}, so training makes the outputs worse"
-        yield loss, ("sign", loss.value, -loss.value), message, _OTHER_SIGN
+        yield ("sign", loss.value, -loss.value), message, _OTHER_SIGN
     if is_opposite(state.setdefault("directions", []), loss.value, loss.standard):
         message = "falls while the outputs move away from the targets: its sign is wrong"
-        yield loss, ("direction", loss.value, 0.0), message, _OTHER_SIGN
+        yield ("direction", loss.value, 0.0), message, _OTHER_SIGN
 
 
 def _distances_to_classes(
