@@ -78,9 +78,8 @@ class SelectedTensorsRule(Rule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.must_select and not (self.collection_names or self.tensor_regex):
-            raise ParameterError(
-                f"{type(self).__name__}: select tensors by collection_names or tensor_regex"
-            )
+            name = type(self).__name__
+            raise ParameterError(f"{name}: select tensors by collection_names or tensor_regex")
 
     @property
     def needs_values(self) -> bool:
@@ -90,9 +89,8 @@ class SelectedTensorsRule(Rule):
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the selected collections; none if all saved tensors are evaluated."""
         parameters = {"save_raw_tensor": "True"} if self.needs_values else {}
-        return selected_collections(
-            type(self).__name__, self.collection_names, self.tensor_regex, parameters
-        )
+        names, regex = self.collection_names, self.tensor_regex
+        return selected_collections(type(self).__name__, names, regex, parameters)
 
     def select(self, step: StepView) -> TensorRows:
         """Return the selected tensors of a step, possibly none."""

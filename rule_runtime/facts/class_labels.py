@@ -125,9 +125,7 @@ def class_labels(
     found = []
     reason = f"no labels were saved, tensors named as {', '.join(labels_regex)}"
     for worker in step.workers:
-        labels, predictions = (
-            _names(step, regex, worker) for regex in (labels_regex, predictions_regex)
-        )
+        labels, predictions = (_names(step, of, worker) for of in (labels_regex, predictions_regex))
         if predictions and labels and len(labels) != len(predictions):
             reason = f"{len(labels)} tensors of labels and {len(predictions)} of predictions were "
             reason += "saved, which makes no pairs"

@@ -33,12 +33,7 @@ _STANDARD: Final = 1e-3
 
 
 class _Carried(NamedTuple):
-    """A signal that transparent modules derived from another signal.
-
-    Attributes:
-        path: Row of the first signal, and of the outputs of the modules since [S].
-        is_direct: Whether all these modules are dropout.
-    """
+    """A signal that transparent modules derived from another signal; see `Link`."""
 
     path: tuple[int, ...]
     is_direct: bool

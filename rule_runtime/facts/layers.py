@@ -11,12 +11,15 @@ from functools import cached_property
 from itertools import accumulate, compress, count, takewhile
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.numerics.row_memory import fingerprints
-from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["MATRIX", "Layers", "LinearLayer", "Place", "Signals"]
+__all__ = ["MATRIX", "Layers", "LinearLayer", "Place", "Signals", "tensor_fingerprints"]
 
 _SIGNAL: Final = re.compile(r"(?P<module>.+)_(?P<kind>input|output)_(?P<number>[0-9]+)$")
 _COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
@@ -30,6 +33,11 @@ _NONE: Final = (
     "no linear layer was saved with its input, output and whole weight; if weights are divided "
     "among ranks, save all parts (include_workers=all)"
 )
+
+
+def tensor_fingerprints(rows: TensorRows) -> npt.NDArray[np.uint32]:
+    """Return a number for each row; rows with equal numbers are the same tensor."""
+    return fingerprints([rows.column(name) for name in _COMPARED])
 
 
 class Place(NamedTuple):
@@ -57,8 +65,7 @@ class Signals:
     @cached_property
     def fingerprints(self) -> list[int]:
         """A number for each signal [S]; signals with equal numbers are the same tensor."""
-        columns = [self.rows.column(name) for name in _COMPARED]
-        return [int(number) for number in fingerprints(columns)]
+        return [int(number) for number in tensor_fingerprints(self.rows)]
 
     def at(self, module: str, kind: str, worker: str, number: int = 0) -> int | None:
         """Return the row of a module's `input` or `output`; None if it was not saved.

@@ -95,12 +95,9 @@ def supervised_rows(step: StepView) -> list[SupervisedRows]:
         kind = step.fact(Losses).find(of_targets.replace("_input_1", "_output_0"), worker).kind
         for places, columns, numbers in _aligned(values, targets):
             key = f"{worker}/{name}/{of_targets}/{places}"
-            found += [
-                SupervisedRows(
-                    f"{key}/{at}", name, of_targets, values, columns, target, kind.is_of_classes
-                )
-                for at, target in enumerate(numbers.T)
-            ]
+            for number, target in enumerate(numbers.T):
+                rest = (name, of_targets, values, columns, target, kind.is_of_classes)
+                found.append(SupervisedRows(f"{key}/{number}", *rest))
     return found
 
 

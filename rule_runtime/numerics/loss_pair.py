@@ -131,9 +131,8 @@ class LossPair:
         are_shares = self.is_elementwise and self.t.min() >= 0 and self.t.max() <= 1
         if are_shares and (self.rows is None or not _are_distributions(self.rows[1])):
             if self.are_probabilities:
-                found["binary, of probabilities"] = -(
-                    self.t * _log(self.o) + (1 - self.t) * _log(1 - self.o)
-                )
+                of_ones, of_zeros = self.t * _log(self.o), (1 - self.t) * _log(1 - self.o)
+                found["binary, of probabilities"] = -(of_ones + of_zeros)
             if not self.are_probabilities or np.ptp(self.o) < _WIDE:
                 found["binary, of logits"] = np.logaddexp(0, self.o) - self.t * self.o
         if self.by_class is not None:

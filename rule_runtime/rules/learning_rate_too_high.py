@@ -75,10 +75,8 @@ class LearningRateTooHigh(Rule):
             if not value > 1:  # with a rate of 1, trees minimise the loss's quadratic approximation
                 return Passed(has_decided=True)
             text = f"{name}: is {value:g}, so each tree overshoots the minimum of the loss"
-            remedy = "Choose a rate between 0.01 and 0.3."
-            return IssueFound(
-                text, measure="learning_rate", value=value, threshold=1, remedy=remedy
-            )
+            measure, remedy = "learning_rate", "Choose a rate between 0.01 and 0.3."
+            return IssueFound(text, measure=measure, value=value, threshold=1, remedy=remedy)
         is_upset = self._is_upset(step, memory)
         movement = weight_movement(step, memory)
         ratio, since = median_of_moving(movement.least_ratio), movement.since

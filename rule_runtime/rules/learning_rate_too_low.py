@@ -97,10 +97,8 @@ class LearningRateTooLow(Rule):
             is_eta = name.startswith("hyperparameters/")
             by = "" if is_eta else ", by eta, reg_lambda and reg_alpha together"
             text = f"{name}: is {value:.3g}{by}, and the loss hardly falls in {rounds} rounds"
-            limit, remedy = _LEAST_RATE_OF_TREES, _REMEDY_OF_TREES
-            return IssueFound(
-                text, measure="learning_rate", value=value, threshold=limit, remedy=remedy
-            )
+            limit, measure, remedy = _LEAST_RATE_OF_TREES, "learning_rate", _REMEDY_OF_TREES
+            return IssueFound(text, measure=measure, value=value, threshold=limit, remedy=remedy)
         movement = weight_movement(step, memory)
         if _are_mostly_zero(step):
             raise Missing("gradients are zero, see VanishingGradient")

@@ -16,8 +16,7 @@ from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passe
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every, selected_collections
-from rule_runtime.facts.layers import Signals
-from rule_runtime.numerics.row_memory import fingerprints
+from rule_runtime.facts.layers import Signals, tensor_fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
 from rule_runtime.trial.value_pairs import row_values
@@ -39,8 +38,6 @@ _WEIGHTS: Final = r"^(?!gradient/).*\.weight_hh(_l[0-9]+)?(_reverse)?$"
 _OUTPUTS: Final = r"_output(_[0-9]+|/[0-9]+)$"
 _INPUT: Final = re.compile(r"_input(?=[_/][0-9]+$)")
 _OF_LOSS: Final = r"[Ll]oss_input_0$"
-_COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
-
 _INPUTS: Final = tuple(f"{kind}_input" for kind in _SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
@@ -173,10 +170,7 @@ def _bounds_of(
 def _are_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Return for which inputs of modules and functions the output goes into a loss [R]."""
     outputs, compared = step.tensors(regex=(_OUTPUTS,)), step.tensors(regex=(_OF_LOSS,))
-    of_outputs, of_losses = (
-        fingerprints([tensors.column(name) for name in _COMPARED])
-        for tensors in (outputs, compared)
-    )
+    of_outputs, of_losses = tensor_fingerprints(outputs), tensor_fingerprints(compared)
     answers = {*outputs.select(np.isin(of_outputs, of_losses)).pairs}
     named = [(_INPUT.sub("_output", name), worker) for name, worker in rows.pairs]
     return np.array([pair in answers for pair in named], dtype=np.bool_)

@@ -67,10 +67,6 @@ class StalledTrainingRule(Rule):
         return self._stalled(seconds, f"after step {step}" if step >= 0 else "since the start")
 
     def _stalled(self, seconds: float, since: str, then: str = "") -> IssueFound:
-        return IssueFound(
-            f"nothing was saved for {seconds:.0f} s {since}, more than {self.threshold} s{then}",
-            measure="seconds_without_output",
-            value=seconds,
-            threshold=self.threshold,
-            remedy=what_to_try(self),
-        )
+        limit, measure, remedy = self.threshold, "seconds_without_output", what_to_try(self)
+        text = f"nothing was saved for {seconds:.0f} s {since}, more than {limit} s{then}"
+        return IssueFound(text, measure=measure, value=seconds, threshold=limit, remedy=remedy)
