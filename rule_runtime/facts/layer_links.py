@@ -76,9 +76,7 @@ class _Links:
         self._own = [at for at, of in enumerate(rows.workers) if of == worker]
         linear = self._layers.linear
         self._linear = {layer.out: layer for layer in linear if layer.worker == worker}
-        self._models = {
-            layer.weight.removesuffix(f"_{layer.module}.weight") for layer in self._linear.values()
-        }
+        self._models = {_model_of(layer) for layer in self._linear.values()}
         names = {self._places[at].module for at in self._own}
         parents = {name[:at] for name in names for at, letter in enumerate(name) if letter == "."}
         self._containers = parents | self._models
@@ -199,3 +197,10 @@ class _Links:
         axis = -1 if self._shapes[source.out][-1] == source.outputs else 1
         is_input = self._fingerprints[at] == self._fingerprints[source.into]
         return at > source.out and not is_input and len(shape) > 1 and shape[axis] >= source.outputs
+
+
+def _model_of(layer: LinearLayer) -> str:
+    """Return the model of a layer; modules of a further model begin with its name."""
+    owner = layer.weight.rpartition(".")[0]
+    is_of_further = owner == layer.module
+    return owner.partition("_")[0] if is_of_further else owner.removesuffix(f"_{layer.module}")

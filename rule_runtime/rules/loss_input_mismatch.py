@@ -99,7 +99,7 @@ class LossInputMismatch(Rule):
             is_judged |= values is not None or bool(loss.standard)
             is_alone = losses.rows.workers.count(loss.worker) == 1
             wrong = _wrong_formulas(loss, values if is_alone else None, state)
-            found += [finding(self, step, row, *of, remedy=remedy) for *of, remedy in wrong]
+            found += [finding(self, step, row, of, text, remedy=how) for of, text, how in wrong]
         if not is_judged:
             reason = "no values of outputs and targets were saved"
             raise Missing(reason, advice_of(step).loss_inputs)
