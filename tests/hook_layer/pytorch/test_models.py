@@ -311,3 +311,18 @@ def test_a_model_in_data_parallel(trial: WrittenTrial) -> None:
     hook.close()
     for step, gradient in enumerate(expected):
         np.testing.assert_array_equal(trial.values(step)["gradient/Net_first.weight"], gradient)
+
+
+def test_models_of_one_class_have_names_of_their_own(trial: WrittenTrial) -> None:
+    first, second, head = nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 3)), Net()
+    hook = make_hook(trial, include_collections=["weights", "linear"])
+    hook.get_collection("linear").include("^.*0_output")
+    for model in (first, second, head):
+        hook.register_module(model)
+    (first(torch.ones(1, 2)).sum() + second(torch.ones(1, 2)).sum()).backward()
+    head(torch.ones(1, 3)).sum().backward()
+    hook.close()
+    shapes = {n: v.shape for step in trial.indexes() for n, v in trial.values(step).items()}
+    assert shapes["Sequential_0.weight"] == (2, 2)
+    assert shapes["Sequential2_0.weight"] == (3, 2)
+    assert shapes.keys() >= {"0_output_0", "Sequential2_0_output_0", "Net_first.weight"}

@@ -165,3 +165,13 @@ def test_why_no_layer_is_linear() -> None:
     assert "divided among ranks" in divided.why_none_is_linear
     flat = {"gradient/Net_flat_param": np.ones(9)}
     assert "use_orig_params" in layers_of(flat).why_none_is_linear
+
+
+def test_a_layer_of_a_further_model_has_the_name_of_its_owner() -> None:
+    first = layer("a", (4, 4), (8, 4), (8, 4))
+    second = {name.replace("Net_a", "a").replace("a_", "Net2_a_"): of for name, of in first.items()}
+    second["Net2_a.weight"] = np.ones((2, 3))
+    del second["a.weight"]
+    found = layers_of(first, second)
+    assert found.shapes_of("a", WORKER) == [(4, 4)]
+    assert found.shapes_of("Net2_a", WORKER) == [(2, 3)]
