@@ -6,7 +6,7 @@ The page `docs/reference/frameworks.md` has the names of tensors and the order o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from hook_layer.frameworks import KERAS
 
@@ -67,6 +67,9 @@ class KerasHook(OriginalHook, KerasEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[KerasHook]]
+    if TYPE_CHECKING:
+
+        def get_collection(self, name: str, create: bool = True) -> Collection: ...  # noqa: D102
 
     def register_model(self, model: Any) -> None:
         """Name the model of a loop of your own, whose layers must be seen.

@@ -56,6 +56,10 @@ class Hook(OriginalHook, MxnetEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[Hook]]
+    if TYPE_CHECKING:
+
+        def get_collection(self, name: str, create: bool = True) -> Collection: ...  # noqa: D102
+
     _search: ModelSearch | None = None  # for a model that the script does not register
 
     def attach_to_first_model(self) -> None:

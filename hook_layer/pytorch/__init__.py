@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hook_layer.frameworks import TORCH
 
@@ -59,6 +59,10 @@ class Hook(OriginalHook, TorchHook):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[Hook]]
+    if TYPE_CHECKING:
+
+        def get_collection(self, name: str, create: bool = True) -> Collection: ...  # noqa: D102
+
     _may_attach = False  # to a model that the script does not register
 
     def __init_subclass__(cls) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from hook_layer.frameworks import TENSORFLOW
 
@@ -57,6 +57,9 @@ class SessionHook(OriginalHook, SessionEvents):
 
     _defaults = DEFAULTS
     current: ClassVar[CurrentHook[SessionHook]]
+    if TYPE_CHECKING:
+
+        def get_collection(self, name: str, create: bool = True) -> Collection: ...  # noqa: D102
 
 
 SessionHook.current = CurrentHook(SessionHook)
