@@ -12,23 +12,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hook_layer.testing.written_trial import WrittenTrial
 
-torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch import device_kernels  # noqa: E402
-from hook_layer.pytorch.copies import BufferPool, HostCopy  # noqa: E402
-from hook_layer.pytorch.device_kernels import ROW  # noqa: E402
-from hook_layer.pytorch.device_statistics import DeviceBatches, _warn_of_loss  # noqa: E402
-from hook_layer.pytorch.tensor_backend import TorchBackend, torch_statistics  # noqa: E402
-from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable  # noqa: E402
-from tests.hook_layer.device_rows import device_statistics  # noqa: E402
+import hook_layer.pytorch as smd
+from hook_layer.pytorch import device_kernels
+from hook_layer.pytorch.copies import BufferPool, HostCopy
+from hook_layer.pytorch.device_kernels import ROW
+from hook_layer.pytorch.device_statistics import DeviceBatches, _warn_of_loss
+from hook_layer.pytorch.tensor_backend import TorchBackend, torch_statistics
+from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
+from tests.hook_layer.device_rows import device_statistics
 
 NUM_STEPS = 6
 
@@ -259,7 +259,7 @@ def test_who_waits_for_a_copy_does_not_disturb_what_another_thread_records() -> 
     x = torch.ones(4, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        waiting = threading.Thread(target=copy.wait)
+        waiting = threading.Thread(target=copy.array)
         waiting.start()
         waiting.join()
         y = x * 2

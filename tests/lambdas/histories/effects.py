@@ -136,11 +136,6 @@ class Effects:
         self.happens()
         return marked
 
-    def note_output(self, stored: StoredState, at: float) -> None:
-        self.happens()
-        self.states.note_output(stored, at)
-        self.happens()
-
     def announce(self, registration: Registration, stored: StoredState) -> None:
         self.happens()
         self.announcer.announce(registration, stored)

@@ -50,11 +50,6 @@ class MemoryTable:
         self.items[stored.key] = _with_announced(current, announced)
         return replace(stored, state=stored.state.announced())
 
-    def note_output(self, stored: StoredState, at: float) -> None:
-        current = self.items[stored.key]
-        latest = max(current.updated_at_ms, round(at * 1000))
-        self.items[stored.key] = replace(current, updated_at_ms=latest)
-
     def active(self) -> list[StateKey]:
         """Return the evaluations that a sweep looks at."""
         return sorted(self._active, key=lambda key: key.run)
