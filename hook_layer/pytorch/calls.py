@@ -61,7 +61,7 @@ _calls: WeakValueDictionary[str, ModuleCall] = WeakValueDictionary()
 with torch.inference_mode(mode=False):
     _TOKEN: Final = torch.zeros(1, device="cpu")
 # New in torch 2.7. Earlier versions cannot distinguish torch.export from torch.compile.
-_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing
 _is_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
 
 

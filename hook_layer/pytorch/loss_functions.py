@@ -30,7 +30,7 @@ _WARNINGS: Final = "_stepwatch_warnings"
 _OWN_FRAMES: Final = 2
 """Frames between a function and its caller while a hook listens: the trampoline and `report`."""
 _SET_OTHERWISE: Final = ("size_average", "reduce")
-_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing
 
 
 def _trampoline(*args: Any, **kwargs: Any) -> Any:

@@ -52,7 +52,7 @@ __all__ = ["Trainings", "attach_to_first_model", "leave_to_script", "watch_uncha
 
 logger = logging.getLogger("stepwatch")
 
-_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing
 _script_trainings: Final[list[Trainings]] = []
 """Trainings of hooks that scripts create; a single one, because it patches functions of torch."""
 _MAX_PASSES: Final = 2

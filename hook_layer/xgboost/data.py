@@ -95,7 +95,7 @@ def first_rows(data: DMatrix) -> NDArray[np.float32] | None:
 
 
 def _read_csv(path: Path) -> DMatrix:
-    import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - may be missing
+    import pandas as pd  # noqa: PLC0415 - may be missing
 
     with path.open(encoding="utf-8") as file:
         delimiter = csv.Sniffer().sniff(file.readline(), _DELIMITERS).delimiter
@@ -111,7 +111,7 @@ def _read_libsvm(path: Path) -> DMatrix:
 def _from_libsvm(rows: Iterable[list[str]]) -> DMatrix:
     """Return the data of lines `label[:weight] [qid:number] column:value ...`."""
     # It comes with xgboost, and takes long to import.
-    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]  # noqa: PLC0415
+    from scipy.sparse import csr_matrix  # noqa: PLC0415
 
     labels: list[float] = []
     weights: list[float] = []

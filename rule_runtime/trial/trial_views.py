@@ -130,7 +130,7 @@ class TrialViews(LiveRun):
             ValueError: If there is no such statistic.
         """
         require_report_extra("to_dataframe", "pandas")
-        import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - may be missing
+        import pandas as pd  # noqa: PLC0415 - may be missing
 
         if statistics is None:
             statistics = TABLE_COLUMNS

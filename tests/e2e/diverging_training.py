@@ -28,8 +28,9 @@ def main() -> None:
         nn.functional.cross_entropy(net(inputs), labels).backward()
         for name, parameter in net.named_parameters():
             if not name.startswith("1."):
+                assert parameter.grad is not None
                 dist.all_reduce(parameter.grad)
-                parameter.grad /= dist.get_world_size()
+                parameter.grad.div_(dist.get_world_size())
         optimizer.step()
     hook.close()
     dist.destroy_process_group()

@@ -68,6 +68,6 @@ class DefaultHookContract(ContractTraining):
         [{"include_collections": []}, {"include_collections": ["gradients"]}, {"save_all": True}],
     )
     def test_configured_collections_are_exact(self, arguments: dict[str, Any]) -> None:
-        original = self.hook_type(new_uri(), **arguments)  # type: ignore[arg-type]
+        original = self.hook_type(new_uri(), **arguments)
         found = self.saved_by(self.default_hook(**arguments), _FEW_STEPS)
         assert found == self.saved_by(original, _FEW_STEPS)

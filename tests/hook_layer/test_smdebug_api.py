@@ -292,7 +292,7 @@ def test_collections_of_a_hook() -> None:
     with pytest.raises(HookConfigurationError, match="did you mean 'other'"):
         hook.get_collection("othre", create=False)
     with pytest.raises(HookConfigurationError, match="must be a Collection"):
-        hook.add_collection("other")  # type: ignore[arg-type]
+        hook.add_collection("other")
     names = train(hook).names(0)
     assert {"Net_fc.bias", WEIGHT} <= names
 
@@ -328,7 +328,7 @@ def test_modes_count_by_themselves() -> None:
         (smd.modes.EVAL, 1),
     ]
     with pytest.raises(HookConfigurationError, match=r"did you mean 'modes\.TRAIN'"):
-        hook.set_mode("modes.TRIAN")  # type: ignore[arg-type]
+        hook.set_mode("modes.TRIAN")
 
 
 @does("Hook.save_scalar")
@@ -428,7 +428,7 @@ def test_register_hook_is_register_module() -> None:
     assert WEIGHT in WrittenTrial(hook.out_dir).names(0)
     for register in (hook.register_hook, hook.register_module, hook.register_loss):
         with pytest.raises(HookConfigurationError):
-            register(3)  # type: ignore[arg-type]
+            register(3)
 
 
 @does("Hook.record_tensor_value")
@@ -506,7 +506,7 @@ def test_the_hook_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     smd.set_hook(hook)
     assert smd.get_hook() is hook
     with pytest.raises(HookConfigurationError, match="custom_hook=3"):
-        smd.set_hook(3)  # type: ignore[arg-type]
+        smd.set_hook(3)
     smd.del_hook()
     named = smd.get_hook(str(path), create_if_not_exists=True)
     assert named not in {None, hook, other}
@@ -544,7 +544,7 @@ def test_a_configuration_and_arguments_exclude_each_other(tmp_path: Path) -> Non
 
     for arguments in ({"save_all": True}, {"stop": "flag"}):
         with pytest.raises(HookConfigurationError, match="not both"):
-            smd.Hook(configuration=HookConfiguration(), **arguments)  # type: ignore[arg-type]
+            smd.Hook(configuration=HookConfiguration(), **arguments)
 
 
 def test_a_file_of_the_originals_configures_a_training(

@@ -54,7 +54,7 @@ def test_one_configuration_for_all_modes_or_one_for_each() -> None:
     config.set_save_config(EVAL, smd.SaveConfigMode(save_interval=5))
     assert config.get_save_config(EVAL).save_interval == 5
     with pytest.raises(ValueError, match="save_config_mode=3"):
-        config.set_save_config(EVAL, 3)  # type: ignore[arg-type]
+        config.set_save_config(EVAL, 3)
 
 
 @does("SaveConfig.should_save_step", "SaveConfig.merge_default_save_config")
@@ -169,7 +169,7 @@ def test_inputs_and_outputs_of_a_module(wanted: dict[str, bool], saved: set[str]
     hook = smd.Hook(out_dir, include_collections=["mine"])
     model = nn.Sequential()
     model.add_module("relu", nn.ReLU())
-    hook.get_collection("mine").add_module_tensors(model[0], **wanted)  # type: ignore[attr-defined]
+    hook.get_collection("mine").add_module_tensors(model[0], **wanted)
     hook.register_module(model)
     model(torch.ones(2))
     hook.close()

@@ -57,7 +57,10 @@ def spool(tmp_path: Path) -> Path:
     return folder
 
 
-def numbers(folder: Path) -> list[tuple[int | None, int | None]]:
+Numbers = list[tuple[int | None, int | None]]
+
+
+def numbers(folder: Path) -> Numbers:
     indexes = WrittenTrial(str(folder)).indexes("/job:worker").values()
     return [(index.sequence, index.skipped) for index in indexes]
 
@@ -243,7 +246,7 @@ def test_a_hook_looks_for_old_spools_as_it_opens(
 # A training that was resumed since ---------------------------------------------------------------
 
 
-def resume(folder: Path, start: tuple[int, int], steps: range) -> list[tuple[int | None, ...]]:
+def resume(folder: Path, start: tuple[int, int], steps: range) -> Numbers:
     """Go on in a folder behind a number, with some that are lost, and return what is there."""
     sequence, num_lost = start
     writer = StepWriter(LocalStore(folder), RunIdentity(RUN, "/job:worker"), sequence=sequence)

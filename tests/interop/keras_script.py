@@ -21,7 +21,7 @@ from hook_layer.keras import KerasHook, SaveConfig
 KERNEL = "hidden/weights/hidden/kernel:0"
 
 
-class Source(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+class Source(keras.callbacks.Callback):  # keras has no types
     """Notes the kernel before each step."""
 
     def __init__(self) -> None:

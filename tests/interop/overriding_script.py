@@ -16,7 +16,7 @@ from torch import nn
 def recording(smd):
     """Return a subclass that notes each call, and passes it on."""
 
-    class Recording(smd.Hook):
+    class Recording(smd.Hook):  # type: ignore[name-defined]
         def __init__(self, *arguments, **keywords):
             self.calls = []
             super().__init__(*arguments, **keywords)
@@ -56,7 +56,7 @@ def recording(smd):
 def interpreting(smd):
     """Return a subclass that saves other tensors than the hook does, as for saliency maps."""
 
-    class Interpreting(smd.Hook):
+    class Interpreting(smd.Hook):  # type: ignore[name-defined]
         calls = ()
 
         def forward_hook(self, module, inputs, outputs):

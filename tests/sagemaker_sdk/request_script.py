@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import sys
 from typing import Any
 
 try:
@@ -190,4 +189,4 @@ def refused_variable() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -40,13 +40,13 @@ def client(script: Script) -> Iterator[Callable[..., Any]]:
     """Makes clients of services that fail, for a function unless told otherwise."""
 
     def faulty(application: WsgiApplication) -> WsgiApplication:
-        return FaultyServices(application, script)  # type: ignore[arg-type]
+        return FaultyServices(application, script)
 
     emulator = Emulator(faulty)
 
     def make(service: str, *, attempts: int = 1, key: str = FUNCTION) -> Any:
         return boto3.client(
-            service,  # type: ignore[call-overload]
+            service,
             endpoint_url=emulator.endpoint_url,
             region_name=REGION,
             aws_access_key_id=key,

@@ -141,7 +141,7 @@ def test_further_arguments_change_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="did you mean 'stop'"):
         Hook(str(tmp_path), stopp="flag")  # type: ignore[call-arg]
     with pytest.raises(stepwatch.HookConfigurationError, match="reduction_config"):
-        Hook(str(tmp_path), reduction_config="max")  # type: ignore[arg-type]
+        Hook(str(tmp_path), reduction_config="max")
 
 
 def test_a_configuration_file_keeps_the_defaults_of_the_original(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class SecondEmulator:
         """
         keys = {"aws_access_key_id": CREDENTIAL, "aws_secret_access_key": CREDENTIAL, **credentials}
         is_motos = service == "sagemaker"
-        return boto3.client(  # type: ignore[call-overload]
+        return boto3.client(
             service,
             endpoint_url=self._sagemaker.endpoint_url if is_motos else self.endpoint_url,
             region_name=REGION,

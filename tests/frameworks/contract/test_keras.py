@@ -18,7 +18,7 @@ from tests.frameworks.default_hooks import DefaultHookContract
 ROWS = 4
 
 
-class Script(keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+class Script(keras.callbacks.Callback):  # untyped
     """What the training script does in a step; remembers the losses that Keras tells."""
 
     def __init__(self, on_step: OnStep) -> None:

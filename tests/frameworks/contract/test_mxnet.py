@@ -15,7 +15,7 @@ from hook_layer.testing.hook_contract import HookContract, OnStep, Trained, dige
 from tests.frameworks.default_hooks import DefaultHookContract
 
 
-class MeanLoss(gluon.loss.SoftmaxCrossEntropyLoss):  # type: ignore[misc]
+class MeanLoss(gluon.loss.SoftmaxCrossEntropyLoss):
     def hybrid_forward(self, F: Any, *args: Any, **keywords: Any) -> Any:  # noqa: N803 - MXNet's
         return F.mean(super().hybrid_forward(F, *args, **keywords))
 

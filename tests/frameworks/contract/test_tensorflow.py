@@ -63,7 +63,7 @@ class TestSession(HookContract):
                 hook.set_mode(modes.TRAIN)
             train_op = optimizer.minimize(loss)
 
-            class Script(v1.train.SessionRunHook):  # type: ignore[misc]  # unknown to mypy
+            class Script(v1.train.SessionRunHook):  # type: ignore[name-defined]
                 step = -1
 
                 def after_run(self, *_: Any) -> None:

@@ -118,7 +118,7 @@ def test_a_custom_train_step_with_two_optimisers(tmp_path: Path) -> None:
     if BACKEND == "jax":
         pytest.skip("two optimisers need another train_step with JAX")
 
-    class Both(keras.Model):  # type: ignore[misc]  # untyped
+    class Both(keras.Model):  # untyped
         def __init__(self) -> None:
             super().__init__()
             self.head = keras.layers.Dense(CLASSES, name="head")
@@ -207,7 +207,7 @@ def test_a_step_in_which_nothing_within_is_due_is_keras_own(tmp_path: Path) -> N
     config = SaveConfig({modes.TRAIN: SaveConfigMode(save_steps=[2], end_step=0)})
     hook = KerasHook(tmp_path, save_config=config, save_all=True)
 
-    class Spy(keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    class Spy(keras.callbacks.Callback):  # untyped
         def on_train_begin(self, logs: Any = None) -> None:
             del logs
             plain = model.train_function
@@ -229,7 +229,7 @@ def test_an_exception_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     model = new_model()
     hook = KerasHook(tmp_path, save_config=EVERY_STEP, save_all=True)
 
-    class Fails(keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    class Fails(keras.callbacks.Callback):  # untyped
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             del logs
             if batch == 1:

@@ -85,7 +85,7 @@ def test_a_model_that_is_compiled_again_trains_as_it_is_told_then(
 def test_what_is_not_compiled_again_is_not_traced_again(tmp_path: Path) -> None:
     traced = []
 
-    class Counting(keras.layers.Dense):  # type: ignore[misc]  # untyped
+    class Counting(keras.layers.Dense):  # untyped
         def call(self, inputs: Any, training: bool | None = None) -> Any:
             traced.append(training)
             return super().call(inputs, training)
@@ -126,7 +126,7 @@ def test_a_hook_that_is_closed_within_a_loop_leaves_the_model_as_it_was(tmp_path
     plain = model.train_function
     hook = everything(tmp_path)
 
-    class Closes(keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    class Closes(keras.callbacks.Callback):  # untyped
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             del batch, logs
             hook.close()
@@ -143,7 +143,7 @@ def test_a_step_without_the_hook_is_not_saved_behind_a_loop_that_ended_early(
     compiled(model, "sgd")
     hook = everything(tmp_path)
 
-    class Fails(keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    class Fails(keras.callbacks.Callback):  # untyped
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             del logs
             if batch == 1:

@@ -105,7 +105,7 @@ def test_what_the_original_has(tmp_path: Path) -> None:
     variables = model.trainable_variables
     answers: list[Any] = []
 
-    class Script(keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    class Script(keras.callbacks.Callback):  # untyped
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             del batch, logs
             answers.append(hook.should_save_layer("hidden"))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.other_environment
 
 
 def seen_by_us(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(json.dumps(dump("rule_runtime", str(path))))  # type: ignore[no-untyped-call]
+    content: dict[str, Any] = json.loads(json.dumps(dump("rule_runtime", str(path))))
     return content
 
 

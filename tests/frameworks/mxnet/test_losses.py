@@ -67,7 +67,7 @@ def test_a_loss_that_the_script_names_itself(trial: WrittenTrial) -> None:
 
 
 def test_any_block_may_be_a_loss(trial: WrittenTrial) -> None:
-    class Squares(nn.HybridBlock):  # type: ignore[misc]
+    class Squares(nn.HybridBlock):
         def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803 - MXNet's name
             return F.sum(x * x, 1)
 
@@ -90,7 +90,7 @@ def test_any_block_may_be_a_loss(trial: WrittenTrial) -> None:
 
 
 def test_a_loss_within_the_model(trial: WrittenTrial) -> None:
-    class WithLoss(nn.HybridBlock):  # type: ignore[misc]
+    class WithLoss(nn.HybridBlock):
         def __init__(self) -> None:
             super().__init__(prefix="net_")
             self.dense = nn.Dense(1, in_units=3, prefix="dense_")

@@ -90,7 +90,7 @@ def test_collections_are_those_of_the_original(trial: WrittenTrial) -> None:
 
 
 def test_a_block_that_is_called_twice_is_numbered(trial: WrittenTrial) -> None:
-    class Twice(nn.HybridBlock):  # type: ignore[misc]
+    class Twice(nn.HybridBlock):
         def __init__(self) -> None:
             super().__init__(prefix="twice_")
             self.dense = nn.Dense(5, flatten=False, activation="tanh", prefix="dense_")

@@ -72,7 +72,7 @@ def test_mistakes_are_told_when_the_hook_is_made(
     trial: WrittenTrial, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(HookConfigurationError, match=message):
-        smd.Hook(trial.uri, **options)  # type: ignore[arg-type]
+        smd.Hook(trial.uri, **options)
 
 
 def test_without_mxnet_the_error_says_what_to_install() -> None:

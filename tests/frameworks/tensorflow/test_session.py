@@ -188,7 +188,7 @@ def test_a_stop_request_ends_the_session(
 ) -> None:
     hook = watching(trial, stop_poll_s=600.0)
 
-    class Rule(v1.train.SessionRunHook):  # type: ignore[misc]
+    class Rule(v1.train.SessionRunHook):
         def after_run(self, *_: Any) -> None:
             if hook.step == 2:
                 hook.flush()

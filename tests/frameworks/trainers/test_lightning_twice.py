@@ -33,7 +33,7 @@ def test_passes_between_two_trainings_are_no_late_tensors(trial: WrittenTrial) -
     assert found == [*first, ("TRAIN", 2), ("TRAIN", 3), ("EVAL", 1)]
 
 
-class Interrupted(Callback):  # type: ignore[misc]  # Lightning's, unknown to mypy
+class Interrupted(Callback):  # Lightning's, unknown to mypy
     """Gets SIGTERM in a batch."""
 
     def on_train_batch_end(self, *_: Any) -> None:

@@ -147,7 +147,7 @@ def test_a_file_says_the_limits() -> None:
 def test_a_limit_that_makes_no_sense_is_refused() -> None:
     for wrong in (0, -1, True, "16"):
         with pytest.raises(HookConfigurationError, match="max_step_bytes"):
-            HookOptions(max_step_bytes=wrong)  # type: ignore[arg-type]
+            HookOptions(max_step_bytes=wrong)
 
 
 def test_a_hook_that_a_script_does_not_make_has_limits(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from hook_layer.capture.captured_step import ArraySnapshot, NumpyBackend
 from hook_layer.capture.statistics import CHUNK, NO_STATISTICS, array_statistics
 from hook_layer.format.index import STATISTICS_COLUMNS
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+import torch
+
 torch.set_num_threads(1)
 
 from hook_layer.pytorch.device_kernels import ROW  # noqa: E402

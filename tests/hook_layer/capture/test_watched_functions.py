@@ -29,7 +29,7 @@ def test_somebody_else_may_wrap_the_same_function() -> None:
     watched, listener = WatchedFunction(Owner, "function"), Listener()
     listening = watched.listen(listener.hear)
     ours = Owner.function
-    Owner.function = lambda x: 10 * ours(x)  # type: ignore[assignment, method-assign]
+    Owner.function = lambda x: 10 * ours(x)  # type: ignore[method-assign]
     assert Owner.function(1) == 20
     listening.remove()
     assert Owner.function(2) == 30

@@ -99,7 +99,7 @@ def test_no_integers(value: object) -> None:
 def test_whatever_is_given_is_taken_or_refused_shortly(value: Any) -> None:
     for read in (as_flag, as_number, as_text, as_texts):
         try:
-            read("name", value)  # type: ignore[operator]
+            read("name", value)
         except HookConfigurationError as error:
             assert str(error).startswith("name=")
             assert len(str(error)) < 1000

@@ -15,9 +15,9 @@ from tests.hook_layer.tiny_hook import TinyHook, W, make_hook
 def test_a_name_that_is_no_string_is_a_type_error(trial: WrittenTrial) -> None:
     own = make_hook(trial).own_tensors
     with pytest.raises(TypeError, match="string"):
-        own.save_scalar(3, 1)  # type: ignore[arg-type]
+        own.save_scalar(3, 1)
     with pytest.raises(TypeError, match="string"):
-        own.save_tensor(None, 1, "default")  # type: ignore[arg-type]
+        own.save_tensor(None, 1, "default")
 
 
 def test_a_rank_that_does_not_write_keeps_nothing(trial: WrittenTrial) -> None:

@@ -58,7 +58,7 @@ def test_the_name_tag_is_written_first(
 
     def note(key: str, data: object) -> None:
         keys.append(key)
-        put(key, data)  # type: ignore[arg-type]
+        put(key, data)
 
     monkeypatch.setattr(hook.session.store, "put", note)
     for _ in range(2):

@@ -101,7 +101,7 @@ def _die_in_the_middle(at: str, file_number: int) -> None:
     from hook_layer.storage import local
 
     seen = 0
-    write_all, replace = local.write_all, os.replace
+    write_all, replace = local.write_all, os.replace  # type: ignore[attr-defined]
 
     def kill() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -123,7 +123,7 @@ def _die_in_the_middle(at: str, file_number: int) -> None:
         if at.startswith("behind ") and at.split()[1] in target and seen == file_number:
             kill()
 
-    local.write_all, local.os.replace = dying_write, dying_replace
+    local.write_all, os.replace = dying_write, dying_replace  # type: ignore[attr-defined, assignment]
 
 
 def main(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hook_layer.format.encoding import EncodedRecord, EventBuffers, StepEncoder
+from hook_layer.format.index import IndexFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import decode_record, read_records
 from tests.hook_layer.format.index_files import index_files
@@ -47,7 +49,7 @@ def test_the_checksum_is_there_however_much_was_gone_through_before() -> None:
     expected = google_crc32c.value(b"".join(encoded(LARGE).buffers))
     assert encoded(LARGE).crc32c == expected
     record = encoded(LARGE)
-    pieces = record.pieces()
+    pieces: Any = record.pieces()
     for _ in range(3):
         next(pieces)
     pieces.close()
@@ -94,7 +96,7 @@ def test_what_is_remembered_of_a_tensor_fits_every_step(
 
 
 @given(index_files())
-def test_an_index_file_is_spelled_as_json_is(index: object) -> None:
+def test_an_index_file_is_spelled_as_json_is(index: IndexFile) -> None:
     data = index.encode()
     assert json.dumps(json.loads(data)).encode() == data
     assert index.encode() == data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def read(data: bytes) -> Any:
 
 
 @pytest.fixture(scope="module")
-def read_whole() -> Iterator[Any]:
+def read_whole() -> Callable[[bytes], Any]:
     def read_without_pieces(data: bytes) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(index_module, "index_pieces", lambda _: None)

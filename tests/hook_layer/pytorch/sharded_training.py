@@ -37,8 +37,9 @@ def _replicated(net: nn.Module) -> nn.Module:
 def _fsdp2(net: nn.Module) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
-    fully_shard(net[2], mesh=_mesh())  # type: ignore[index]
-    return fully_shard(net, mesh=_mesh())
+    fully_shard(net[2], mesh=_mesh())
+    fully_shard(net, mesh=_mesh())  # which changes it
+    return net
 
 
 def _fsdp1(net: nn.Module, **options: Any) -> nn.Module:

@@ -35,7 +35,7 @@ class Block(nn.Module):
 
     def __init__(self, function: Function) -> None:
         super().__init__()
-        self.fc = nn.Linear(4, 4)
+        self.fc: nn.Module = nn.Linear(4, 4)
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class Unhashable:
 
     def __call__(self, x: Tensor) -> Tensor:
         if torch.overrides.has_torch_function_unary(x):
-            return torch.overrides.handle_torch_function(self, (x,), x)  # type: ignore[no-any-return]
+            return torch.overrides.handle_torch_function(self, (x,), x)
         return x * 2
 
 
@@ -250,7 +250,7 @@ class TestNothingIsLeftBehind:
                     x = self.bad(x)
                 except ValueError:
                     x = torch.tanh(x)
-                return self.good(x)  # type: ignore[no-any-return]
+                return self.good(x)
 
         hook = hook_of(trial)
         model = Tries()

@@ -5,13 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from hook_layer.pytorch.copies import BufferPool, HostCopy  # noqa: E402
-from hook_layer.pytorch.tensor_backend import TorchBackend  # noqa: E402
+from hook_layer.pytorch.copies import BufferPool, HostCopy
+from hook_layer.pytorch.tensor_backend import TorchBackend
 
 MANY = 400_000  # bytes, enough for a buffer to be kept
 

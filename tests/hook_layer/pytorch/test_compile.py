@@ -27,7 +27,7 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.block = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+        self.block: Any = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
         self.fc = nn.Linear(4, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -315,7 +315,7 @@ def _trace(net: nn.Module) -> None:
         torch.jit.trace(net, torch.ones(5, 3), check_trace=False)
 
 
-def _export(*, strict: bool) -> Callable[[nn.Module], None]:
+def _export(*, strict: bool) -> Callable[[nn.Module], object]:
     return lambda net: torch.export.export(net, (torch.ones(5, 3),), strict=strict)
 
 

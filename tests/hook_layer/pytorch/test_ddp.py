@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hook_layer.testing.written_trial import WrittenTrial
 
-torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 
@@ -144,7 +144,7 @@ def _miss_rank_0(rank: int, root: Path) -> None:
         return
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append  # type: ignore[method-assign, assignment]
     logging.getLogger("stepwatch").addHandler(handler)
     net = torch.nn.Linear(1, 1)
     hook.register_module(net)

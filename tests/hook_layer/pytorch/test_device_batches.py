@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from hook_layer.pytorch import device_kernels, device_statistics  # noqa: E402
-from hook_layer.pytorch.device_statistics import DeviceBatches  # noqa: E402
+from hook_layer.pytorch import device_kernels, device_statistics
+from hook_layer.pytorch.device_statistics import DeviceBatches
 
 MEAN = 5
 

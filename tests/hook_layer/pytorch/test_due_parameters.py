@@ -23,7 +23,7 @@ class Model:
         self.sink = RecordingSink("bias")
         self.registered = RegisteredModules()
         self.registered.add_model(self.net)
-        self.due = DueParameters(self.registered, self.sink)  # type: ignore[arg-type]  # plans only
+        self.due = DueParameters(self.registered, self.sink)  # plans only
 
     def names(self) -> list[str]:
         """Return the names of what is due in another step."""

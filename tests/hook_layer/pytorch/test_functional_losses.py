@@ -31,7 +31,7 @@ class Loop:
 
     def __init__(self, hook: smd.Hook) -> None:
         torch.manual_seed(0)
-        self.net = nn.Linear(3, 2)
+        self.net: nn.Module = nn.Linear(3, 2)
         hook.register_module(self.net)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
 
@@ -131,7 +131,7 @@ def test_what_is_no_loss_is_not_saved(trial: WrittenTrial) -> None:
     with pytest.raises(RuntimeError, match="implicitly"):
         loop.net(X).backward()
     with pytest.raises(TypeError):
-        torch.autograd.backward()
+        torch.autograd.backward()  # type: ignore[call-arg]
     loop.net(X)
     hook.close()
     assert not list(trial.indexes())

@@ -172,8 +172,8 @@ def test_a_scalar_must_be_one_number(trial: WrittenTrial) -> None:
     for value in (torch.ones(2), [1, 2], [[1, 2], [3]], {}, "one", None):
         with pytest.raises(TypeError, match="one number"):
             hook.save_scalar("x", value)
-    for value in (1, 2.5, np.float32(1), torch.ones(1), torch.tensor(1), True):
-        hook.save_scalar("x", value)
+    for number in (1, 2.5, np.float32(1), torch.ones(1), torch.tensor(1), True):
+        hook.save_scalar("x", number)
     hook.close()
 
 
@@ -365,7 +365,7 @@ def test_gradients_that_are_not_there_are_not_waited_for(trial: WrittenTrial) ->
         def __init__(self) -> None:
             super().__init__()
             self.unused = nn.Linear(2, 2)
-            self.conv.weight.requires_grad_(requires_grad=False)
+            self.conv.weight.requires_grad_(False)
 
     hook = every_step(trial)
     training = Training(hook, Partly())

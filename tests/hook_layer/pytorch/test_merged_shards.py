@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 pytest.importorskip("torch.distributed.tensor")
 
-from rule_runtime.trial.opening import create_trial  # noqa: E402
-from tests.hook_layer.pytorch.sharded_training import EARLY, NUM_STEPS, WAYS, train, worker  # noqa: E402
+from rule_runtime.trial.opening import create_trial
+from tests.hook_layer.pytorch.sharded_training import EARLY, NUM_STEPS, WAYS, train, worker
 
 COLUMNS = ["size", "nan", "inf", "min", "max", "mean", "std", "abs_mean", "l1", "l2"]
 DIVIDED = [way for way in WAYS if way != "whole"]

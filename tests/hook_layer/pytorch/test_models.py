@@ -93,7 +93,7 @@ def square(outputs: torch.Tensor) -> torch.Tensor:
 
 def test_frozen_and_unused_parameters(trial: WrittenTrial) -> None:
     hook, net = make_hook(trial), Net()
-    net.first.weight.requires_grad_(requires_grad=False)
+    net.first.weight.requires_grad_(False)
     expected = train(hook, net, square, torch.ones(2, 3))
     assert_saved(trial, hook, expected)
     gradients = {name for name in expected[0] if name.startswith("gradient/")}
@@ -236,10 +236,10 @@ def test_bfloat16_autocast(trial: WrittenTrial) -> None:
         loss.backward()
         seen.append((array(outputs), array(loss), array(net.first.weight.grad)))
     hook.close()
-    for step, (outputs, loss, gradient) in enumerate(seen):
+    for step, (output, loss_value, gradient) in enumerate(seen):
         values = trial.values(step)
-        np.testing.assert_array_equal(values["second_output_0"], outputs, strict=True)
-        np.testing.assert_array_equal(values["CrossEntropyLoss_output_0"], loss, strict=True)
+        np.testing.assert_array_equal(values["second_output_0"], output, strict=True)
+        np.testing.assert_array_equal(values["CrossEntropyLoss_output_0"], loss_value, strict=True)
         np.testing.assert_array_equal(values["gradient/Net_first.weight"], gradient, strict=True)
     block = trial.indexes()[0].statistics
     assert block is not None

@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import nn  # noqa: E402
-
-import hook_layer.pytorch as smd  # noqa: E402
-from tests.hook_layer.device_rows import device_statistics  # noqa: E402
+from tests.hook_layer.device_rows import device_statistics
 
 INF = float("inf")
 LOSS = "Loss_output_0"  # of no module

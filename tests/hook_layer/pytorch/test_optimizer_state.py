@@ -86,7 +86,7 @@ def test_the_state_is_that_before_the_step(
     hook = make_hook(trial)
     net = Net()
     hook.register_module(net)
-    optimizer = make(net.parameters(), **options)  # type: ignore[call-arg]
+    optimizer = make(net.parameters(), **options)
     if by_optimizer:
         hook.register_optimizer(optimizer)
     expected = train(net, optimizer)

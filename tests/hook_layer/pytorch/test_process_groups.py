@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
     pytest.skip("torch has no process groups here", allow_module_level=True)
 

@@ -7,12 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from hook_layer.pytorch.copies import BufferPool  # noqa: E402
-from hook_layer.pytorch.tensor_backend import TorchBackend  # noqa: E402
+from hook_layer.pytorch.copies import BufferPool
+from hook_layer.pytorch.tensor_backend import TorchBackend
 
 BACKEND = TorchBackend(BufferPool(1 << 20))
 

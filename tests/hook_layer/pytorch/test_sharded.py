@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hook_layer.testing.written_trial import WrittenTrial
 
-torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 pytest.importorskip("torch.distributed.tensor")
-torch.set_num_threads(1)
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-import hook_layer.pytorch as smd  # noqa: E402
+import hook_layer.pytorch as smd
 
 SIZE = 2
 NUM_STEPS = 3
@@ -143,7 +142,7 @@ def test_a_sharded_tensor_costs_no_collective(
     tensor = distribute_tensor(torch.ones(4, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
     assert isinstance(tensor, DTensor)
     net(torch.ones(2))
-    with CommDebugMode() as communication:  # type: ignore[no-untyped-call]
+    with CommDebugMode() as communication:
         for i in range(2):
             hook.save_tensor(f"own{i}", tensor, ["losses"])
     hook.close()

@@ -429,7 +429,7 @@ def test_wrappers_around_optimizers_are_looked_through(trial: WrittenTrial) -> N
 
     hook = make_hook(trial)
     loop = Loop(hook, by_optimizer=False)
-    hook.register_optimizer(Wrapper(Wrapper(loop.optimizer)))  # type: ignore[arg-type]
+    hook.register_optimizer(Wrapper(Wrapper(loop.optimizer)))
     for _ in range(2):
         loop.step(1.0, 2.0)
     hook.close()
@@ -439,7 +439,7 @@ def test_wrappers_around_optimizers_are_looked_through(trial: WrittenTrial) -> N
 def test_only_optimizers_can_be_registered(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     with pytest.raises(ValueError, match=r"must be a torch\.optim\.Optimizer"):
-        hook.register_optimizer(nn.Linear(1, 1))  # type: ignore[arg-type]
+        hook.register_optimizer(nn.Linear(1, 1))
     hook.close()
 
 

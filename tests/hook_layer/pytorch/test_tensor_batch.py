@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-
-from hook_layer.capture.captured_step import CapturedTensor  # noqa: E402
-from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan  # noqa: E402
-from hook_layer.pytorch.copies import SMALL_BYTES  # noqa: E402
-from hook_layer.pytorch.device_statistics import DeviceBatches  # noqa: E402
-from hook_layer.pytorch.tensor_backend import torch_statistics  # noqa: E402
-from hook_layer.pytorch.tensor_source import TorchBatch, join  # noqa: E402
+from hook_layer.capture.captured_step import CapturedTensor
+from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan
+from hook_layer.pytorch.copies import SMALL_BYTES
+from hook_layer.pytorch.device_statistics import DeviceBatches
+from hook_layer.pytorch.tensor_backend import torch_statistics
+from hook_layer.pytorch.tensor_source import TorchBatch, join
 
 STATISTICS = TensorPlan(raw=False)
 VALUE = TensorPlan(raw=True, is_of_parameter=True)

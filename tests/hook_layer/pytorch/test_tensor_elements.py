@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-
-from hook_layer.capture.captured_step import CapturedTensor  # noqa: E402
-from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable  # noqa: E402
-from tests.hook_layer.pytorch.open_step import OpenStep  # noqa: E402
+from hook_layer.capture.captured_step import CapturedTensor
+from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
+from tests.hook_layer.pytorch.open_step import OpenStep
 
 _INTERNAL = "torch.testing._internal"
 VALUES = torch.arange(12.0).view(4, 3) - 5
@@ -42,20 +40,20 @@ class OwnMemory(Tensor):
 class Wrapper(Tensor):
     """A subclass without memory, around another tensor."""
 
-    inner: Tensor
+    wrapped: Tensor
 
     @staticmethod
     def __new__(cls: Any, inner: Tensor, shape: Any = None, dtype: Any = None) -> Any:
-        return Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        return Tensor._make_wrapper_subclass(
             cls, shape or inner.shape, dtype=dtype or inner.dtype, device=inner.device
         )
 
     def __init__(self, inner: Tensor, *_: Any, **__: Any) -> None:
-        self.inner = inner
+        self.wrapped = inner
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raw = [each.inner if isinstance(each, Wrapper) else each for each in args]
+        raw = [each.wrapped if isinstance(each, Wrapper) else each for each in args]
         return func(*raw, **(kwargs or {}))
 
 
@@ -63,7 +61,7 @@ class Quantized(Wrapper):
     """8-bit numbers that claim to be float32, with a scale."""
 
     def dequantize(self) -> Tensor:
-        return self.inner.float() * 0.5
+        return self.wrapped.float() * 0.5
 
 
 class StaticDequantize(Wrapper):
@@ -95,7 +93,7 @@ class Refuses(Wrapper):
 
 class OtherShape(Wrapper):
     def dequantize(self) -> Tensor:
-        return self.inner[:2]
+        return self.wrapped[:2]
 
 
 class ClaimsShape(OwnMemory):
@@ -310,8 +308,13 @@ def test_a_diagonal_is_read_as_the_matrix_that_it_stands_for() -> None:
 
 def test_tensors_within_a_transform_are_left_out_with_the_reason() -> None:
     step = OpenStep()
-    torch.func.vmap(lambda row: (step.capture(row=row), row)[1])(torch.ones(2, 3))
-    torch.func.functionalize(lambda rows: (step.capture(rows=rows), rows)[1])(torch.ones(2, 3))
+
+    def captured(name: str, value: Tensor) -> Tensor:
+        step.capture(**{name: value})
+        return value
+
+    torch.func.vmap(partial(captured, "row"))(torch.ones(2, 3))
+    torch.func.functionalize(partial(captured, "rows"))(torch.ones(2, 3))
     assert step.values() == {}
     assert set(step.failures.not_captured) == {"row", "rows"}
 

@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
+import hook_layer.pytorch as smd
 from hook_layer.testing.written_trial import WrittenTrial
-
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
-
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
-
-import hook_layer.pytorch as smd  # noqa: E402
-from tests.hook_layer.pytorch.test_tensor_elements import Quantized, Wrapper  # noqa: E402
+from tests.hook_layer.pytorch.test_tensor_elements import Quantized, Wrapper
 
 
 class TrainableWrapper(Wrapper):
@@ -37,7 +33,7 @@ class QuantizedWeight(Quantized):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ == "detach":
-            return cls(args[0].inner, dtype=torch.float32)
+            return cls(args[0].wrapped, dtype=torch.float32)
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -80,7 +76,7 @@ def trained(hook: smd.Hook | None, kind: type[Wrapper] | None) -> nn.Module:
 
 
 def weights(net: nn.Module) -> list[list[float]]:
-    plain = [p.inner if isinstance(p, Wrapper) else p for p in net.parameters()]
+    plain = [p.wrapped if isinstance(p, Wrapper) else p for p in net.parameters()]
     return [p.detach().flatten().tolist() for p in plain]
 
 

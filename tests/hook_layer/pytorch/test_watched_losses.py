@@ -64,9 +64,9 @@ def test_a_reference_can_be_pickled(hook: smd.Hook) -> None:
 def test_a_wrong_argument_raises_the_same_error_as_without_a_hook(hook: smd.Hook) -> None:
     make_net(hook)(X)
     with pytest.raises(TypeError, match=r"cross_entropy\(\) got an unexpected keyword argument"):
-        F.cross_entropy(X, CLASSES, reductoin="sum")
+        F.cross_entropy(X, CLASSES, reductoin="sum")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'target'"):
-        F.cross_entropy(X)
+        F.cross_entropy(X)  # type: ignore[call-arg]
 
 
 class Counted(torch.Tensor):

@@ -20,8 +20,8 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.module = nn.Linear(4, 4)
-        self.head = nn.Linear(4, 2)
+        self.module: nn.Module = nn.Linear(4, 4)
+        self.head: nn.Module = nn.Linear(4, 2)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.head(torch.relu(self.module(inputs)))
@@ -50,7 +50,7 @@ def _fsdp1(net: Net) -> nn.Module:
 
 
 def _fsdp1_of_checkpointed(net: Net) -> nn.Module:
-    return _fsdp1(_parts_checkpointed(net))  # type: ignore[arg-type]
+    return _fsdp1(_parts_checkpointed(net))
 
 
 @pytest.mark.parametrize(

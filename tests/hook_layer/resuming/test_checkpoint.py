@@ -72,7 +72,7 @@ def numbers(indexes: dict[int, IndexFile]) -> list[tuple[int, int | None]]:
 
 
 def resumable(trial: WrittenTrial, folder: Path, **options: object) -> TinyHook:
-    hook = make_hook(trial, checkpoint=CheckpointConfig(folder), **options)  # type: ignore[arg-type]
+    hook = make_hook(trial, checkpoint=CheckpointConfig(folder), **options)
     hook.set_mode(ModeKeys.TRAIN)
     return hook
 
@@ -581,7 +581,7 @@ class Failing(MemoryStore):
     def put(self, key: str, data: object) -> None:
         if self.is_away:
             raise StorageError("503")
-        super().put(key, data)  # type: ignore[arg-type]
+        super().put(key, data)
 
 
 def test_a_copy_that_cannot_be_reached_holds_nothing_up(

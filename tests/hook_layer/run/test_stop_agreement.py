@@ -149,7 +149,7 @@ def run(workers: list[Worker], loop: Loop, meanwhile: Callable[[], None] = lambd
 
 def make_workers(size: int, **options: object) -> list[Worker]:
     store, barrier = DictStore(), threading.Barrier(size)
-    return [Worker(rank, size, store, barrier, **options) for rank in range(size)]  # type: ignore[arg-type]
+    return [Worker(rank, size, store, barrier, **options) for rank in range(size)]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

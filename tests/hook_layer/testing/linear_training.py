@@ -69,7 +69,7 @@ class LinearContract(HookContract):
     more_names = ("outputs",)
 
     def make_hook_of_file(self, path: Path) -> BaseHook:
-        return self.hook_type(configuration=load_hook_configuration(path))  # type: ignore[call-arg]
+        return self.hook_type(configuration=load_hook_configuration(path))
 
     def train(
         self,

@@ -113,8 +113,8 @@ def said_by_xgboost(
         if name in ("ID", "Feature", "Yes", "No", "Missing", "Category"):
             expected[f"trees/{name}"] = frame[name].astype(object).fillna("nan").to_numpy(np.str_)
         else:
-            kind = np.int64 if name in ("Tree", "Node") else np.float64
-            expected[f"trees/{name}"] = frame[name].to_numpy(kind)
+            dtype = np.int64 if name in ("Tree", "Node") else np.float64
+            expected[f"trees/{name}"] = frame[name].to_numpy(dtype)
     return expected
 
 

@@ -342,11 +342,13 @@ def test_to_receive_of_a_long_queue_is_to_count_it_once(
     bench.send(url, *map(str, range(10)))
     counted: list[Any] = []
     visible = Message.visible.fget
-    monkeypatch.setattr(
-        Message, "visible", property(lambda message: counted.append(1) or visible(message))
-    )
+
+    def counting(message: Any) -> Any:
+        counted.append(message)
+        return visible(message)
+
+    monkeypatch.setattr(Message, "visible", property(counting))
     assert len(bench.receive(url)) == 10
     assert len(counted) <= 3 * 10
-    monkeypatch.setattr(time, "time", lambda: then)
-    then = 10**10
+    monkeypatch.setattr(time, "time", lambda: 10**10)
     assert bench.receive(url) == []

@@ -144,7 +144,7 @@ def test_any_order_duplicates_batches_crashes_and_calls_that_end_early(
     pieces = iter(data.draw(st.lists(st.integers(0, 2), max_size=12), label="pieces of work"))
 
     written = 0
-    objects = [*((file.key, file.content) for file in files)]
+    objects: list[tuple[str, bytes | None]] = [(file.key, file.content) for file in files]
     objects += [end_of(job, data, world)]
     while written < len(objects) or queue.undelivered:
         can_wait = bool(queue.undelivered)

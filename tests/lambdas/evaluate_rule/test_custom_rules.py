@@ -177,7 +177,7 @@ def test_a_file_that_is_not_there_is_told_until_somebody_uploads_it(
         def refused(**arguments: Any) -> Any:
             if arguments["Bucket"] == "rules":
                 denied = {"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}
-                raise ClientError(denied, "GetObject")  # type: ignore[arg-type]
+                raise ClientError(denied, "GetObject")
             return get(**arguments)
 
         pipeline.patch.setattr(clients.s3(), "get_object", refused)

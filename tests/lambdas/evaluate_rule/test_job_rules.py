@@ -162,7 +162,7 @@ class TestWhatNobodyCanEvaluate:
             (rule("x", "VanishingGradeint"), "VanishingGradient"),
             (rule("x", "NonFinite", treshold="1"), "takes no parameter 'treshold'"),
             (rule("x", None), "there is no rule 'x'"),
-            (rule("x", ["NonFinite"]), "is ['NonFinite'], but must be a text"),  # type: ignore[arg-type]
+            (rule("x", ["NonFinite"]), "is ['NonFinite'], but must be a text"),
             (rule("x", "NonFinite", collection_names=["a"] * 20_000), "at most 65536 are allowed"),
             (
                 rule("x", "Mine", source_s3_uri="s3://sagemaker-eu-west-1/mine.py"),

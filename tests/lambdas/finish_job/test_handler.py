@@ -162,7 +162,7 @@ class TestWhoIsMeant:
             state_change(name="\ud800"),
             state_change(time=None),
             state_change(time="yesterday"),
-            state_change(status=5),  # type: ignore[arg-type]
+            state_change(status=5),
             {},
             [],
             None,

@@ -29,9 +29,9 @@ class World:
         self.wakes: list[tuple[float, Wake]] = []
         self.service = SweepService(
             max_silence_s=max_silence_s,
-            items=self,  # type: ignore[arg-type]
-            registrations=self,  # type: ignore[arg-type]
-            queue=self,  # type: ignore[arg-type]
+            items=self,
+            registrations=self,
+            queue=self,
             telemetry=Telemetry("sweep"),
             clock=lambda: self.now,
         )

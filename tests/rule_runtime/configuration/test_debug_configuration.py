@@ -275,7 +275,7 @@ def test_a_request_comes_back_as_it_was() -> None:
 )
 def test_json_of_which_something_would_be_lost(field: str, json: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DebugConfiguration.of(OUTPUT, **{field: json})  # type: ignore[arg-type]
+        DebugConfiguration.of(OUTPUT, **{field: json})
 
 
 @pytest.mark.parametrize(
@@ -284,4 +284,4 @@ def test_json_of_which_something_would_be_lost(field: str, json: object, message
 )
 def test_what_is_nothing_of_the_kind_is_refused(field: str, value: object) -> None:
     with pytest.raises(TypeError, match=repr(value if field != "rules" else "Overfit")):
-        DebugConfiguration.of(OUTPUT, **{field: value})  # type: ignore[arg-type]
+        DebugConfiguration.of(OUTPUT, **{field: value})

@@ -147,7 +147,7 @@ def test_activations_saved_rarely_are_enough(
     for step in range(400):
         if step == 150:
             with torch.no_grad():
-                first.bias += shift
+                first.bias.add_(shift)
         model(torch.randn(5, 4)).sum().backward()
     hook.close()
     states = evaluate_run(str(tmp_path / "run"), [(rule, PACKS["recommended"].rules()[rule])])

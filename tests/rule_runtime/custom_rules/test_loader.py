@@ -131,7 +131,7 @@ class TestPlaces:
         path = write()
         for allowed in (str(path.parent), path.parent, b"/rules"):
             with pytest.raises(TypeError, match=r"allowed is .*a list of folders and URIs"):
-                load_custom_rule(path, "Fine", allowed=allowed)  # type: ignore[arg-type]
+                load_custom_rule(path, "Fine", allowed=allowed)
 
     @pytest.mark.parametrize("place", ["", " ", ".", "rules", "..", "s3://", "file://", "file://a"])
     def test_a_place_is_named_in_full(

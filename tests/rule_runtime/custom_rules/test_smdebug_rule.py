@@ -84,6 +84,8 @@ def test_bounds_and_the_first_finding() -> None:
 
 def test_a_rule_may_end_itself() -> None:
     class Ends(Above):
+        error: Exception
+
         def invoke_at_step(self, step: int) -> bool:
             super().invoke_at_step(step)
             if step == 2:
@@ -92,7 +94,7 @@ def test_a_rule_may_end_itself() -> None:
 
     for error in (RuleEvaluationConditionMet("Ends", 2, end_of_rule=True), NoMoreProfilerData(7)):
         rule = Ends(trial_of())
-        rule.error = error  # type: ignore[attr-defined]
+        rule.error = error
         invoke_rule(rule, start_step=None)
         assert rule.judged == [0, 2]
 
@@ -183,8 +185,8 @@ class TestActions:
         with pytest.raises(NoMoreData):
             invoke_rule(rule)
         stop, message = rule._actions.actions
-        assert (stop.training_job_prefix, stop.messages) == ("My-Job", [""])  # type: ignore[union-attr]
-        assert (message.message_endpoint, message.messages) == ("A@b.com", [""])  # type: ignore[union-attr]
+        assert (stop.training_job_prefix, stop.messages) == ("My-Job", [""])
+        assert (message.message_endpoint, message.messages) == ("A@b.com", [""])
 
     def test_they_may_be_escaped_as_a_client_serialises_them(self) -> None:
         escaped = self.BOTH.replace('"', '\\"')

@@ -15,7 +15,7 @@ PATIENCE = Patience(seconds=60.0, steps=3)
 
 
 def two_workers(**changes: object) -> FollowedRun:
-    run = FollowedRun(num_workers=2, patience=PATIENCE, **changes)  # type: ignore[arg-type]
+    run = FollowedRun(num_workers=2, patience=PATIENCE, **changes)
     run.look(run.write(0, worker=0) + run.write(0, worker=1))
     assert run.fed == [0]
     return run

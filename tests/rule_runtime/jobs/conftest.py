@@ -28,7 +28,7 @@ class Account:
     """The account, and short ways to what tests look at."""
 
     def client(self, service: str) -> Any:
-        return boto3.client(service, region_name=REGION)  # type: ignore[call-overload]
+        return boto3.client(service, region_name=REGION)
 
     def text(self, uri: str) -> str:
         bucket, _, key = uri.removeprefix("s3://").partition("/")

@@ -203,7 +203,7 @@ class TestContainers:
         with pytest.raises(AttributeError):
             job.job_name = "other"  # type: ignore[misc]
         with pytest.raises(TypeError):
-            job.environment["STEPWATCH_CONFIG"] = "other"  # type: ignore[index]
+            job.environment["STEPWATCH_CONFIG"] = "other"
 
 
 class TestSources:

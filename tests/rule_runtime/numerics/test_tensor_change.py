@@ -110,7 +110,8 @@ def test_the_update_ratio_lies_within_its_bounds(values: list[tuple[float, float
     expected = np.abs(now - before).mean() / (np.abs(now).mean() + EPSILON)
     ratio = update_ratio(now, before, EPSILON)
     assert ratio == pytest.approx(expected, rel=1e-12, abs=1e-300)
-    lower, upper = ratio_bounds(*rows_of(now, before), EPSILON)
+    ours, theirs = rows_of(now, before)
+    lower, upper = ratio_bounds(ours, theirs, EPSILON)
     assert lower[0] <= ratio * (1 + 1e-12)
     assert upper[0] >= ratio * (1 - 1e-12)
 
@@ -123,7 +124,8 @@ def test_tensors_that_are_not_finite_have_no_update_ratio(now: Any, before: Any)
     one, other = np.array(now, dtype=np.float64), np.array(before, dtype=np.float64)
     assert np.isnan(update_ratio(one, other, EPSILON))
     if one.size:
-        assert np.isnan(ratio_bounds(*rows_of(one, other), EPSILON)).all()
+        ours, theirs = rows_of(one, other)
+        assert np.isnan(ratio_bounds(ours, theirs, EPSILON)).all()
 
 
 def test_the_update_ratio_of_long_tensors_of_any_type() -> None:

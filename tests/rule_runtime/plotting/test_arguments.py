@@ -78,9 +78,9 @@ def test_tensors_are_taken_as_their_names_are(cnn: Trial) -> None:
         np.testing.assert_array_equal(*images)
     for wrong in (3, [weight, None]):
         with pytest.raises(TypeError, match=r"is not a tensor; give its name, or trial\.tensor"):
-            cnn.plot(wrong)  # type: ignore[arg-type]
+            cnn.plot(wrong)
         with pytest.raises(TypeError, match="is not a tensor"):
-            cnn.plot_kernels(wrong)  # type: ignore[arg-type]
+            cnn.plot_kernels(wrong)
 
 
 @pytest.mark.parametrize("kind", [int, np.int64])

@@ -234,7 +234,7 @@ def test_of_several_tensors_those_are_drawn_that_have_the_number() -> None:
     for step in range(2):
         builder.step(step, {"x": np.array([3.0, 4.0])}, worker="worker_1")
     axes = opened(builder).plot(regex=".", statistic="l2").axes[0]
-    assert list(lines_of(axes.figure)) == ["x worker_1"]  # type: ignore[arg-type]
+    assert list(lines_of(axes.figure)) == ["x worker_1"]
     assert legend_of(axes) == ["x worker_1", "1 more: it was not saved"]
 
 

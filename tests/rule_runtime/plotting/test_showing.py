@@ -78,7 +78,7 @@ def test_where_there_are_no_windows_it_says_what_to_do() -> None:
             picture().show()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            picture().show(warn=False)  # type: ignore[call-arg]
+            picture().show(warn=False)
         assert not plt.get_fignums()
     finally:
         plt.switch_backend(before)

@@ -100,7 +100,7 @@ def test_a_gradient_that_vanished_is_drawn_and_not_its_weight() -> None:
         )
     state = builder.evaluate(MissingGradient(absent_percent=0.0))
     assert state.evidence is not None
-    plot = plot_of(builder.store, state.evidence)  # type: ignore[arg-type]  # it is of the memory
+    plot = plot_of(builder.store, state.evidence)  # it is of the memory
     assert plot is not None
     assert plot.lines[0].name == "gradient/a.weight"
     numbers = dict(zip(plot.lines[0].steps, plot.lines[0].numbers, strict=True))
@@ -137,7 +137,7 @@ def test_steps_too_large_are_drawn_as_changes_with_the_threshold() -> None:
         builder.step(step, {"a.weight": weight, "loss": np.float32(1.0)})
     state = builder.evaluate(LearningRateTooHigh())
     assert state.evidence is not None
-    plot = plot_of(builder.store, state.evidence)  # type: ignore[arg-type]  # it is of the memory
+    plot = plot_of(builder.store, state.evidence)  # it is of the memory
     assert plot is not None
     assert plot.threshold == state.evidence.threshold
     numbers = dict(zip(plot.lines[0].steps, plot.lines[0].numbers, strict=True))
@@ -175,7 +175,7 @@ def test_no_threshold_is_drawn_where_a_rule_compares_another_number_than_the_val
         step=3, mode="TRAIN", worker="worker_0", tensor="loss", measure="loss", value=2.0,
         threshold=1.5, sentence="loss: its mean is 2, more than 1.5", remedy="none",
     )  # fmt: skip
-    plot = plot_of(builder.store, mean)  # type: ignore[arg-type]  # it is of the memory
+    plot = plot_of(builder.store, mean)  # it is of the memory
     assert plot is not None
     assert plot.threshold is None
     assert "another number, such as a mean; its threshold does not apply" in plot.caption

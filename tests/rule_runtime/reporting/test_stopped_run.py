@@ -32,7 +32,7 @@ def stopped_run(store: Store, *, has_ended: bool = True, **stop: object) -> None
     said = {
         "run_id": run, "rule_configuration_name": "NonFinite", "evidence": {"step": 2}, **stop
     }  # fmt: skip
-    store.put(STOP_FILE, StopFile(REASON, "2026-11-21T10:00:00Z", **said).encode())  # type: ignore[arg-type]
+    store.put(STOP_FILE, StopFile(REASON, "2026-11-21T10:00:00Z", **said).encode())
     if has_ended:
         trial.end()
 
@@ -101,7 +101,7 @@ def test_the_live_page_and_the_terminal_tell_it_too() -> None:
     while not follower.has_ended:
         follower.look()
     assert TOLD in parts(follower.numbers())["heading"]
-    assert TOLD in str(shown(follower.numbers()).renderables[0])  # type: ignore[union-attr]
+    assert TOLD in str(shown(follower.numbers()).renderables[0])
 
 
 def test_status_and_report_agree(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import nn  # noqa: E402
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
 
-from rule_runtime.configuration.packs import PACKS  # noqa: E402
-from tests.rule_runtime.rules.torch_runs import (  # noqa: E402
+from rule_runtime.configuration.packs import PACKS
+from tests.rule_runtime.rules.torch_runs import (
     Batches,
     Loss,
     findings,

@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import nn  # noqa: E402
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
 
-from rule_runtime.configuration.packs import PACKS  # noqa: E402
-from rule_runtime.engine.rule import Rule  # noqa: E402
-from rule_runtime.facts.losses import Losses, LossKind  # noqa: E402
-from rule_runtime.rules.label_degenerate import LabelDegenerate  # noqa: E402
-from rule_runtime.rules.worse_than_guessing import WorseThanGuessing  # noqa: E402
-from rule_runtime.testing import TrialBuilder  # noqa: E402
-from tests.rule_runtime.rules.runs import found_at, judged_at  # noqa: E402
-from tests.rule_runtime.rules.torch_runs import (  # noqa: E402
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.engine.rule import Rule
+from rule_runtime.facts.losses import Losses, LossKind
+from rule_runtime.rules.label_degenerate import LabelDegenerate
+from rule_runtime.rules.worse_than_guessing import WorseThanGuessing
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.rules.runs import found_at, judged_at
+from tests.rule_runtime.rules.torch_runs import (
     Batches,
     Loss,
     findings,

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch import Tensor, nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from rule_runtime.rules.missing_gradient import MissingGradient  # noqa: E402
-from rule_runtime.rules.vanishing_gradient import VanishingGradient  # noqa: E402
-from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train  # noqa: E402
+from rule_runtime.rules.missing_gradient import MissingGradient
+from rule_runtime.rules.vanishing_gradient import VanishingGradient
+from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train
 
 NUM_STEPS, COLUMNS = 14, 24
 RULES = (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ class TestIneffectiveStepsContract(RuleContract):
 
 
 def run_of(
-    counts: Callable[[int], dict[str, float]], *, weight: Callable[[int], float] = lambda _: 1.0
+    counts: Callable[[int], Mapping[str, float]], *, weight: Callable[[int], float] = lambda _: 1.0
 ) -> TrialBuilder:
     trial = TrialBuilder()
     for step in STEPS:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import Tensor, nn  # noqa: E402
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
 
-from rule_runtime.engine.registry import create_rule  # noqa: E402
-from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train  # noqa: E402
+from rule_runtime.engine.registry import create_rule
+from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train
 
 RULES = ("MissingActivation", "DoubleActivation", "OutputContract", "VanishingGradient")
 NUM_STEPS = 12
@@ -143,8 +144,8 @@ def test_a_relu_that_is_pooled_before_the_loss(tmp_path: Path) -> None:
     """As in SqueezeNet, whose last layer is a convolution."""
     torch.manual_seed(0)
     layers = (nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Dropout(0.3), nn.Conv2d(8, 4, 1), nn.ReLU())
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    assert not found(model, CLASSES[0], tmp_path / "pooled", images=True)
+    pooled = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert not found(pooled, CLASSES[0], tmp_path / "pooled", images=True)
     model = mlp(nn.ReLU(), after=(nn.ReLU(), nn.Dropout(0.2)))
     assert "OutputContract" in found(model, CLASSES[0], tmp_path / "linear")
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402, N812
-from torch import Tensor, nn  # noqa: E402
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
 
-from rule_runtime.engine.evidence import Evidence  # noqa: E402
-from rule_runtime.rules.missing_activation import MissingActivation  # noqa: E402
-from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train  # noqa: E402
+from rule_runtime.engine.evidence import Evidence
+from rule_runtime.rules.missing_activation import MissingActivation
+from tests.rule_runtime.rules.torch_runs import findings, statistics_hook, train
 
 NUM_STEPS = 4
 

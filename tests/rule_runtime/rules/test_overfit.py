@@ -106,7 +106,7 @@ def phases(
 
 def kinds(outcomes: Iterable[Outcome]) -> str:
     names = {Passed: "P", IssueFound: "!", NotEvaluated: "-", NotApplicable: "-"}
-    return "".join(names[type(outcome)] for outcome in outcomes)  # type: ignore[index]
+    return "".join(names[type(outcome)] for outcome in outcomes)
 
 
 @pytest.mark.parametrize(

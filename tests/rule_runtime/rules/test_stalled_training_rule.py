@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hook_layer.capture.captured_step import StepRecord
+from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
@@ -40,7 +41,7 @@ def outcomes(rule: StalledTrainingRule, *times: float | None) -> list[Outcome]:
 
 def kinds(outcomes: Iterable[Outcome]) -> str:
     names = {Passed: "P", IssueFound: "!", NotEvaluated: "-"}
-    return "".join(names[type(outcome)] for outcome in outcomes)  # type: ignore[index]
+    return "".join(names[type(outcome)] for outcome in outcomes)
 
 
 def test_a_gap_longer_than_the_threshold_fires() -> None:
@@ -103,7 +104,10 @@ def test_other_rules_say_nothing_of_silence() -> None:
 def test_on_what_a_hook_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = WrittenTrial(str(tmp_path / "t"))
     clock = {"now": 1000.0}
-    record = lambda *fields: StepRecord(*fields, wall_time=clock["now"])  # noqa: E731
+
+    def record(step: int, mode: ModeKeys, mode_step: int) -> StepRecord:
+        return StepRecord(step, mode, mode_step, wall_time=clock["now"])
+
     monkeypatch.setattr("hook_layer.core.recorder.StepRecord", record)
     hook = make_hook(trial)
     for pause in (10, 10, 4000, 10):

@@ -96,7 +96,7 @@ def test_validation_in_training_mode_is_found_at_its_second_pass() -> None:
 )
 def test_a_rate_that_a_schedule_took_to_zero_is_found(rates: list[float], first: int) -> None:
     trial = run_of(lambda step: {"learning_rate": rates[step // 10]})
-    assert (found_at(TrainingLoop(), trial) or [None])[0] == first
+    assert next(iter(found_at(TrainingLoop(), trial)), None) == first
 
 
 def ranks(inputs: Callable[[int, int], Any], weights: Callable[[int, int], Any]) -> TrialBuilder:

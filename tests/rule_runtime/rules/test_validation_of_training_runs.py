@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+import torch
+from torch import nn
 
-from hook_layer.format.modes import ModeKeys  # noqa: E402
-from rule_runtime.configuration.packs import PACKS  # noqa: E402
-from rule_runtime.engine.evidence import Evidence  # noqa: E402
-from tests.rule_runtime.rules.torch_runs import findings, recommended_hook  # noqa: E402
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.engine.evidence import Evidence
+from tests.rule_runtime.rules.torch_runs import findings, recommended_hook
 
 ROWS, HELD_OUT = 256, 100
 Change = Callable[[torch.Tensor], torch.Tensor]

@@ -155,7 +155,8 @@ class RemembersElsewhere(Sound):
         object.__setattr__(self, "count", itertools.count())
 
     def found(self, step: StepView, names: Names, memory: Memory) -> Outcome:
-        return finding(step, *names[0]) if next(self.count) > 2 else Passed()
+        count = next(self.count)  # type: ignore[attr-defined]
+        return finding(step, *names[0]) if count > 2 else Passed()
 
 
 class TakesTheFirst(Sound):
@@ -189,7 +190,8 @@ class NamesNoRemedy(Sound):
 
 class NamesAnotherStep(Sound):
     def found(self, step: StepView, names: Names, memory: Memory) -> Outcome:
-        return finding(step, *names[0], step=step.step - 5, first_step=0, last_step=0)
+        other: dict[str, Any] = {"step": step.step - 5, "first_step": 0, "last_step": 0}
+        return finding(step, *names[0], **other)
 
 
 class CountsByItself(Sound):

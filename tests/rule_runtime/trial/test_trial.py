@@ -51,7 +51,7 @@ def uri(
 
 
 def open_trial(store: Store, **kwargs: object) -> Trial:
-    return Trial(store, name="t", **kwargs)  # type: ignore[arg-type]
+    return Trial(store, name="t", **kwargs)
 
 
 def write_two_modes(builder: TrialBuilder) -> None:

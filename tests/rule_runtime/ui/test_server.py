@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,8 +102,7 @@ def test_a_connection_gets_all_parts_at_once(page: int) -> None:
         answer = asked(page, "/events")
         assert answer.headers["Content-Type"].startswith("text/event-stream")
         news = first_event(answer)
-        parts = news["parts"]
-        assert isinstance(parts, dict)
+        parts: Any = news["parts"]
         if "Loss_output_0" in parts["curves"]:
             break
     assert parts.keys() == {"heading", "findings", "curves", "maps", "rules"}

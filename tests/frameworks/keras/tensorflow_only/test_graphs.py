@@ -95,7 +95,7 @@ def test_a_scaled_loss(tmp_path: Path) -> None:
 
 
 def test_random_numbers_of_a_graph_stay_what_they_are(tmp_path: Path) -> None:
-    class Noisy(keras.layers.Layer):  # type: ignore[misc]  # untyped
+    class Noisy(keras.layers.Layer):  # untyped
         def call(self, inputs: Any) -> Any:
             return inputs + tf.random.normal(tf.shape(inputs))
 

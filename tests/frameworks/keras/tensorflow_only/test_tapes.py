@@ -56,7 +56,7 @@ def test_gradients_of_inputs_are_left_alone(tmp_path: Path, is_graph: bool) -> N
 
 
 def test_a_loop_goes_on_where_the_hook_fails(tmp_path: Path) -> None:
-    class Odd(keras.Sequential):  # type: ignore[misc]  # untyped
+    class Odd(keras.Sequential):  # untyped
         hides_layers = False
 
         @property
@@ -80,7 +80,7 @@ def test_a_loop_goes_on_where_the_hook_fails(tmp_path: Path) -> None:
 def test_a_step_of_data_that_only_the_script_knows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Odd(keras.Sequential):  # type: ignore[misc]  # untyped
+    class Odd(keras.Sequential):  # untyped
         def train_step(self, data: Any) -> Any:
             x, _, y, _ = data
             return super().train_step((x, y))

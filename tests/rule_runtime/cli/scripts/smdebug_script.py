@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-import smdebug.pytorch as smd  # type: ignore[import-not-found]  # by the alias
+import smdebug.pytorch as smd  # by the alias
 import torch
 from torch import nn
 

@@ -14,7 +14,7 @@ class BehindTheOther(Rule):
     """Finds a loss that stays above that of another run."""
 
     def __init__(
-        self, base_trial, other_trials, action_str="", patience: int = 2, names: list = ("loss",)
+        self, base_trial, other_trials, action_str="", patience: int = 2, names: tuple = ("loss",)
     ):
         super().__init__(base_trial, action_str, other_trials)
         self.patience = patience
